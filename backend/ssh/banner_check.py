@@ -28,10 +28,10 @@ def check_banner(hop: Hop, limit_s: float = KNOCK_LIMIT_S) -> None:
             greeting = b""
             while len(greeting) < len(_GREETING):
                 line.settimeout(max(0.01, end - time.monotonic()))
-                piece = line.recv(len(_GREETING) - len(greeting))
-                if not piece:
+                chunk = line.recv(len(_GREETING) - len(greeting))
+                if not chunk:
                     break
-                greeting += piece
+                greeting += chunk
     except OSError as error:
         raise Unreachable(*ssh_errors.unreachable(error, hop, limit_s)) from error
     if greeting != _GREETING:

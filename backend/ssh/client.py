@@ -84,15 +84,15 @@ def connect(
         Unreachable: No SSH server can be reached.
         BackendError: The address or the client settings cannot be used.
     """
-    opened: list[Any] = []
+    connections: list[Any] = []
     try:
         for hop in hops_of(address, ssh_config):
-            gateway = opened[-1] if opened else None
-            opened.append(_open(hop, gateway, known_hosts, passphrase, limit_s))
+            gateway = connections[-1] if connections else None
+            connections.append(_open(hop, gateway, known_hosts, passphrase, limit_s))
     except BaseException:
-        _close(opened)
+        _close(connections)
         raise
-    return SshShell(opened, hop.who, silence_s)
+    return SshShell(connections, hop.account, silence_s)
 
 
 def place_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple[str, int]:
@@ -121,7 +121,7 @@ def identities_of(address: NodeAddress, ssh_config: Path | None = None) -> tuple
         BackendError: The address or the client settings cannot be used.
     """
     hops = hops_of(address, ssh_config)
-    return tuple(dict.fromkeys(one for hop in hops for one in hop.identities or DEFAULT_KEYS))
+    return tuple(dict.fromkeys(path for hop in hops for path in hop.identities or DEFAULT_KEYS))
 
 
 def agent_keys() -> int | None:
@@ -141,11 +141,11 @@ def agent_keys() -> int | None:
 class SshShell:
     """`Shell` over SSH. For one user at a time; `close` may be called from any thread."""
 
-    def __init__(self, connections: Sequence[Any], who: str, silence_s: float) -> None:
+    def __init__(self, connections: Sequence[Any], account: str, silence_s: float) -> None:
         self._connections = connections
         self._silence_s = silence_s
         self._transport = connections[-1].transport
-        self._who = who
+        self._account = account
         self._sftp: Any = None
 
     def run(
@@ -164,22 +164,26 @@ class SshShell:
         with self._connected(limit_s):
             channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
             try:
-                ended = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
+                outcome = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
             except LoginWaits as error:
                 raise Unreachable(
-                    *ssh_errors.login_waits(self._who, limit_s, str(error))
+                    *ssh_errors.login_waits(self._account, limit_s, str(error))
                 ) from error
             except TimeoutError as error:
                 raise Unreachable(
-                    f"“{argv[0]}” on {self._who} had not ended after {seconds(limit_s)}.",
+                    f"“{argv[0]}” on {self._account} had not ended after {seconds(limit_s)}.",
                     "Find what blocks it on the node: an unresponsive share, a busy disk.",
                 ) from error
             finally:
                 channel.close()
-        if not ended.began:
-            raise LoginRefused(*ssh_errors.no_command(self._who, ended.code, ended.login_words))
+        if not outcome.has_begun:
+            raise LoginRefused(
+                *ssh_errors.no_command(self._account, outcome.code, outcome.login_output)
+            )
         return CommandResult(
-            ended.code, ended.out.decode("utf-8", "replace"), ended.err.decode("utf-8", "replace")
+            outcome.code,
+            outcome.out.decode("utf-8", "replace"),
+            outcome.err.decode("utf-8", "replace"),
         )
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
@@ -218,7 +222,7 @@ class SshShell:
         _close(self._connections)
 
     def _files(self) -> SftpFiles:
-        return SftpFiles(self._opened_sftp, self._who, self._free_bytes)
+        return SftpFiles(self._opened_sftp, self._account, self._free_bytes)
 
     def _session(self, limit_s: float) -> Any:
         """Open a channel; if sshd allows only one (MaxSessions 1), after the one before it."""
@@ -231,7 +235,7 @@ class SshShell:
                     self._sftp.close()
                     self._sftp = None
                 elif time.monotonic() >= end:
-                    raise LoginRefused(*ssh_errors.no_session(self._who, error.text)) from error
+                    raise LoginRefused(*ssh_errors.no_session(self._account, error.text)) from error
                 else:
                     # sshd counts a session until its processes have ended.
                     time.sleep(_SESSION_POLL_S)
@@ -249,7 +253,7 @@ class SshShell:
             channel.close()
             if not self._transport.is_active():
                 raise
-            raise LoginRefused(*ssh_errors.no_sftp(self._who)) from error
+            raise LoginRefused(*ssh_errors.no_sftp(self._account)) from error
 
     def _free_bytes(self, folder: str) -> int | None:
         try:
@@ -279,12 +283,12 @@ class SshShell:
             raise
         except TimeoutError as error:
             raise Unreachable(
-                f"{self._who} has not answered for {seconds(self._silence_s)}.",
+                f"{self._account} has not answered for {seconds(self._silence_s)}.",
                 "Check whether it is busy or its disk hangs, then connect again.",
             ) from error
         except (EOFError, OSError, SSHException) as error:
             raise Unreachable(
-                f"The connection to {self._who} broke off ({ssh_errors.short(error)}).",
+                f"The connection to {self._account} broke off ({ssh_errors.short(error)}).",
                 "Connect again; if that fails too, check that the node is on.",
             ) from error
         finally:
@@ -301,16 +305,18 @@ class _OnlyAccepted:
 
     def missing_host_key(self, client: object, hostname: str, key: Any) -> None:
         # Called for every key: paramiko itself has none to compare with.
-        shown = host_key(self._hop.host, self._hop.port, key.get_name(), key.asbytes())
+        offered_key = host_key(self._hop.host, self._hop.port, key.get_name(), key.asbytes())
         accepted = self._known_hosts.keys(self._hop.host, self._hop.port)
-        if any(one.text == shown.text for one in accepted):
+        if any(accepted_key.text == offered_key.text for accepted_key in accepted):
             return
         if accepted:
             # Also for a key of another kind: an attacker would simply offer that one.
             raise HostKeyChanged(
-                *ssh_errors.key_changed(shown, accepted[0]), shown, accepted[0].fingerprint
+                *ssh_errors.key_changed(offered_key, accepted[0]),
+                offered_key,
+                accepted[0].fingerprint,
             )
-        raise HostKeyUnknown(*ssh_errors.key_unknown(shown), shown)
+        raise HostKeyUnknown(*ssh_errors.key_unknown(offered_key), offered_key)
 
 
 class _KeyEndedIt(Exception):
@@ -327,14 +333,14 @@ class _Login:
         """Keys that failed before the sshd could judge them; kept over connections."""
 
     def authenticate(self, transport: Any) -> None:
-        self._tried: list[str] = []
+        self._tried_names: list[str] = []
         self._locked: list[str] = []
         self._unusable: list[ssh_errors.Unusable] = []
         allowed: Sequence[str] = ()
         limit_s = transport.auth_timeout
         for name, key in self._keys():
-            which = name, bytes(key.asbytes())
-            if which in self._unsigned:
+            key_id = name, bytes(key.asbytes())
+            if key_id in self._unsigned:
                 continue
             is_held = isinstance(key, paramiko.AgentKey)
             # The agent may ask the user first, or wait for a touch of a security key.
@@ -342,7 +348,7 @@ class _Login:
             try:
                 transport.auth_publickey(self._hop.user, key)
             except paramiko.BadAuthenticationType as error:
-                self._tried.append(name)
+                self._tried_names.append(name)
                 allowed = error.allowed_types
                 break
             except (OSError, EOFError):
@@ -353,13 +359,13 @@ class _Login:
                     raise Unreachable(*ssh_errors.silent_login(self._hop)) from error
                 is_refusal = isinstance(error, paramiko.AuthenticationException)
                 if is_refusal and (transport.is_active() or "saw EOF" in str(error)):
-                    self._tried.append(name)
+                    self._tried_names.append(name)
                     if transport.is_active():
                         continue
                     # sshd has seen too many wrong keys.
                     break
                 _log.info("The key %s is skipped.", name, exc_info=True)
-                self._unsigned[which] = ssh_errors.unsigned(name, key.get_name(), error)
+                self._unsigned[key_id] = ssh_errors.unsigned(name, key.get_name(), error)
                 if not transport.is_active():
                     raise _KeyEndedIt from error
             else:
@@ -368,24 +374,26 @@ class _Login:
                 raise LoginRefused(*ssh_errors.second_factor(self._hop))
         if self._locked:
             path = self._locked[0]
-            fault = ssh_errors.locked(path, self._hop, given=bool(self._passphrase))
-            raise PassphraseNeeded(*fault, path)
+            message_and_remedy = ssh_errors.locked(
+                path, self._hop, has_passphrase=bool(self._passphrase)
+            )
+            raise PassphraseNeeded(*message_and_remedy, path)
         unusable = [*self._unsigned.values(), *self._unusable]
-        raise LoginRefused(*ssh_errors.no_login(self._hop, self._tried, allowed, unusable))
+        raise LoginRefused(*ssh_errors.no_login(self._hop, self._tried_names, allowed, unusable))
 
     def _keys(self) -> Iterator[tuple[str, Any]]:
         """Yield keys and their origins; an sshd disconnects after some six wrong ones."""
         agent = _agent(self._hop.agent)
         try:
-            held = {bytes(key.asbytes()): key for key in (agent.get_keys() if agent else ())}
+            agent_keys = {bytes(key.asbytes()): key for key in (agent.get_keys() if agent else ())}
             files = self._hop.identities or DEFAULT_KEYS
             for path in files:
-                key = held.pop(_public_half(path), None)
+                key = agent_keys.pop(_public_half(path), None)
                 if key is not None:
                     yield f"{path} (agent)", key
             yield from self._of_files(files[: self._hop.asked_for])
             if not self._hop.identities_only:
-                for key in held.values():
+                for key in agent_keys.values():
                     yield f"“{key.comment}” of the agent", key
             yield from self._of_files(files[self._hop.asked_for :])
         finally:
@@ -428,11 +436,15 @@ class _Login:
         # Imported only to read a key file, as in `backend.provisioning.cluster_key`.
         from backend.ssh import key_pair
 
-        opened = key_pair.opened(content, self._passphrase)
-        if opened is None:
+        unlocked_key = key_pair.unlocked(content, self._passphrase)
+        if unlocked_key is None:
             return None
-        kind, text = opened
-        classes = {one: found for found in paramiko.key_classes for one in found.identifiers()}
+        kind, text = unlocked_key
+        classes = {
+            identifier: key_class
+            for key_class in paramiko.key_classes
+            for identifier in key_class.identifiers()
+        }
         return classes[kind].from_private_key(StringIO(text))
 
 
@@ -462,7 +474,7 @@ def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, lim
             "banner_timeout": limit_s,
             "auth_timeout": limit_s,
             "channel_timeout": limit_s,
-            "transport_factory": partial(_transport, [one.kind for one in accepted]),
+            "transport_factory": partial(_transport, [host_key.kind for host_key in accepted]),
         },
     )
     connection.client.set_missing_host_key_policy(_OnlyAccepted(hop, known_hosts))
@@ -483,8 +495,11 @@ def _transport(kinds: Sequence[str], sock: Any, disabled_algorithms: Any = None)
     """Make a transport that requests a host key of an accepted kind, if there is one."""
     transport = paramiko.Transport(sock, disabled_algorithms=disabled_algorithms)
     options = transport.get_security_options()
-    known = [kind for kind in options.key_types if _kind_of(kind) in kinds]
-    options.key_types = [*known, *(kind for kind in options.key_types if kind not in known)]
+    accepted_kinds = [kind for kind in options.key_types if _kind_of(kind) in kinds]
+    options.key_types = [
+        *accepted_kinds,
+        *(kind for kind in options.key_types if kind not in accepted_kinds),
+    ]
     return transport
 
 

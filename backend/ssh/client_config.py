@@ -19,7 +19,7 @@ _LIMIT_S = 20
 """A `Match exec` may run a program."""
 _LINE = re.compile(r"(\w+)(?:\s*=\s*|\s+)(.+)")
 _TOKEN = re.compile(r"%(.)|\$\{(\w+)\}")
-_ALONE = frozenset({"all", "canonical", "final"})
+_WITHOUT_VALUE = frozenset({"all", "canonical", "final"})
 _WITH_VALUE = frozenset({"host", "originalhost", "user", "localuser"})
 """Not `exec`: paramiko reads from the terminal for it."""
 _NEVER = "Host !*"
@@ -37,8 +37,8 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
     argv = [ssh, "-G", "-T"]
     if file is None and Path.home() != listed_home():
         # OpenSSH ignores HOME, which this program uses for everything it reads.
-        own = Path.home() / ".ssh/config"
-        argv += ["-F", str(own) if own.is_file() else "none"]
+        user_config = Path.home() / ".ssh/config"
+        argv += ["-F", str(user_config) if user_config.is_file() else "none"]
     elif file is not None:
         argv += ["-F", str(file)]
     argv += ["-l", address.user] if address.user else []
@@ -63,32 +63,32 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
             f"ssh refuses its settings for {sanitize(address.host)}: “{sanitize(message, 300)}”.",
             _REMEDY,
         )
-    found: dict[str, Any] = {"identityfile": []}
+    settings: dict[str, Any] = {"identityfile": []}
     for line in os.fsdecode(done.stdout).splitlines():
         key, _, value = line.partition(" ")
         if key == "identityfile":
-            found[key].append(value)
+            settings[key].append(value)
         else:
-            found.setdefault(key, value)
-    return _with_tokens(found, address)
+            settings.setdefault(key, value)
+    return _with_tokens(settings, address)
 
 
-def _with_tokens(found: dict[str, Any], address: NodeAddress) -> dict[str, Any]:
+def _with_tokens(settings: dict[str, Any], address: NodeAddress) -> dict[str, Any]:
     """Replace the tokens that `ssh -G` leaves to the login."""
-    host = found.get("hostname", address.host)
-    here = socket.gethostname()
+    host = settings.get("hostname", address.host)
+    hostname = socket.gethostname()
     tokens = {
         "%": "%",
         "d": str(Path.home()),
         "h": host,
         "i": str(os.getuid()) if hasattr(os, "getuid") else "",
-        "j": found.get("proxyjump", ""),
-        "k": found.get("hostkeyalias", host),
-        "L": here.split(".")[0],
-        "l": here,
+        "j": settings.get("proxyjump", ""),
+        "k": settings.get("hostkeyalias", host),
+        "L": hostname.split(".")[0],
+        "l": hostname,
         "n": address.host,
-        "p": found.get("port", ""),
-        "r": found.get("user", ""),
+        "p": settings.get("port", ""),
+        "r": settings.get("user", ""),
         "u": user_name(),
     }
 
@@ -99,11 +99,11 @@ def _with_tokens(found: dict[str, Any], address: NodeAddress) -> dict[str, Any]:
 
         return _TOKEN.sub(value, text)
 
-    found["identityfile"] = [expanded(one) for one in found["identityfile"]]
+    settings["identityfile"] = [expanded(path) for path in settings["identityfile"]]
     for key in ("proxyjump", "identityagent"):
-        if key in found:
-            found[key] = expanded(found[key])
-    return found
+        if key in settings:
+            settings[key] = expanded(settings[key])
+    return settings
 
 
 def readable(text: str) -> str:
@@ -117,11 +117,11 @@ def readable(text: str) -> str:
 
 def _without_comment(line: str) -> str:
     quoted = False
-    for place, character in enumerate(line):
+    for position, character in enumerate(line):
         if character == '"':
             quoted = not quoted
-        elif character == "#" and not quoted and not line[place - 1 : place].strip():
-            return line[:place]
+        elif character == "#" and not quoted and not line[position - 1 : position].strip():
+            return line[:position]
     return line
 
 
@@ -135,25 +135,26 @@ def _line(line: str) -> str:
     if key not in ("host", "match"):
         return line
     try:
-        words = shlex.split(value)
+        tokens = shlex.split(value)
     except ValueError:  # OpenSSH refuses such a line
         return _NEVER
-    return line if key == "host" else _match(words)
+    return line if key == "host" else _match(tokens)
 
 
-def _match(words: list[str]) -> str:
+def _match(tokens: list[str]) -> str:
     criteria: list[str] = []
-    while words:
-        name, is_joined, value = words.pop(0).partition("=")
+    while tokens:
+        name, is_joined, value = tokens.pop(0).partition("=")
         kind = name.lower().removeprefix("!")
-        if kind in _WITH_VALUE and (is_joined or words):
-            criteria += [name.lower(), value if is_joined else words.pop(0)]
-        elif kind in _ALONE and not is_joined:
+        if kind in _WITH_VALUE and (is_joined or tokens):
+            criteria += [name.lower(), value if is_joined else tokens.pop(0)]
+        elif kind in _WITHOUT_VALUE and not is_joined:
             criteria.append(name.lower())
         else:
             return _NEVER
     # paramiko accepts "all" only alone; "final all" means "final".
-    return f"Match {shlex.join([one for one in criteria if one != 'all'] or criteria)}"
+    narrower = [criterion for criterion in criteria if criterion != "all"]
+    return f"Match {shlex.join(narrower or criteria)}"
 
 
 def unreadable(file: Path, error: BaseException) -> BackendError:

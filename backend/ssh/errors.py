@@ -20,7 +20,7 @@ from backend.records.nodes.entry import HostKey
 from backend.ssh.known_hosts import host_name
 from backend.ssh.ssh_config import Hop
 
-Fault = tuple[str, str]
+MessageAndRemedy = tuple[str, str]
 _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
 _ORDINARY = (
     "Use an ordinary key for this program (ssh-keygen -t ed25519), and pass it with --identity."
@@ -32,22 +32,22 @@ _RC_FILES = (
 _KEX_WORDS = ("no acceptable", "incompatible")
 
 
-def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
+def unreachable(error: BaseException, hop: Hop, limit_s: float) -> MessageAndRemedy:
     """Describe a failure before the login."""
     if isinstance(error, socket.gaierror):
         return (
-            f"The host {hop.place} was not found.",
+            f"The host {hop.label} was not found.",
             "Check its name, or give its IP address.",
         )
     numbers = _numbers(error)
     if errno.ECONNREFUSED in numbers:
         return (
-            f"{hop.place} refuses connections on port {hop.port}: no SSH server listens on it.",
+            f"{hop.label} refuses connections on port {hop.port}: no SSH server listens on it.",
             "Start one (apt-get install openssh-server), or give its port with --port.",
         )
     if numbers & set(_NO_ROUTE):
         return (
-            f"There is no route to {hop.place}.",
+            f"There is no route to {hop.label}.",
             "Check that it is on, and that this computer is in its network (VPN, cable).",
         )
     is_greeting = "banner" in str(error) or "protocol version" in str(error)
@@ -56,7 +56,7 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
         is_greeting and isinstance(error.__context__, TimeoutError)
     ):
         return (
-            f"Port {hop.port} of {hop.place} accepts connections but sent no greeting within "
+            f"Port {hop.port} of {hop.label} accepts connections but sent no greeting within "
             f"{seconds(limit_s)}: it is not an SSH server, or the node hangs.",
             "Give the port of its sshd with --port.",
         )
@@ -64,31 +64,31 @@ def unreachable(error: BaseException, hop: Hop, limit_s: float) -> Fault:
         return no_greeting(hop)
     if isinstance(error, TimeoutError) or errno.ETIMEDOUT in numbers or "imeout" in str(error):
         return (
-            f"{hop.place} did not answer on port {hop.port} within {seconds(limit_s)}.",
+            f"{hop.label} did not answer on port {hop.port} within {seconds(limit_s)}.",
             "Check that it is on, and that no firewall blocks the port.",
         )
     if any(word in str(error).lower() for word in _KEX_WORDS):
         return (
-            f"The SSH server of {hop.place} is too old or too strict: {short(error)}.",
-            f"Update OpenSSH on {hop.place}.",
+            f"The SSH server of {hop.label} is too old or too strict: {short(error)}.",
+            f"Update OpenSSH on {hop.label}.",
         )
     return (
-        f"The connection to {hop.place} broke off before the login ({short(error)}).",
+        f"The connection to {hop.label} broke off before the login ({short(error)}).",
         "Try again; if that fails too, read the log of sshd on that host.",
     )
 
 
-def no_greeting(hop: Hop) -> Fault:
+def no_greeting(hop: Hop) -> MessageAndRemedy:
     return (
-        f"The program at port {hop.port} of {hop.place} is not an SSH server.",
+        f"The program at port {hop.port} of {hop.label} is not an SSH server.",
         "Give the port of its sshd with --port.",
     )
 
 
-def not_from_jump(hop: Hop, jump: str, why: str) -> Fault:
+def not_from_jump(hop: Hop, jump: str, reason: str) -> MessageAndRemedy:
     return (
-        f"The jump host {jump} could not reach {hop.place} on port {hop.port}: "
-        f"{sanitize(why) or 'no reason given'}.",
+        f"The jump host {jump} could not reach {hop.label} on port {hop.port}: "
+        f"{sanitize(reason) or 'no reason given'}.",
         "Check that the node is on, and that the jump host's sshd allows forwarding "
         "(AllowTcpForwarding).",
     )
@@ -98,38 +98,38 @@ class Unusable(NamedTuple):
     """A key that could not be tried: ``why`` follows its name."""
 
     name: str
-    why: str
-    way_out: str
+    reason: str
+    remedy: str
 
 
 def no_login(
-    hop: Hop, tried: Sequence[str], allowed: Sequence[str], unusable: Sequence[Unusable]
-) -> Fault:
+    hop: Hop, tried_names: Sequence[str], allowed: Sequence[str], unusable: Sequence[Unusable]
+) -> MessageAndRemedy:
     """Describe a refused login. A wrong user and a wrong key cannot be distinguished."""
-    copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.who]
+    copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.account]
     if allowed and "publickey" not in allowed:
         return (
-            f"{hop.place} accepts {hop.user} by {' or '.join(map(sanitize, allowed))} only, "
+            f"{hop.label} accepts {hop.user} by {' or '.join(map(sanitize, allowed))} only, "
             "and Ringmaster needs a key.",
-            f"Allow keys in sshd_config of {hop.place}: PubkeyAuthentication yes.",
+            f"Allow keys in sshd_config of {hop.label}: PubkeyAuthentication yes.",
         )
-    passed_over = sanitize("; ".join(f"{one.name}, {one.why}" for one in unusable), 400)
-    ways_out = " ".join(dict.fromkeys(one.way_out for one in unusable))
-    if not tried and unusable:
+    passed_over = sanitize("; ".join(f"{key.name}, {key.reason}" for key in unusable), 400)
+    remedies = " ".join(dict.fromkeys(key.remedy for key in unusable))
+    if not tried_names and unusable:
         return (
-            f"{hop.place} refuses {hop.user}: no key could be used: {passed_over}.",
-            ways_out,
+            f"{hop.label} refuses {hop.user}: no key could be used: {passed_over}.",
+            remedies,
         )
-    if not tried:
+    if not tried_names:
         return (
-            f"{hop.place} refuses {hop.user}: there is no key on this computer to try.",
-            f"Make one and copy it to {hop.place}: ssh-keygen -t ed25519, then {shlex.join(copy)}",
+            f"{hop.label} refuses {hop.user}: there is no key on this computer to try.",
+            f"Make one and copy it to {hop.label}: ssh-keygen -t ed25519, then {shlex.join(copy)}",
         )
-    also = f"; not usable: {passed_over}" if unusable else ""
+    unusable_note = f"; not usable: {passed_over}" if unusable else ""
     return (
-        f"{hop.place} refuses {hop.user}: no such user, or none of the keys is accepted "
-        f"(tried: {sanitize(', '.join(tried), 300)}{also}).",
-        f"{ways_out} Check the user's name, and that {hop.place} lists the key: "
+        f"{hop.label} refuses {hop.user}: no such user, or none of the keys is accepted "
+        f"(tried: {sanitize(', '.join(tried_names), 300)}{unusable_note}).",
+        f"{remedies} Check the user's name, and that {hop.label} lists the key: "
         f"{shlex.join(copy)}".strip(),
     )
 
@@ -138,15 +138,15 @@ def unsigned(name: str, kind: str, error: BaseException) -> Unusable:
     """Describe a key with which nothing could be signed."""
     if kind.startswith("sk-"):
         return Unusable(name, f"on a hardware security key ({short(error)})", _ORDINARY)
-    way_out = "Unlock the agent and confirm when it asks, or pass a key file with --identity."
+    remedy = "Unlock the agent and confirm when it asks, or pass a key file with --identity."
     if "(agent)" not in name and "of the agent" not in name:
-        way_out = _ORDINARY
-    return Unusable(name, f"with which nothing could be signed ({short(error)})", way_out)
+        remedy = _ORDINARY
+    return Unusable(name, f"with which nothing could be signed ({short(error)})", remedy)
 
 
 def unread(path: str, error: OSError) -> Unusable:
-    why = f"which cannot be read ({short(error)})"
-    return Unusable(path, why, f"Make yourself its owner and run: chmod 600 {_in_shell(path)}.")
+    reason = f"which cannot be read ({short(error)})"
+    return Unusable(path, reason, f"Make yourself its owner and run: chmod 600 {_in_shell(path)}.")
 
 
 def unusable(path: str, content: bytes) -> Unusable:
@@ -171,93 +171,93 @@ def unusable(path: str, content: bytes) -> Unusable:
     if text.startswith(b"-----BEGIN ") and b"-----END " not in text:
         return Unusable(path, "which is truncated", "Copy that key here again.")
     if text.startswith(b"-----BEGIN ") and b"PRIVATE KEY-----" in text:
-        why = "which is a private key in a format that Ringmaster does not read"
-        way_out = f"Convert it (ssh-keygen -p -f {_in_shell(path)}), or use another key."
-        return Unusable(path, why, way_out)
-    why = "which is not a private key that can be read"
-    return Unusable(path, why, "Pass an OpenSSH private key with --identity.")
+        reason = "which is a private key in a format that Ringmaster does not read"
+        remedy = f"Convert it (ssh-keygen -p -f {_in_shell(path)}), or use another key."
+        return Unusable(path, reason, remedy)
+    reason = "which is not a private key that can be read"
+    return Unusable(path, reason, "Pass an OpenSSH private key with --identity.")
 
 
 def _in_shell(path: str) -> str:
     return shlex.quote(str(expanded(path)))
 
 
-def locked(path: str, hop: Hop, given: bool) -> Fault:
-    if given:
-        return (f"The passphrase does not open the key {path} for {hop.who}.", "Try again.")
+def locked(path: str, hop: Hop, has_passphrase: bool) -> MessageAndRemedy:
+    if has_passphrase:
+        return (f"The passphrase does not open the key {path} for {hop.account}.", "Try again.")
     return (
-        f"The key {path} for {hop.who} is locked and needs its passphrase.",
+        f"The key {path} for {hop.account} is locked and needs its passphrase.",
         f"Type it when asked, or unlock it in the agent: ssh-add {_in_shell(path)}",
     )
 
 
-def second_factor(hop: Hop) -> Fault:
+def second_factor(hop: Hop) -> MessageAndRemedy:
     return (
-        f"{hop.place} accepted the key of {hop.user} and requires a second factor, which "
+        f"{hop.label} accepted the key of {hop.user} and requires a second factor, which "
         "Ringmaster does not support.",
-        f"Allow a key alone in sshd_config of {hop.place}: AuthenticationMethods publickey.",
+        f"Allow a key alone in sshd_config of {hop.label}: AuthenticationMethods publickey.",
     )
 
 
-def silent_login(hop: Hop) -> Fault:
+def silent_login(hop: Hop) -> MessageAndRemedy:
     return (
-        f"{hop.place} did not answer the login of {hop.user}.",
+        f"{hop.label} did not answer the login of {hop.user}.",
         "Check whether the node is busy, or its user directory (LDAP) does not answer.",
     )
 
 
-def key_unknown(shown: HostKey) -> Fault:
-    name = host_name(shown.host, shown.port)
+def key_unknown(offered: HostKey) -> MessageAndRemedy:
+    name = host_name(offered.host, offered.port)
     return (
-        f"First connection to {name}: its host key {shown.fingerprint} ({shown.kind}) has not been "
-        "accepted here.",
+        f"First connection to {name}: its host key {offered.fingerprint} ({offered.kind}) has not "
+        "been accepted here.",
         "Compare it with the node's own output of ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub; "
-        f"if it is the same: --accept-key {shown.fingerprint}",
+        f"if it is the same: --accept-key {offered.fingerprint}",
     )
 
 
-def key_changed(shown: HostKey, accepted: HostKey) -> Fault:
-    name = host_name(shown.host, shown.port)
+def key_changed(offered: HostKey, accepted: HostKey) -> MessageAndRemedy:
+    name = host_name(offered.host, offered.port)
     return (
-        f"{name} presents another host key than the accepted one: {shown.fingerprint} "
-        f"({shown.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Either it was "
+        f"{name} presents another host key than the accepted one: {offered.fingerprint} "
+        f"({offered.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Either it was "
         "reinstalled, or someone is intercepting the connection.",
         "Ask its administrator. Only if the change is intended, remove the old key: "
-        f"{to_remove(shown.host, shown.port)}; then accept the new one with any command that "
-        f"connects: --accept-key {shown.fingerprint}",
+        f"{to_remove(offered.host, offered.port)}; then accept the new one with any command that "
+        f"connects: --accept-key {offered.fingerprint}",
     )
 
 
-def no_command(who: str, code: int, words: str) -> Fault:
-    last = last_said(words)
-    said = f" and printed “{sanitize(last, 120)}”" if last else ""
+def no_command(account: str, code: int, printed_text: str) -> MessageAndRemedy:
+    last = last_said(printed_text)
+    quotation = f" and printed “{sanitize(last, 120)}”" if last else ""
     return (
-        f"The login shell of {who} ended with code {code} before any command began{said}.",
-        f"Change {_RC_FILES} of {who}: they must not end or fail without a terminal.",
+        f"The login shell of {account} ended with code {code} before any command began{quotation}.",
+        f"Change {_RC_FILES} of {account}: they must not end or fail without a terminal.",
     )
 
 
-def login_waits(who: str, limit_s: float, words: str) -> Fault:
-    last = last_said(words)
-    said = f"; it printed “{sanitize(last, 120)}”" if last else ""
+def login_waits(account: str, limit_s: float, printed_text: str) -> MessageAndRemedy:
+    last = last_said(printed_text)
+    quotation = f"; it printed “{sanitize(last, 120)}”" if last else ""
     return (
-        f"The login shell of {who} began no command within {seconds(limit_s)}{said}.",
-        f"Change {_RC_FILES} of {who}: without a terminal they must ask nothing. If they do not, "
-        "find what blocks them on the node: an unresponsive share, a busy disk.",
+        f"The login shell of {account} began no command within {seconds(limit_s)}{quotation}.",
+        f"Change {_RC_FILES} of {account}: without a terminal they must ask nothing. If they do "
+        "not, find what blocks them on the node: an unresponsive share, a busy disk.",
     )
 
 
-def no_session(who: str, why: str) -> Fault:
+def no_session(account: str, reason: str) -> MessageAndRemedy:
     return (
-        f"The SSH server of {who} allows no session on an open connection: "
-        f"{sanitize(why) or 'no reason given'}.",
+        f"The SSH server of {account} allows no session on an open connection: "
+        f"{sanitize(reason) or 'no reason given'}.",
         "Allow more in its sshd_config: OpenSSH's default is MaxSessions 10.",
     )
 
 
-def no_sftp(who: str) -> Fault:
+def no_sftp(account: str) -> MessageAndRemedy:
     return (
-        f"{who} offers no file transfer (SFTP).",
+        f"{account} offers no file transfer (SFTP).",
         "Add to its sshd_config: Subsystem sftp internal-sftp. Output of the login shell also "
         f"breaks it; remove such output from {_RC_FILES}.",
     )
@@ -272,5 +272,5 @@ def _numbers(error: BaseException) -> set[int]:
     """Return all errno of an attempt; paramiko keeps one for each address of a name."""
     inner = getattr(error, "errors", None)
     all_of_them = [error, *(inner.values() if isinstance(inner, dict) else ())]
-    found = (getattr(one, "errno", None) for one in all_of_them)
-    return {number for number in found if isinstance(number, int)}
+    numbers = (getattr(cause, "errno", None) for cause in all_of_them)
+    return {number for number in numbers if isinstance(number, int)}

@@ -11,13 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 def make() -> tuple[bytes, str]:
     """Make a private key file; return it and its public part in one line."""
-    made = Ed25519PrivateKey.generate()
-    private = made.private_bytes(
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.OpenSSH,
         serialization.NoEncryption(),
     )
-    return private, _public(made)
+    return private, _public(key)
 
 
 def public_part(private: bytes) -> str:
@@ -35,7 +35,7 @@ def public_part(private: bytes) -> str:
     return _public(parsed)
 
 
-def opened(private: bytes, passphrase: str = "") -> tuple[str, str] | None:
+def unlocked(private: bytes, passphrase: str = "") -> tuple[str, str] | None:
     """Return kind and unlocked text, in OpenSSH's format, of a private key; None if locked.
 
     paramiko reads fewer formats and ciphers than cryptography does.

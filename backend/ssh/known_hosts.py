@@ -53,7 +53,7 @@ class _Line:
     names: tuple[str, ...]
     kind: str
     blob: bytes
-    rest: str
+    key_text: str
 
 
 class KnownHosts:
@@ -69,9 +69,11 @@ class KnownHosts:
             BackendError: The file exists and cannot be read.
         """
         name = host_name(host, port)
-        found = (_parsed(line) for line in self._lines())
+        keys = (_parsed(line) for line in self._lines())
         return tuple(
-            host_key(host, port, one.kind, one.blob) for one in found if one and name in one.names
+            host_key(host, port, entry.kind, entry.blob)
+            for entry in keys
+            if entry and name in entry.names
         )
 
     def all(self) -> tuple[HostKey, ...]:
@@ -81,10 +83,10 @@ class KnownHosts:
             BackendError: The file exists and cannot be read.
         """
         return tuple(
-            host_key(*_place(name), one.kind, one.blob)
-            for one in map(_parsed, self._lines())
-            if one is not None
-            for name in one.names
+            host_key(*_address(name), entry.kind, entry.blob)
+            for entry in map(_parsed, self._lines())
+            if entry is not None
+            for name in entry.names
         )
 
     def add(self, key: HostKey) -> None:
@@ -94,7 +96,7 @@ class KnownHosts:
             BackendError: The file cannot be written; nothing was changed.
         """
         with _changing:
-            if any(known.text == key.text for known in self.keys(key.host, key.port)):
+            if any(known_key.text == key.text for known_key in self.keys(key.host, key.port)):
                 return
             self._replace([*self._lines(), f"{host_name(key.host, key.port)} {key.text}"])
 
@@ -106,19 +108,19 @@ class KnownHosts:
         """
         name = host_name(host, port)
         with _changing:
-            kept, gone = [], 0
+            kept_lines, removed_count = [], 0
             for line in self._lines():
-                one = _parsed(line)
-                if one is None or name not in one.names:
-                    kept.append(line)
+                entry = _parsed(line)
+                if entry is None or name not in entry.names:
+                    kept_lines.append(line)
                     continue
-                gone += 1
-                others = [other for other in one.names if other != name]
-                if others:
-                    kept.append(f"{','.join(others)} {one.rest}")
-            if gone:
-                self._replace(kept)
-            return gone
+                removed_count += 1
+                other_names = [other_name for other_name in entry.names if other_name != name]
+                if other_names:
+                    kept_lines.append(f"{','.join(other_names)} {entry.key_text}")
+            if removed_count:
+                self._replace(kept_lines)
+            return removed_count
 
     def _lines(self) -> list[str]:
         try:
@@ -139,28 +141,28 @@ class KnownHosts:
         except OSError as error:
             raise self._unusable("written", error) from error
 
-    def _unusable(self, what: str, error: OSError) -> BackendError:
+    def _unusable(self, action: str, error: OSError) -> BackendError:
         return BackendError(
-            f"The file of accepted host keys {self.path} cannot be {what}: {error.strerror}.",
+            f"The file of accepted host keys {self.path} cannot be {action}: {error.strerror}.",
             "Make the user who runs Ringmaster its owner, or free some space on its disk.",
         )
 
 
 def _parsed(line: str) -> _Line | None:
-    names, _, rest = line.strip().partition(" ")
+    names, _, key_text = line.strip().partition(" ")
     if not names or names[0] in "#@|":
         return None
-    fields = rest.split()
+    fields = key_text.split()
     if len(fields) < 2:
         return None
     try:
         blob = base64.b64decode(fields[1], validate=True)
     except (binascii.Error, ValueError):  # OpenSSH skips such a line, too
         return None
-    return _Line(tuple(names.lower().split(",")), fields[0], blob, rest.strip())
+    return _Line(tuple(names.lower().split(",")), fields[0], blob, key_text.strip())
 
 
-def _place(name: str) -> tuple[str, int]:
+def _address(name: str) -> tuple[str, int]:
     """Return host and port of what `host_name` wrote."""
     host, closed, port = name.removeprefix("[").partition("]:")
     return (host, int(port)) if closed and port.isdecimal() else (name, SSH_PORT)

@@ -37,17 +37,17 @@ class PersistentConnection:
         self,
         connect: Callable[[], Shell],
         greet: Callable[[SftpFiles], None],
-        who: str,
+        account: str,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect = connect
         self._greet = greet
-        self._who = who
+        self._account = account
         self._monotonic = monotonic
         self._lock = threading.RLock()
         self._shell: Shell | None = None
         self._silent_until = float("-inf")
-        self._fault: Unreachable | None = None
+        self._last_error: Unreachable | None = None
 
     def ask(self, work: Callable[[SftpFiles], T]) -> T:
         """Read something. ``work`` is called again if a connection that was idle had broken.
@@ -91,21 +91,23 @@ class PersistentConnection:
             self._hang_up()
 
     def _work(self, work: Callable[[SftpFiles], T]) -> T:
-        if self._fault is not None and self._monotonic() < self._silent_until:
-            raise Unreachable(self._fault.sentence, self._fault.remedy) from self._fault
+        if self._last_error is not None and self._monotonic() < self._silent_until:
+            raise Unreachable(
+                self._last_error.sentence, self._last_error.remedy
+            ) from self._last_error
         try:
             if self._shell is None:
-                self._shell = self._opened()
+                self._shell = self._open_shell()
             with self._shell.files() as files:
-                found = work(files)
+                result = work(files)
         except Unreachable as error:
             self._hang_up()
-            self._fault, self._silent_until = error, self._monotonic() + _PAUSE_S
+            self._last_error, self._silent_until = error, self._monotonic() + _PAUSE_S
             raise
-        self._fault = None
-        return found
+        self._last_error = None
+        return result
 
-    def _opened(self) -> Shell:
+    def _open_shell(self) -> Shell:
         shell = self._connect()
         try:
             with shell.files() as files:
@@ -124,7 +126,7 @@ class PersistentConnection:
     def _turn(self) -> Iterator[None]:
         if not self._lock.acquire(timeout=_QUEUE_S):
             raise Unreachable(
-                f"{self._who} has not answered for a while.", "It is tried again automatically."
+                f"{self._account} has not answered for a while.", "It is tried again automatically."
             )
         try:
             yield

@@ -29,7 +29,7 @@ _SCRIPT = (
     'printf "%s%s%d\\n" "$a" "$b" "$c"; printf "%s%s%d\\n" "$a" "$b" "$c" >&2; exit "$c"'
 )
 _LOADER = 'eval "$(printf %b "$@")"'
-_ODD = re.compile(rb"[^ -~]|['\\\\!]")
+_UNSAFE = re.compile(rb"[^ -~]|['\\\\!]")
 """Characters that shells read differently within quotes: csh ends a quoted text at a line break and
 expands history at ``!``, fish reads a backslash as an escape."""
 _WORD_LENGTH = 500
@@ -67,34 +67,34 @@ class Stream:
         self._on_line = on_line
         self._pending = b""
         self._line = bytearray()
-        self._kept = bytearray()
-        self.before = b""
+        self._content = bytearray()
+        self.login_output = b""
         """Output of the login shell itself."""
         self.has_begun = False
         self.code: int | None = None
 
     @property
     def content(self) -> bytes:
-        return bytes(self._kept)
+        return bytes(self._content)
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         if self.code is not None:
             return
-        self._pending += piece
+        self._pending += chunk
         if not self.has_begun and not self._begins():
             return
-        inside, found, after = self._pending.partition(self._mark)
-        if not found:
+        inside, mark, tail = self._pending.partition(self._mark)
+        if not mark:
             # The beginning of the mark may have arrived already.
-            held = next(
+            held_bytes = next(
                 (n for n in range(len(self._mark) - 1, 0, -1) if inside.endswith(self._mark[:n])), 0
             )
-            cut = len(inside) - held
+            cut = len(inside) - held_bytes
             self._take(inside[:cut])
             self._pending = inside[cut:]
-        elif b"\n" in after:
+        elif b"\n" in tail:
             self._take(inside)
-            self.code = int(after.partition(b"\n")[0])
+            self.code = int(tail.partition(b"\n")[0])
             self.end()
 
     def end(self) -> None:
@@ -103,20 +103,20 @@ class Stream:
             self._pass_lines()
 
     def _begins(self) -> bool:
-        before, found, after = self._pending.partition(self._mark + b"\n")
-        if not found:
-            self._pending = before[-OUTPUT_LIMIT_BYTES:]
-            self.before = self._pending
+        login_output, mark, tail = self._pending.partition(self._mark + b"\n")
+        if not mark:
+            self._pending = login_output[-OUTPUT_LIMIT_BYTES:]
+            self.login_output = self._pending
             return False
-        self.before, self._pending, self.has_begun = before, after, True
+        self.login_output, self._pending, self.has_begun = login_output, tail, True
         return True
 
-    def _take(self, piece: bytes) -> None:
-        self._kept += piece
-        del self._kept[:-OUTPUT_LIMIT_BYTES]
+    def _take(self, chunk: bytes) -> None:
+        self._content += chunk
+        del self._content[:-OUTPUT_LIMIT_BYTES]
         if self._on_line is None:
             return
-        *lines, last = piece.split(b"\n")
+        *lines, last = chunk.split(b"\n")
         for line in lines:
             self._line += line
             self._pass_lines()
@@ -134,27 +134,29 @@ class LoginWaits(TimeoutError):
     """The login shell began no command in time; the argument is what it printed."""
 
 
-class Ended:
+class CommandEnd:
     """A command that ended. ``began`` is False if the login shell ended before it."""
 
     def __init__(self, out: Stream, err: Stream, code: int) -> None:
-        self.began = out.has_begun
+        self.has_begun = out.has_begun
         self.code = code
         self.out = out.content
         self.err = err.content
-        self.login_words = _login_words(out, err)
+        self.login_output = _login_output(out, err)
 
 
-def _login_words(out: Stream, err: Stream) -> str:
-    return (err.before + b"\n" + out.before).decode("utf-8", "replace").strip()
+def _login_output(out: Stream, err: Stream) -> str:
+    return (err.login_output + b"\n" + out.login_output).decode("utf-8", "replace").strip()
 
 
 def in_any_shell(script: str) -> str:
     """Return a command line that starts ``/bin/sh`` with ``script`` from any login shell."""
     text = script.encode()
-    pieces = (text[start : start + _WORD_LENGTH] for start in range(0, len(text), _WORD_LENGTH))
-    words = (_ODD.sub(lambda odd: b"\\0%03o" % odd[0][0], piece).decode() for piece in pieces)
-    return " ".join(("/bin/sh", "-c", f"'{_LOADER}'", "sh", *(f"'{word}'" for word in words)))
+    chunks = (text[start : start + _WORD_LENGTH] for start in range(0, len(text), _WORD_LENGTH))
+    arguments = (
+        _UNSAFE.sub(lambda match: b"\\0%03o" % match[0][0], chunk).decode() for chunk in chunks
+    )
+    return " ".join(("/bin/sh", "-c", f"'{_LOADER}'", "sh", *(f"'{word}'" for word in arguments)))
 
 
 def execute(
@@ -164,7 +166,7 @@ def execute(
     input: bytes,
     limit_s: float,
     on_line: Callable[[str], None] | None,
-) -> Ended:
+) -> CommandEnd:
     """Run ``argv`` on a fresh channel and wait for its end.
 
     The input is sent when the command has begun, not to a ``~/.bashrc`` that reads an answer.
@@ -180,8 +182,8 @@ def execute(
     deadline = time.monotonic() + limit_s
     out, err = Stream(mark, on_line), Stream(mark, on_line)
     channel.exec_command(in_any_shell(f"set -- {shlex.join([*halves, *argv])}; {_SCRIPT}"))
-    left = memoryview(input)
-    if not left:
+    unsent = memoryview(input)
+    if not unsent:
         channel.shutdown_write()
     with selectors.DefaultSelector() as ready:
         ready.register(channel, selectors.EVENT_READ)
@@ -194,17 +196,17 @@ def execute(
                 return _ended_early(channel, out, err, deadline)
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
-                raise TimeoutError if out.has_begun else LoginWaits(_login_words(out, err))
-            if left and out.has_begun and channel.send_ready():
-                left = _send(channel, left)
+                raise TimeoutError if out.has_begun else LoginWaits(_login_output(out, err))
+            if unsent and out.has_begun and channel.send_ready():
+                unsent = _send(channel, unsent)
                 continue
             ready.select(
-                min(remaining_s, _SENDING_POLL_S) if left and out.has_begun else remaining_s
+                min(remaining_s, _SENDING_POLL_S) if unsent and out.has_begun else remaining_s
             )
-    return Ended(out, err, out.code)
+    return CommandEnd(out, err, out.code)
 
 
-def _ended_early(channel: Channel, out: Stream, err: Stream, deadline: float) -> Ended:
+def _ended_early(channel: Channel, out: Stream, err: Stream, deadline: float) -> CommandEnd:
     """Handle an early end of the login shell or of ``sh``; sshd may report an exit code."""
     if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
         raise TimeoutError
@@ -213,7 +215,7 @@ def _ended_early(channel: Channel, out: Stream, err: Stream, deadline: float) ->
         raise EOFError
     out.end()
     err.end()
-    return Ended(out, err, code)
+    return CommandEnd(out, err, code)
 
 
 def _read(channel: Channel, out: Stream, err: Stream) -> bool:
@@ -227,12 +229,12 @@ def _read(channel: Channel, out: Stream, err: Stream) -> bool:
     return got
 
 
-def _send(channel: Channel, left: memoryview) -> memoryview:
+def _send(channel: Channel, unsent: memoryview) -> memoryview:
     try:
-        left = left[channel.send(bytes(left[:_PIECE_BYTES])) :]
+        unsent = unsent[channel.send(bytes(unsent[:_PIECE_BYTES])) :]
     except OSError:
         # The command ended without reading all input; its exit code will follow.
         return memoryview(b"")
-    if not left:
+    if not unsent:
         channel.shutdown_write()
-    return left
+    return unsent

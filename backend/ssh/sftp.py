@@ -54,10 +54,10 @@ class SftpFiles:
     """
 
     def __init__(
-        self, client: Callable[[], Any], who: str, free_bytes: Callable[[str], int | None]
+        self, client: Callable[[], Any], account: str, free_bytes: Callable[[str], int | None]
     ) -> None:
         self._open_client = client
-        self._who = who
+        self._account = account
         self._free_bytes = free_bytes
 
     @property
@@ -74,9 +74,9 @@ class SftpFiles:
         except OSError as error:
             raise BackendError(f"{source} cannot be read: {error.strerror}.") from error
         with file:
-            found = os.fstat(file.fileno())
-            is_executable = bool(found.st_mode & stat.S_IXUSR)
-            self._put(file, found.st_size, path, None, on_bytes, is_executable=is_executable)
+            status = os.fstat(file.fileno())
+            is_executable = bool(status.st_mode & stat.S_IXUSR)
+            self._put(file, status.st_size, path, None, on_bytes, is_executable=is_executable)
 
     def read(self, path: str, offset: int, limit_bytes: int) -> bytes:
         with self._reading(path), self._client.open(path, "rb") as file:
@@ -84,36 +84,36 @@ class SftpFiles:
             size = file.stat().st_size
             end = min(size or offset, offset + limit_bytes)
             if size:
-                return b"".join(_pieces(file, offset, end))
+                return b"".join(_chunks(file, offset, end))
             file.seek(offset)
             return bytes(file.read(limit_bytes))
 
     def listing(self, path: str) -> tuple[RemoteFile, ...]:
         with self._reading(path):
             try:
-                found = self._client.listdir_attr(path)
+                entries = self._client.listdir_attr(path)
             except UnicodeDecodeError as error:
                 raise BackendError(
-                    f"The folder {path} on {self._who} contains a name that is not UTF-8.",
-                    f"Rename it on {self._who}.",
+                    f"The folder {path} on {self._account} contains a name that is not UTF-8.",
+                    f"Rename it on {self._account}.",
                 ) from error
         return tuple(
-            _remote_file(posixpath.join(path, one.filename), one)
-            for one in sorted(found, key=lambda one: str(one.filename))
+            _remote_file(posixpath.join(path, entry.filename), entry)
+            for entry in sorted(entries, key=lambda entry: str(entry.filename))
         )
 
     def entries(self, path: str) -> tuple[RemoteFile, ...]:
         """List as `listing`, following links; names that are invalid here are left out."""
-        found = []
-        for one in self.listing(path):
-            if "\\" in one.name or one.name in (".", "..") or one.path != f"{path}/{one.name}":
+        files = []
+        for file in self.listing(path):
+            if "\\" in file.name or file.name in (".", "..") or file.path != f"{path}/{file.name}":
                 continue
-            if one.is_folder or one.is_plain:
-                found.append(one)
+            if file.is_folder or file.is_plain:
+                files.append(file)
                 continue
             with suppress(FileNotFoundError):
-                found.append(self.status(one.path))
-        return tuple(found)
+                files.append(self.status(file.path))
+        return tuple(files)
 
     def status(self, path: str) -> RemoteFile:
         """Return the attributes of a link's target; FileNotFoundError if there is none."""
@@ -127,28 +127,28 @@ class SftpFiles:
             FileExistsError: It exists. If two make it at one time, one of them gets this.
             FileNotFoundError: Its parent does not exist.
         """
-        above = self._client.stat(posixpath.dirname(path))
-        mode = read_only_mode(above.st_mode) if is_read_only else stat.S_IMODE(above.st_mode)
+        parent = self._client.stat(posixpath.dirname(path))
+        mode = read_only_mode(parent.st_mode) if is_read_only else stat.S_IMODE(parent.st_mode)
         with self._changing(path):
             self._client.mkdir(path)
-        self._take_after(path, self._client.stat(path), above, mode)
+        self._take_after(path, self._client.stat(path), parent, mode)
 
-    def _take_after(self, path: str, status: Any, above: Any, mode: int) -> None:
+    def _take_after(self, path: str, status: Any, parent: Any, mode: int) -> None:
         """See `backend.records.base.access_modes`."""
         # A share without modes or owners decides itself who may write.
         with suppress(OSError):
-            uid = status.st_uid or above.st_uid
-            if (uid, above.st_gid) != (status.st_uid, status.st_gid):
+            uid = status.st_uid or parent.st_uid
+            if (uid, parent.st_gid) != (status.st_uid, status.st_gid):
                 with suppress(OSError):  # Its user may not be in the group.
-                    self._client.chown(path, uid, above.st_gid)
+                    self._client.chown(path, uid, parent.st_gid)
             if stat.S_IMODE(status.st_mode) != mode:
                 self._client.chmod(path, mode)
 
     def create(self, path: str, content: bytes) -> None:
         """Create a new file; FileExistsError if it exists."""
-        above = self._client.stat(posixpath.dirname(path))
+        parent = self._client.stat(posixpath.dirname(path))
         with self._changing(path), self._client.open(path, "wx") as remote:
-            self._take_after(path, remote.stat(), above, file_mode(above.st_mode))
+            self._take_after(path, remote.stat(), parent, file_mode(parent.st_mode))
             try:
                 remote.write(content)
                 remote.flush()
@@ -172,32 +172,32 @@ class SftpFiles:
         with suppress(FileNotFoundError):
             with suppress(PermissionError):  # It may be read-only; see `records.base.read_only`.
                 self._client.chmod(path, 0o755)
-            for one in self.listing(path):
-                if one.is_folder:
-                    self.remove_tree(one.path)
+            for file in self.listing(path):
+                if file.is_folder:
+                    self.remove_tree(file.path)
                 else:
-                    self.remove(one.path)
+                    self.remove(file.path)
             self._client.rmdir(path)
 
     def fetch(self, path: str, target: Path, on_bytes: OnBytes | None) -> None:
-        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         with self._reading(path), self._client.open(path, "rb") as remote:
             size = int(remote.stat().st_size)
-            pieces = _pieces(remote, 0, size)
+            chunks = _chunks(remote, 0, size)
             try:
                 with _local(target):
-                    file = fresh.open("wb")
+                    file = temporary.open("wb")
                 with file:
                     self._copy(
-                        pieces, lambda piece: _write_here(file, piece, target), size, on_bytes
+                        chunks, lambda chunk: _write_here(file, chunk, target), size, on_bytes
                     )
                     with _local(target):
                         file.flush()
                         os.fsync(file.fileno())
                 with _local(target):
-                    os.replace(fresh, target)
+                    os.replace(temporary, target)
             finally:
-                fresh.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
     def _put(
         self,
@@ -210,22 +210,22 @@ class SftpFiles:
         is_executable: bool = False,
     ) -> None:
         folder, name = posixpath.split(path)
-        fresh = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
-        with self._writing(path, size, fresh):
-            above = self._client.stat(folder) if mode is None else None
-            with self._client.open(fresh, "wx") as remote:
+        temporary = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+        with self._writing(path, size, temporary):
+            parent = self._client.stat(folder) if mode is None else None
+            with self._client.open(temporary, "wx") as remote:
                 # Before the first byte, so that a key is never readable for others.
                 remote.chmod(0o600 if mode is None else mode)
                 remote.set_pipelined(True)
-                pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
-                self._copy(pieces, remote.write, size, on_bytes)
-            status = self._client.stat(fresh)
+                chunks = iter(lambda: source.read(_PIECE_BYTES), b"")
+                self._copy(chunks, remote.write, size, on_bytes)
+            status = self._client.stat(temporary)
             if status.st_size != size:
                 raise OSError(f"{status.st_size} of {size} bytes arrived")
-            if above is not None:
-                wanted_mode = file_mode(above.st_mode, is_executable=is_executable)
-                self._take_after(fresh, status, above, wanted_mode)
-            self._client.posix_rename(fresh, path)
+            if parent is not None:
+                file_permissions = file_mode(parent.st_mode, is_executable=is_executable)
+                self._take_after(temporary, status, parent, file_permissions)
+            self._client.posix_rename(temporary, path)
 
     @contextmanager
     def _changing(self, path: str) -> Iterator[None]:
@@ -240,24 +240,24 @@ class SftpFiles:
             try:
                 self._client.lstat(path)
             except FileNotFoundError:
-                fault = self._write_fault(error, path, posixpath.dirname(path), 0)
-                raise fault from error
+                refusal = self._write_fault(error, path, posixpath.dirname(path), 0)
+                raise refusal from error
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
 
     def _copy(
         self,
-        pieces: Iterator[bytes],
+        chunks: Iterator[bytes],
         write: Callable[[bytes], object],
         size: int,
         on_bytes: OnBytes | None,
     ) -> None:
         done = 0
         while done < size:
-            piece = next(pieces, b"")[: size - done]
-            if not piece:
+            chunk = next(chunks, b"")[: size - done]
+            if not chunk:
                 raise _CutShort(done, size)
-            write(piece)
-            done += len(piece)
+            write(chunk)
+            done += len(chunk)
             if on_bytes is not None:
                 on_bytes(done, size)
 
@@ -267,16 +267,16 @@ class SftpFiles:
             yield
         except PermissionError as error:
             raise BackendError(
-                f"{self._who} may not read {path}: permission denied.",
+                f"{self._account} may not read {path}: permission denied.",
                 f"Make it readable: chmod a+r {path}",
             ) from error
         except _CutShort as error:
             raise BackendError(
-                f"{path} on {self._who} became shorter while it was copied.", "Try again."
+                f"{path} on {self._account} became shorter while it was copied.", "Try again."
             ) from error
 
     @contextmanager
-    def _writing(self, path: str, size: int, fresh: str) -> Iterator[None]:
+    def _writing(self, path: str, size: int, temporary: str) -> Iterator[None]:
         folder = posixpath.dirname(path)
         try:
             yield
@@ -286,22 +286,22 @@ class SftpFiles:
                 error, (TimeoutError, ConnectionError)
             )
             # Measured before the incomplete file is removed, while the disk is still full.
-            fault = self._write_fault(error, path, folder, size) if is_refusal else None
+            refusal = self._write_fault(error, path, folder, size) if is_refusal else None
             with suppress(OSError, EOFError):
-                self._client.remove(fresh)
-            if fault is None:
+                self._client.remove(temporary)
+            if refusal is None:
                 raise
-            raise fault from error
+            raise refusal from error
 
     def _write_fault(self, error: BaseException, path: str, folder: str, size: int) -> BackendError:
         if isinstance(error, PermissionError):
             return BackendError(
-                f"{self._who} may not write {path}: permission denied.",
+                f"{self._account} may not write {path}: permission denied.",
                 f"Make that user the owner of {folder}, or connect as another user.",
             )
         if isinstance(error, FileNotFoundError):
             return BackendError(
-                f"{path} cannot be written: {self._who} has no folder {folder}.",
+                f"{path} cannot be written: {self._account} has no folder {folder}.",
                 "Create it first.",
             )
         if isinstance(error, _CutShort):
@@ -309,18 +309,18 @@ class SftpFiles:
         free = self._free_bytes(folder)
         if free is not None and free < max(size, _PIECE_BYTES):
             return BackendError(
-                f"The disk of {folder} on {self._who} is full: {free} bytes are left and "
+                f"The disk of {folder} on {self._account} is full: {free} bytes are left and "
                 f"{path} needs {size}.",
                 f"Free some space in {folder}, or connect as a user whose home is on another disk.",
             )
         return BackendError(
-            f"{path} cannot be written on {self._who}; the node reports “{error}”.",
+            f"{path} cannot be written on {self._account}; the node reports “{error}”.",
             f"Check that the disk of {folder} has no errors, that it may be written, and that no "
             "quota is used up.",
         )
 
 
-def _pieces(remote: Any, start: int, end: int) -> Iterator[bytes]:
+def _chunks(remote: Any, start: int, end: int) -> Iterator[bytes]:
     """Read a part of a file; the next batch of pieces is requested before one is read.
 
     The ``prefetch`` of paramiko 5.1.0 requests pieces in a thread of its own. If that thread is
@@ -333,25 +333,25 @@ def _pieces(remote: Any, start: int, end: int) -> Iterator[bytes]:
         for n in range(0, len(offsets), _PIECES_PER_BATCH)
     ]
     remote.seek(start)
-    for before, batch in pairwise([[], *batches, []]):
+    for requested, batch in pairwise([[], *batches, []]):
         if batch:
             remote._prefetching, remote._prefetch_done = True, False
             remote._prefetch_thread(batch, None)
-        for _, size in before:
-            piece = bytes(remote.read(size))
-            if not piece:
+        for _, size in requested:
+            chunk = bytes(remote.read(size))
+            if not chunk:
                 return
-            yield piece
+            yield chunk
 
 
-def _remote_file(path: str, found: Any) -> RemoteFile:
-    mode = found.st_mode or 0
+def _remote_file(path: str, status: Any) -> RemoteFile:
+    mode = status.st_mode or 0
     return RemoteFile(
         path,
-        found.st_size or 0,
+        status.st_size or 0,
         stat.S_ISDIR(mode),
         stat.S_ISREG(mode),
-        int(found.st_mtime or 0),
+        int(status.st_mtime or 0),
     )
 
 
@@ -360,9 +360,9 @@ class _CutShort(OSError):
         super().__init__(f"{done} of {size} bytes")
 
 
-def _write_here(file: BinaryIO, piece: bytes, target: Path) -> None:
+def _write_here(file: BinaryIO, chunk: bytes, target: Path) -> None:
     with _local(target):
-        file.write(piece)
+        file.write(chunk)
 
 
 @contextmanager

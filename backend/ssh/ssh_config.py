@@ -38,12 +38,12 @@ class Hop:
     """The socket of the agent, "" for none; None is the one of SSH_AUTH_SOCK."""
 
     @property
-    def who(self) -> str:
+    def account(self) -> str:
         """The account and the host, for sentences: ``lab@gpu1``."""
         return f"{self.user}@{self.name}"
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """The host, with its address if the settings define another."""
         return self.name if self.name == self.host else f"{self.name} ({self.host})"
 
@@ -54,7 +54,7 @@ def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
     Raises:
         BackendError: The address is invalid, or the settings require something unsupported.
     """
-    _checked(address.host)
+    _valid_host(address.host)
     settings = lookup(address)
     jumps = address.jump or _text(settings, "proxyjump")
     if not address.jump and "proxycommand" in settings and _is_set(settings["proxycommand"]):
@@ -63,14 +63,16 @@ def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
             "does not run.",
             "Use ProxyJump in ~/.ssh/config, or --jump [USER@]HOST[:PORT].",
         )
-    ways = [address]
-    while _is_set(jumps) and len(ways) <= _MOST_JUMPS:
+    hops = [address]
+    while _is_set(jumps) and len(hops) <= _MOST_JUMPS:
         # A `Host *` with a ProxyJump applies to the jump host too, which is not its own jump host.
-        known = {(way.host, way.port) for way in ways}
-        further = [way for way in map(_jump, jumps.split(",")) if (way.host, way.port) not in known]
-        ways[:0] = further
-        jumps = _text(lookup(further[0]), "proxyjump") if further else ""
-    return tuple(_hop(way, lookup(way)) for way in ways)
+        used_hosts = {(hop.host, hop.port) for hop in hops}
+        new_hops = [
+            hop for hop in map(_jump, jumps.split(",")) if (hop.host, hop.port) not in used_hosts
+        ]
+        hops[:0] = new_hops
+        jumps = _text(lookup(new_hops[0]), "proxyjump") if new_hops else ""
+    return tuple(_hop(hop, lookup(hop)) for hop in hops)
 
 
 def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
@@ -83,7 +85,7 @@ def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
     port = address.port or _port(_text(settings, "port") or str(SSH_PORT), address.host)
     return Hop(
         name=address.host,
-        host=_checked(_text(settings, "hostname") or address.host),
+        host=_valid_host(_text(settings, "hostname") or address.host),
         port=port,
         user=address.user or _text(settings, "user") or user_name(),
         identities=(*asked_for, *(identities or (DEFAULT_KEYS if asked_for else ()))),
@@ -104,15 +106,15 @@ def _agent(text: str) -> str | None:
 
 def _jump(text: str) -> NodeAddress:
     """Parse ``[user@]host[:port]``, as OpenSSH's ProxyJump."""
-    user, _, place = text.strip().removeprefix("ssh://").rpartition("@")
-    if place.startswith("["):
-        host, _, port = place[1:].partition("]")
+    user, _, address = text.strip().removeprefix("ssh://").rpartition("@")
+    if address.startswith("["):
+        host, _, port = address[1:].partition("]")
         port = port.removeprefix(":")
-    elif place.count(":") > 1:
-        host, port = place, ""
+    elif address.count(":") > 1:
+        host, port = address, ""
     else:
-        host, _, port = place.partition(":")
-    return NodeAddress(_checked(host), port=_port(port, host) if port else 0, user=user)
+        host, _, port = address.partition(":")
+    return NodeAddress(_valid_host(host), port=_port(port, host) if port else 0, user=user)
 
 
 def _port(text: str, host: str) -> int:
@@ -124,7 +126,7 @@ def _port(text: str, host: str) -> int:
     return int(text)
 
 
-def _checked(host: str) -> str:
+def _valid_host(host: str) -> str:
     if not host or host.startswith("-") or any(c.isspace() or c in "@/\\\0" for c in host):
         raise BackendError(
             f"“{sanitize(host)}” is not a valid host name.",

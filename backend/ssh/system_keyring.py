@@ -33,9 +33,9 @@ class SystemKeyring:
     stored by the absolute path of its key file.
     """
 
-    def __init__(self, service: str = SERVICE, what: str = "passphrase") -> None:
+    def __init__(self, service: str = SERVICE, kind: str = "passphrase") -> None:
         self._service = service
-        self._what = what
+        self._kind = kind
 
     def fault(self) -> str:
         """Return why nothing can be stored, in one sentence; "" if it can."""
@@ -68,8 +68,8 @@ class SystemKeyring:
             backend.set_password(self._service, self._name(identity), passphrase)
         except KeyringError as error:
             raise BackendError(
-                f"The system keyring could not store the {self._what} of {identity}.",
-                f"Unlock the keyring, or enter the {self._what} again at each start.",
+                f"The system keyring could not store the {self._kind} of {identity}.",
+                f"Unlock the keyring, or enter the {self._kind} again at each start.",
             ) from error
 
     def delete(self, identity: str) -> bool:
@@ -91,7 +91,7 @@ class SystemKeyring:
             backend.delete_password(self._service, self._name(identity))
         except KeyringError as error:
             raise BackendError(
-                f"The system keyring could not remove the {self._what} of {identity}.",
+                f"The system keyring could not remove the {self._kind} of {identity}.",
                 f"Unlock the keyring and try again; its entry is called “{self._service}”.",
             ) from error
         return True

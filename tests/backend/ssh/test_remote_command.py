@@ -86,5 +86,5 @@ def test_output_is_read_alike_in_whatever_pieces_it_arrives(
     stream = Stream(MARK, lines.append)
     for start, end in itertools.pairwise((0, *sorted(cuts), len(sent))):
         stream.feed(sent[start:end])
-    assert (stream.before, stream.content, stream.code) == (before, content, code)
+    assert (stream.login_output, stream.content, stream.code) == (before, content, code)
     assert "\n".join(lines) == content.decode().removesuffix("\n")
