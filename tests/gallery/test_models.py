@@ -165,8 +165,9 @@ def test_the_halves_of_the_small_caffenet() -> None:
 
 
 VARIANTS = {
-    "A": "3", "B": "3 3", "C": "3 5", "D": "1-3", "E": "3 1", "F": "3", "G": "3 average",
-    "H": "3 max", "I": "3 average-1", "J": "1-3 1-3-3", "K": "1 1-3 1-3-3 average-1",
+    "A": "3", "B": "3 3", "B-stacked": "3 3-3", "C": "3 5", "D": "1-3", "E": "3 1", "F": "3",
+    "G": "3 average", "H": "3 max", "I": "3 average-1", "J": "1-3 1-3-3",
+    "K": "1 1-3 1-3-3 average-1",
 }  # fmt: skip
 
 
