@@ -9,16 +9,20 @@ is simulated (`Simulator`) with gradients that are n - 1 updates late, so only t
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from backend.records.jobs.launch import Launch
 from backend.records.studies.study import (
     FormName,
+    GalleryPart,
     Measure,
     StartedStudy,
     StudyJob,
+    library_of,
     read_study,
     sweep_of_study,
 )
@@ -29,9 +33,11 @@ from backend.services.jobs.job_file import read_job_file
 from backend.services.studies.service import FILE, GALLERY
 from backend.training.parameter_server import Delays
 from backend.training.simulation import Simulator
+from backend.training.user_code import load_loader
 from tests.backend.training.training_rig import parsed
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.study_pages import PAGES, write
+from tests.gallery.figures import HERE
 
 NAME = "staleness"
 FORM = FormName.FULL
@@ -67,37 +73,52 @@ def simulated(path: Path) -> tuple[StudyTable, dict[str, list[float]]]:
     study = read_study(read_job_file(path))
     library = dict.fromkeys(("dataset", "loader", "model"), "digits")
     sweep, cells = sweep_of_study(study, FORM, (), library)
-    workers = {row.name: row.workers for row in study.rows}
+    rows = {row.name: row for row in study.rows}
     jobs: list[StudyJob] = []
     measured: dict[str, Measured] = {}
     errors: dict[str, list[float]] = {}
     for job, (row, seed) in zip(expand(sweep).jobs, cells, strict=True):
         jobs.append(StudyJob(str(len(jobs)), row, seed))
-        found = measured[jobs[-1].id] = error(job.raw, workers[row] - 1)
+        part = library_of(study, FORM, rows[row])["loader"]
+        assert isinstance(part, GalleryPart)
+        with tempfile.TemporaryDirectory() as folder:
+            HERE.write(part.entry, dict(part.settings), Path(folder, "loader"))
+            found = errors_of(job.raw, rows[row].workers - 1, Path(folder, "loader"))
+        measured[jobs[-1].id] = found
         errors.setdefault(row, []).append(found[Measure.ERROR])
         sys.stderr.write(f"{len(jobs)} of {len(cells)}: {row}, {seed}: {found}\n")
     started = StartedStudy(NAME, FORM, "", tuple(jobs))
     return study_table(study, started, measured), errors
 
 
-def error(raw: object, late: int) -> Measured:
-    """Return the error on the validation digits after training, and the staleness."""
+def errors_of(raw: object, late: int, loader: Path) -> Measured:
+    """Return the errors after training on two halves of the digits for validation.
+
+    The first half chooses the learning rates, the second one is the test set.
+    """
     config = parsed(raw)  # type: ignore[arg-type] # it is a job file
-    sources = {kind: str(EXAMPLE / kind) for kind in ("model", "loader", "dataset")}
     launch = Launch(
         job_id="simulation",
         run=1,
         config=config,
         argv=(),
         ranks=(),
-        model_source=sources["model"],
-        loader_source=sources["loader"],
-        dataset_files=sources["dataset"],
+        model_source=str(EXAMPLE / "model"),
+        loader_source=str(loader),
+        dataset_files=str(EXAMPLE / "dataset"),
     )
-    last = Simulator(launch, Delays(late)).run()[-1]
-    accuracy = last.values["validation/accuracy"]
-    assert accuracy is not None
-    return {Measure.ERROR: 100 * (1 - accuracy), Measure.STALENESS: last.staleness_mean}
+    simulator = Simulator(launch, Delays(late))
+    last = simulator.run()[-1]
+    digits: Any = load_loader(loader).validation(EXAMPLE / "dataset")
+    with torch.no_grad():
+        output = simulator.model.eval()(digits.user_dataset.pictures)
+    is_wrong = (output.argmax(1) != digits.user_dataset.digits).double()
+    chooses, tests = is_wrong.chunk(2)
+    return {
+        Measure.ERROR: 100 * float(chooses.mean()),
+        Measure.TEST_ERROR: 100 * float(tests.mean()),
+        Measure.STALENESS: last.staleness_mean,
+    }
 
 
 if __name__ == "__main__":

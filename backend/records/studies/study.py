@@ -33,6 +33,7 @@ class Measure(str, Enum):
 
     ERROR = "error"
     TRAINING_ERROR = "training error"
+    TEST_ERROR = "error, test set"
     EPOCH_TIME = "epoch time"
     GROWTH = "growth"
     RATE = "samples per second"
@@ -57,6 +58,7 @@ TIMED = frozenset({Measure.EPOCH_TIME, Measure.GROWTH, Measure.RATE, Measure.EFF
 _UNITS = {
     Measure.ERROR: "%",
     Measure.TRAINING_ERROR: "%",
+    Measure.TEST_ERROR: "%",
     Measure.EPOCH_TIME: "s",
     Measure.GROWTH: "%",
     Measure.EFFICIENCY: "%",
@@ -109,6 +111,7 @@ class StudyForm:
 
     Attributes:
         published_on: As that of the study, for a form with other data than the published values.
+        also: Further measures, after those of the study.
     """
 
     minutes: float
@@ -117,6 +120,7 @@ class StudyForm:
     job: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     published_on: str = ""
+    also: tuple[Measure, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,7 @@ def study_table(
         busy: The share of the processors that other programs used during a job, where known.
     """
     rows, size = study.rows_of(started.form), study.form(started.form)
+    also = (*study.also, *size.also)
     published_on = size.published_on or study.published_on
     found: dict[tuple[str, int], Measured] = {
         (job.row, job.seed): measured[job.id] for job in started.jobs if job.id in measured
@@ -155,7 +156,7 @@ def study_table(
         return cell_of([value for value in values if value is not None])
 
     cells = {row.name: cell(row, study.measure) for row in rows}
-    is_timed = not TIMED.isdisjoint((study.measure, *study.also))
+    is_timed = not TIMED.isdisjoint((study.measure, *also))
 
     def made_of(row: StudyRow) -> TableRow:
         ids = [job.id for job in started.jobs if job.row == row.name]
@@ -164,7 +165,7 @@ def study_table(
         series = [cells[one.name].mean for one in rows if one.series == row.series]
         return TableRow(
             *(row.name, row.series, row.place, len(ids), cells[row.name], row.published),
-            tuple(cell(row, measure) for measure in study.also),
+            tuple(cell(row, measure) for measure in also),
             None if mean is None or row.published is None or published_on else mean - row.published,
             study.best
             and mean is not None
@@ -173,7 +174,7 @@ def study_table(
         )
 
     made = tuple(map(made_of, rows))
-    columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *study.also))
+    columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *also))
     return StudyTable(
         *(study.title, study.question, study.source, size.note, started.form),
         *(columns[0], columns[1:], study.x, made, seeds),
