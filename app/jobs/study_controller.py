@@ -127,7 +127,7 @@ class StudyController(Controller):
             self._window,
             "Save table",
             f"{sweep_name(tag)}.md",
-            "Markdown (*.md);;Table (*.csv)",
+            "Markdown (*.md);;Values by seed (*.csv)",
         )
         if chosen:
             self.export(tag, Path(chosen))

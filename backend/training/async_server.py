@@ -24,6 +24,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.metric_names import PUSH_WINDOW, PUSHES_PER_SECOND
 from backend.records.jobs.state import JobState
 from backend.training.data import TrainingOrder, spans
 from backend.training.leader import POLL_S, Leader, say_trained
@@ -46,13 +47,13 @@ _PIECES = 10
 
 
 class PushRate:
-    """Pushes and samples per second, over the last 100 pushes of an epoch.
+    """Pushes and samples per second, over the last `PUSH_WINDOW` pushes of an epoch.
 
     The time from one push to the next is no measure: several workers often push at once.
     """
 
     def __init__(self, start_s: float) -> None:
-        self._arrivals = deque([(start_s, 0)], maxlen=101)
+        self._arrivals = deque([(start_s, 0)], maxlen=PUSH_WINDOW + 1)
 
     def add(self, now_s: float, samples: int) -> dict[str, float]:
         """Record a push of so many samples; return the curves at it."""
@@ -60,7 +61,7 @@ class PushRate:
         start_s, earlier_samples = self._arrivals[0]
         span_s = max(now_s - start_s, 1e-9)
         return {
-            "pushes per second": (len(self._arrivals) - 1) / span_s,
+            PUSHES_PER_SECOND: (len(self._arrivals) - 1) / span_s,
             "samples_per_second": (self._arrivals[-1][1] - earlier_samples) / span_s,
         }
 

@@ -37,6 +37,7 @@ import torch
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training.model_parts import ModelParts
+from backend.training.saved_tensors import SavedTensors
 
 REACH = 0.1
 """The longest way from x to y, as a share of the norm of x."""
@@ -103,21 +104,9 @@ class ConsensusUpdate:
 
     def _measured(self, data: Any, given: torch.Tensor | None) -> Any:
         """Return the output, and note the memory that its graph holds for the backward pass."""
-        model = self._parts.model
-        known = {
-            one.untyped_storage().data_ptr() for one in [*model.parameters(), *model.buffers()]
-        }
-        held: dict[int, int] = {}
-
-        def hold(one: torch.Tensor) -> torch.Tensor:
-            if one.layout is torch.strided:
-                storage = one.untyped_storage()
-                held[storage.data_ptr()] = storage.nbytes()
-            return one.detach()
-
-        with torch.autograd.graph.saved_tensors_hooks(hold, lambda one: one):
+        with SavedTensors(self._parts.model) as saved_tensors:
             output = self._parts.run(self._number, data, given)
-        self.bytes_whole = sum(size for place, size in held.items() if place not in known)
+        self.bytes_whole = saved_tensors.bytes
         self.bytes_split = self.bytes_whole + (2 * given.nbytes if given is not None else 0)
         return output
 

@@ -19,8 +19,9 @@ class Eta:
     """Steps at the pace of the last two minutes; evaluations and checkpoints are added.
 
     Each is timed separately, so that none of them causes a jump. An evaluation that has not run yet
-    is estimated from its number of batches: first by the time of a step, then by the time of its
-    batches. There is no estimate before `LEAST_STEPS` steps.
+    is estimated from its number of batches: first by the time of a batch in its rehearsal, or by
+    that of a step if there was none, then by the time of its batches. There is no estimate before
+    `LEAST_STEPS` steps.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -31,13 +32,15 @@ class Eta:
         self._all_steps = 0
         self._saves_s = 0.0
         self._evaluation_batches = 0
+        self._rehearsed_batch_s: float | None = None
         self._evaluations: deque[float] = deque(maxlen=5)
         self._evaluating_since: float | None = None
         self._batches_done = 0
 
-    def plan(self, evaluation_batches: int) -> None:
-        """Set how many batches one rank has in an evaluation."""
+    def plan(self, evaluation_batches: int, batch_s: float | None = None) -> None:
+        """Set how many batches one rank has in an evaluation, and what one took in a rehearsal."""
         self._evaluation_batches = evaluation_batches
+        self._rehearsed_batch_s = batch_s
 
     def steps(self, count: int, seconds: float) -> None:
         """Record the seconds that ``count`` more steps took together."""
@@ -101,4 +104,7 @@ class Eta:
         if self._evaluating_since is not None and self._batches_done:
             gone = self._monotonic() - self._evaluating_since
             return gone * max(1.0, self._evaluation_batches / self._batches_done)
-        return self._evaluation_batches * _FORWARD_SHARE * self._seconds / self._steps
+        batch_s = self._rehearsed_batch_s
+        if batch_s is None:
+            batch_s = _FORWARD_SHARE * self._seconds / self._steps
+        return self._evaluation_batches * batch_s

@@ -52,14 +52,26 @@ class Evaluation:
         self._batch = batch
         self._mixed_precision = mixed_precision
 
-    def rehearse(self, model: torch.nn.Module) -> None:
-        """Compute the first batch and the last, smallest one, so that errors show at once."""
+    def rehearse(self, model: torch.nn.Module) -> float:
+        """Compute the first batch and the last, smallest one, so that errors show at once.
+
+        Returns the seconds of a batch. The first one is computed again for that: the first time a
+        device chooses its kernels and a model may be compiled.
+        """
         model.eval()
         items: Any = self._batches.dataset
+        batches, load_s = [], []
         with torch.no_grad():
             for number in dict.fromkeys((0, self._order.batches - 1)):
-                batch = items.__getitems__(self._order.share(number))
-                self.values(model, self._batches.collate_fn(batch))
+                start_s = time.perf_counter()
+                samples = items.__getitems__(self._order.share(number))
+                batches.append(self._batches.collate_fn(samples))
+                load_s.append(time.perf_counter() - start_s)
+                self.values(model, batches[-1])
+            start_s = time.perf_counter()
+            self.values(model, batches[0])
+        compute_s, workers = time.perf_counter() - start_s, self._batches.num_workers
+        return max(compute_s, load_s[0] / workers) if workers else compute_s + load_s[0]
 
     def run(
         self,

@@ -141,23 +141,29 @@ class Trainer:
         self._forward_pass = ForwardPass(self._model)
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
-        self._rehearse_validation()
+        evaluation_batch_s = self._rehearse_validation()
         self._order.go_to(self.train_state.epoch, self.train_state.position, self.train_state.done)
         self._progress.plan(
             left=self._order.steps_left,
             steps_per_epoch=self._order.steps_per_epoch,
             evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
+            evaluation_batch_s=evaluation_batch_s,
             step_samples=self._order.global_batch,
         )
 
-    def _rehearse_validation(self) -> None:
-        """Try the validation before the first step: after an epoch its errors would cost hours."""
+    def _rehearse_validation(self) -> float | None:
+        """Try the validation before the first step: after an epoch its errors would cost hours.
+
+        Returns the seconds of one of its batches.
+        """
+        batch_s = None
         if self._evaluation is not None:
             kept = random_state(self.device)
-            self._evaluation.rehearse(self._model)
+            batch_s = self._evaluation.rehearse(self._model)
             restore_random_state(kept, self.device)
         if self.launch.steps_limit:
             self._evaluation = None
+        return batch_s
 
     def _restore(self, state: dict[str, Any]) -> None:
         if "optimized" in state:

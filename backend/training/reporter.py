@@ -158,16 +158,18 @@ class Reporter:
         total_steps: int,
         steps_per_epoch: int,
         evaluation_batches: int = 0,
+        evaluation_batch_s: float | None = None,
         step_samples: int | None = None,
         epochs: int = 0,
     ) -> None:
         """``evaluation_batches``: of one rank, 0 without an evaluation.
 
+        ``evaluation_batch_s``: the seconds of one, if it was rehearsed.
         ``epochs``: of the job, if it became known now.
         ``step_samples``: of one step, if it is not a global batch.
         """
         self._global_batch = step_samples or self._global_batch
-        self._eta.plan(evaluation_batches)
+        self._eta.plan(evaluation_batches, evaluation_batch_s)
         self._step, self._epoch = step, epoch
         self._total_steps = total_steps
         self._steps_per_epoch = steps_per_epoch

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import platform
+import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import backend
 from backend.base.log import suppress
 from backend.records.base.access_modes import make_folders
 from backend.records.base.atomic_files import replace_json
@@ -42,7 +45,21 @@ def environment_of(run: int, launch: Launch, device: torch.device) -> RunEnviron
         device=torch.cuda.get_device_name(device) if on_gpu else _processor(),
         threads=torch.get_num_threads(),
         nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)),
+        program=program_version(),
     )
+
+
+def program_version() -> str:
+    """Return the version of this program and, of a checkout, its commit: ``0.1.0 (4e4fa950)``."""
+    folder = Path(backend.__file__).parents[1]
+    if (folder / ".git").exists():
+        describe = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
+        with suppress(OSError, subprocess.SubprocessError):
+            described = subprocess.run(
+                describe, capture_output=True, check=True, text=True, timeout=10
+            )
+            return f"{backend.VERSION} ({described.stdout.strip()})"
+    return backend.VERSION
 
 
 def _processor() -> str:

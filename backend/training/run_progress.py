@@ -74,7 +74,12 @@ class RunProgress:
                 sys.stdout.write(f"{sentence}\n")
 
     def plan(
-        self, left: int, steps_per_epoch: int, evaluation_batches: int, step_samples: int
+        self,
+        left: int,
+        steps_per_epoch: int,
+        evaluation_batches: int,
+        step_samples: int,
+        evaluation_batch_s: float | None = None,
     ) -> None:
         """Begin the run; ``left`` are the steps of the current epoch that are to be made."""
         state, epochs = self.state, self._config.epochs
@@ -88,6 +93,7 @@ class RunProgress:
                 total_steps=self._total_steps,
                 steps_per_epoch=steps_per_epoch,
                 evaluation_batches=evaluation_batches,
+                evaluation_batch_s=evaluation_batch_s,
                 step_samples=step_samples,
             )
 

@@ -2,6 +2,8 @@
 
 The small form of each runs in a data root of its own, one study after the other. The table replaces
 what is between two marks of ``docs/studies/NAME.md``; the sentences around it are written by hand.
+The values by seed are in ``NAME.csv`` beside it. ``--started SWEEP`` writes those of a study that
+was run before in ``--data-root``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.records.jobs.state import JobState
-from backend.records.studies.table import in_markdown
+from backend.records.studies.table import StudyTable, in_csv, in_markdown
 from backend.services.context.container import Services, open_services
 
 PAGES = Path(__file__).parents[2] / "docs" / "studies"
@@ -25,11 +27,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.study_pages")
     parser.add_argument("names", nargs="+", metavar="NAME")
     parser.add_argument("--data-root", type=Path, help="keep the jobs there")
+    parser.add_argument("--started", metavar="SWEEP", help="write this one, and run nothing")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = given.data_root or Path(folder) / "root"
         services = open_services(root, Path(folder) / "catalogue.sqlite")
         try:
+            if given.started:
+                write_table(services, given.names[0], given.started)
+                return 0
             failed = [name for name in given.names if not measure(services, name)]
         finally:
             services.close()
@@ -52,12 +58,14 @@ def measure(services: Services, name: str) -> bool:
 
 def write_table(services: Services, name: str, sweep: str) -> None:
     """Write the table of a started study into its page."""
-    table = in_markdown(services.studies.table(services.studies.named(sweep)))
-    when = f"{datetime.now(UTC):%Y-%m-%d}"
-    write(PAGES / f"{name}.md", f"{table}\nMeasured on {os.cpu_count()} cores, {when}.\n")
+    table = services.studies.table(services.studies.named(sweep))
+    write(name, table, f"Measured on {os.cpu_count()} cores, {datetime.now(UTC):%Y-%m-%d}.")
 
 
-def write(path: Path, measured: str) -> None:
+def write(name: str, table: StudyTable, how: str) -> None:
+    """Write a table and how it was measured into a page, and the values by seed beside it."""
+    path = PAGES / f"{name}.md"
+    measured = f"{in_markdown(table)}\n{how} Values by seed: [{name}.csv]({name}.csv).\n"
     before, after = "", ""
     if path.exists():
         before, _, rest = path.read_text().partition(BEGIN)
@@ -65,6 +73,7 @@ def write(path: Path, measured: str) -> None:
     if before:
         measured = f"#{measured}"
     path.write_text(f"{before}{BEGIN}{measured}{END}{after}")
+    path.with_suffix(".csv").write_text(in_csv(table))
 
 
 if __name__ == "__main__":

@@ -104,6 +104,20 @@ def test_the_published_complexity_fits_that_of_an_alexnet_with_groups(
     assert found / whole < 0.75 * published
 
 
+@pytest.mark.parametrize(
+    ("name", "kernel", "side", "relative"),
+    [("tinynet-a", 7, 61, 0.413), ("tinynet-b", 9, 62, 0.442)],
+)
+def test_the_complexity_by_the_printed_side_of_the_first_convolution(
+    name: str, kernel: int, side: int, relative: float
+) -> None:
+    with META:
+        found = complexity(build(name), sample_of(HERE.show(name)))
+    found -= 3 * kernel**2 * 64 * (side**2 - 56**2)
+    assert found / reference_complexity() == pytest.approx(relative, abs=5e-4)
+    assert f"and {relative} with the side of 56" in HERE.show(name).card.note
+
+
 def test_the_layers_of_alexnet() -> None:
     convolutions = "features.0 features.4 features.8 features.10 features.12 features.14"
     assert shapes_of("alexnet", convolutions) == squares(
@@ -165,8 +179,9 @@ def test_the_halves_of_the_small_caffenet() -> None:
 
 
 VARIANTS = {
-    "A": "3", "B": "3 3", "C": "3 5", "D": "1-3", "E": "3 1", "F": "3", "G": "3 average",
-    "H": "3 max", "I": "3 average-1", "J": "1-3 1-3-3", "K": "1 1-3 1-3-3 average-1",
+    "A": "3", "B": "3 3", "B-stacked": "3 3-3", "C": "3 5", "D": "1-3", "E": "3 1", "F": "3",
+    "G": "3 average", "H": "3 max", "I": "3 average-1", "J": "1-3 1-3-3",
+    "K": "1 1-3 1-3-3 average-1",
 }  # fmt: skip
 
 

@@ -309,7 +309,7 @@ class GalleryDialog(Dialog):
             if typed.get(key, default) != default
         ]
         self._defaults.setText(f"Figures are those of {', '.join(others)}." if others else "")
-        self._memory.setText(f"{formats.memory(layers.activation_bytes)} of activations")
+        self._memory.setText(f"{formats.memory(layers.activation_bytes)} of outputs")
 
     def _show_graph(self, graph: LayerGraph | str | None) -> None:
         entry = self._entry

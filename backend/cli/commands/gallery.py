@@ -107,7 +107,7 @@ def _described(entry: GalleryEntry) -> Iterator[Part]:
             ("Weights", f"{in_bytes(weights)} ({in_bytes(weights, is_binary=True)})"),
             ("Multiply-adds", f"{layers.multiply_adds:,}" if layers.multiply_adds else "unknown"),
             ("Complexity", f"{relative:.3g} times AlexNet's" if relative else "no convolutions"),
-            ("Activations", f"{in_bytes(layers.activation_bytes)} a sample"),
+            ("Outputs of layers", f"{in_bytes(layers.activation_bytes)} a sample"),
         ]
     yield Facts(facts)
     if card.settings:

@@ -41,7 +41,7 @@ def layers(
     loader: Annotated[str, Word("NAME")],
     batch_size: Annotated[int, Word("B", "for shapes and memory", parse=count)] = 1,
 ) -> Answer:
-    """Every layer: shape, parameters, multiply-adds, memory."""
+    """Every layer: shape, parameters, multiply-adds, memory of its output."""
     found = services.inspection.layers(
         reference, dataset, loader, batch_size=batch_size, progress=progress
     )

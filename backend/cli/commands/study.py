@@ -15,7 +15,15 @@ from backend.records.base.program_name import COMMAND
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName, StartedStudy
-from backend.records.studies.table import Cell, StudyTable, figure, interval, spread
+from backend.records.studies.table import (
+    Cell,
+    StudyTable,
+    figure,
+    interval,
+    paired_difference,
+    paired_head,
+    spread,
+)
 from backend.records.sweeps.spec import sweep_name
 from backend.services.context.container import Services
 
@@ -82,8 +90,10 @@ def show(services: Services, study: _Study) -> Answer:
 
     --json prints sweep, form, title, question, source, note, seeds, remarks, measure {label, unit}
     and rows, each with name, series, place, jobs, n, mean, sd, interval (the 95 % interval of the
-    mean), published, difference, best, busy, and also: a list of {label, unit, n, mean, sd,
-    interval}.
+    mean), published, difference, best, busy, against and paired {n, mean, sd, interval}: the
+    difference from another row by seed, and also: a list of {label, unit, n, mean, sd, interval}.
+    values has what each finished job gave: row, seed, job, busy, environment and a value by the
+    name of its measure.
     """
     started = services.studies.named(study)
     table = services.studies.table(started)
@@ -96,6 +106,7 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
     head = [
         f"{column.label} {column.unit}".strip().upper() for column in (table.value, *table.also)
     ]
+    pairs = [label.upper() for label in paired_head(table)]
     rows = (
         (
             row.label,
@@ -104,12 +115,13 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
             interval(row.value),
             figure(row.published),
             *[figure(row.difference, "+")] * table.compares,
+            *[paired_difference(row)] * len(pairs),
             *map(spread, row.also),
         )
         for row in table.rows
     )
     titles = ("ROW", "JOBS", head[0], "95 % INTERVAL", "PUBLISHED")
-    yield Table((*titles, *["DIFFERENCE"] * table.compares, *head[1:]), rows)
+    yield Table((*titles, *["DIFFERENCE"] * table.compares, *pairs, *head[1:]), rows)
     yield from map(Note, table.remarks)
 
 
@@ -132,7 +144,7 @@ def export(
     *,
     output: Annotated[Path, Word("FILE.md|.csv|.png|.svg|.pdf")],
 ) -> Answer:
-    """Write the table or the plot of a started study to a file."""
+    """Write the table (.md), the values by seed (.csv) or the plot of a study to a file."""
     studies = session.services.studies
     path = studies.export(studies.named(study), output, draw=session.draw)
     return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
@@ -172,11 +184,24 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
                 "difference": row.difference,
                 "best": row.is_best,
                 "busy": row.busy,
+                "against": row.against,
+                "paired": cell(row.paired),
                 "also": [
                     {"label": column.label, "unit": column.unit, **cell(value)}
                     for column, value in zip(table.also, row.also, strict=True)
                 ],
             }
             for row in table.rows
+        ],
+        "values": [
+            {
+                "row": job.row,
+                "seed": job.seed,
+                "job": job.job,
+                "busy": job.busy,
+                "environment": job.environment and job.environment.to_dict(),
+                **{measure.value: value for measure, value in job.values.items()},
+            }
+            for job in table.jobs
         ],
     }

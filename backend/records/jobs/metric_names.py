@@ -12,7 +12,10 @@ VALIDATION = "validation/"
 """Prefix of metrics that the validation measured."""
 _USER = "user/"
 STALENESS = ("staleness mean", "staleness p95", "staleness max")
-OF_SERVERS = (*STALENESS, "pushes per second", "server queue")
+PUSHES_PER_SECOND = "pushes per second"
+PUSH_WINDOW = 100
+"""Pushes of an epoch over which that rate is a mean, at most."""
+OF_SERVERS = (*STALENESS, PUSHES_PER_SECOND, "server queue")
 """Metrics of strategies with servers."""
 OF_NO_DATA = ("learning_rate", "gradient_norm", "samples_per_second", *OF_SERVERS)
 """Metrics of the training itself, which do not measure the model."""

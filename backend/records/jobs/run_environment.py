@@ -17,13 +17,15 @@ _NAMES = {
     "cuda": "CUDA",
     "system": "system",
     "device": "device",
+    "program": "program",
 }
 
 
 @dataclass(frozen=True)
 class RunEnvironment(Record, what="environment record"):
     """The environment of one run. ``threads`` are those of one rank; ``device`` is the model of
-    rank 0's GPU or CPU. What could not be found out is ""."""
+    rank 0's GPU or CPU, ``program`` the version of this program and the commit of a checkout.
+    What could not be found out is ""."""
 
     run: int
     seed: int
@@ -36,6 +38,7 @@ class RunEnvironment(Record, what="environment record"):
     device: str = ""
     threads: int = 0
     nodes: tuple[str, ...] = ()
+    program: str = ""
 
 
 def differences(then: RunEnvironment, now: RunEnvironment) -> tuple[str, ...]:

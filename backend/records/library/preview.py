@@ -226,7 +226,7 @@ class ModelCheck(Record, what="model check", rules=TOOL_RULES):
     forward_ms: float | None = None
     backward_ms: float | None = None
     activation_bytes: int | None = None
-    """Of the outputs of all layers, for one sample."""
+    """What autograd keeps of one sample for the backward pass."""
     has_metrics: bool = False
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata=_AS_IT_IS)

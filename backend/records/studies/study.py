@@ -33,10 +33,13 @@ class Measure(str, Enum):
 
     ERROR = "error"
     TRAINING_ERROR = "training error"
+    TEST_ERROR = "error, test set"
     EPOCH_TIME = "epoch time"
     GROWTH = "growth"
     RATE = "samples per second"
     EFFICIENCY = "efficiency"
+    WHOLE_EPOCH_TIME = "whole epoch time"
+    WHOLE_EFFICIENCY = "efficiency of whole epochs"
     STALENESS = "staleness"
     AVERAGE_PRECISION = "average precision"
     STRICT_PRECISION = "average precision at an overlap of 0.75"
@@ -52,14 +55,23 @@ class Measure(str, Enum):
         return _UNITS.get(self, "")
 
 
-TIMED = frozenset({Measure.EPOCH_TIME, Measure.GROWTH, Measure.RATE, Measure.EFFICIENCY})
+RELATIVE = {
+    Measure.GROWTH: Measure.EPOCH_TIME,
+    Measure.EFFICIENCY: Measure.RATE,
+    Measure.WHOLE_EFFICIENCY: Measure.WHOLE_EPOCH_TIME,
+}
+"""The measures that compare a row with the first one of its series, and what they compare."""
+TIMED = frozenset({*RELATIVE, *RELATIVE.values()})
 """The measures that other programs on the computer change."""
 _UNITS = {
     Measure.ERROR: "%",
     Measure.TRAINING_ERROR: "%",
+    Measure.TEST_ERROR: "%",
     Measure.EPOCH_TIME: "s",
     Measure.GROWTH: "%",
     Measure.EFFICIENCY: "%",
+    Measure.WHOLE_EPOCH_TIME: "s",
+    Measure.WHOLE_EFFICIENCY: "%",
     Measure.STALENESS: "updates",
     Measure.AVERAGE_PRECISION: "%",
     Measure.STRICT_PRECISION: "%",
@@ -86,6 +98,7 @@ class StudyRow:
             to the first row of the series.
         x: The place on the plot, by default the number of workers.
         device: "cpu" or "gpu" for a row that runs only there.
+        against: As that of the study, for this row.
         job: The keys of a job file that differ. A model or loader may be a table of the gallery's
             entry and its settings: ``model = { gallery = "lenet-5", side = 16 }``.
     """
@@ -96,6 +109,7 @@ class StudyRow:
     series: str = ""
     x: float | None = None
     device: str = ""
+    against: str = ""
     job: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -109,6 +123,7 @@ class StudyForm:
 
     Attributes:
         published_on: As that of the study, for a form with other data than the published values.
+        also: Further measures, after those of the study.
     """
 
     minutes: float
@@ -117,6 +132,7 @@ class StudyForm:
     job: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     published_on: str = ""
+    also: tuple[Measure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +144,8 @@ class Study(Record, what="study", rules=STRICT):
         published_on: What the published values were measured on, if it is not what the jobs are:
             then the table has no differences.
         best: The rows of a series differ in a setting that is tuned: the best is marked.
+        against: The row with which the others are compared by seed, or a series, of which it is the
+            best row.
     """
 
     title: str
@@ -142,6 +160,7 @@ class Study(Record, what="study", rules=STRICT):
     x: str = ""
     published_on: str = ""
     best: bool = False
+    against: str = ""
 
     def form(self, name: FormName) -> StudyForm:
         return self.small if name is FormName.SMALL else self.full
@@ -378,6 +397,11 @@ def _faults(study: Study) -> Iterator[str]:
             yield f"{key} is empty"
     if not names:
         yield "rows is empty"
+    compared = [("against", study.against)]
+    compared += [(f"rows[{number}].against", row.against) for number, row in enumerate(study.rows)]
+    for key, name in compared:
+        if name not in {"", *names, *(row.series for row in study.rows)}:
+            yield f"{key} names “{name}”, which is neither a row nor a series"
     for number, row in enumerate(study.rows):
         where = f"rows[{number}]"
         if not row.name.strip() or "|" in row.name or "\n" in row.name:

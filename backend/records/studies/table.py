@@ -10,13 +10,15 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
 from backend.records.jobs.metric_names import in_spreadsheet
+from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.studies.study import (
+    RELATIVE,
     TIMED,
     FormName,
     Measure,
@@ -27,7 +29,6 @@ from backend.records.studies.study import (
 
 Measured = Mapping[Measure, float]
 """What one finished job gave."""
-_HEAD = ("Row", "Jobs", "Mean", "SD", "95 % low", "95 % high", "Published", "Difference")
 _BUSY = 0.1
 """The share of all processors that other programs use on a busy computer."""
 
@@ -50,6 +51,18 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class JobValues:
+    """The values of a finished job, and where it ran. ``busy`` is as in `TableRow`, of any size."""
+
+    row: str
+    seed: int
+    job: str
+    values: Measured
+    busy: float | None = None
+    environment: RunEnvironment | None = None
+
+
+@dataclass(frozen=True)
 class Column:
     """A measure that the table has besides its main one."""
 
@@ -66,6 +79,8 @@ class TableRow:
         is_best: The best row of its series, if the study compares by that.
         busy: The largest share of the processors that other programs used during one of its jobs,
             if the table has times and the computer was busy.
+        against: The row that it is compared with, "" for none.
+        paired: The difference from that row, over the seeds that both have.
     """
 
     name: str
@@ -78,6 +93,8 @@ class TableRow:
     difference: float | None = None
     is_best: bool = False
     busy: float | None = None
+    against: str = ""
+    paired: Cell = Cell()
 
     @property
     def label(self) -> str:
@@ -99,6 +116,11 @@ class StudyTable:
     rows: tuple[TableRow, ...]
     seeds: tuple[int, ...] = ()
     published_on: str = ""
+    jobs: tuple[JobValues, ...] = ()
+    pairs: Column | None = None
+    """The measure of which rows are compared by seed; None if none are."""
+    own_mean: bool = False
+    """The first row of a series is compared with its own mean."""
 
     @property
     def compares(self) -> bool:
@@ -113,15 +135,29 @@ class StudyTable:
             found.append(
                 f"The published values are for {self.published_on}: there is no difference to show."
             )
+        if self.own_mean:
+            found.append(
+                "The first row of a series is compared with its own mean, the others with it by "
+                "seed."
+            )
         if any(row.is_best for row in self.rows):
-            found.append("Compare the rows marked “best”, which were chosen by these same values.")
+            is_same = self.pairs is None or self.pairs == self.value
+            label = "these same values" if is_same else f"“{self.value.label}”, not by the test set"
+            found.append(f"Compare the rows marked “best”, which were chosen by {label}.")
+        if self.pairs is not None:
+            found.append(
+                "By seed: the mean difference of jobs with the same seed and its 95 % interval, "
+                "not corrected for the number of rows."
+            )
         busy = max((row.busy or 0.0 for row in self.rows), default=0.0)
         if busy:
             found.append(
                 f"* Other programs used up to {100 * busy:.0f} % of the processors meanwhile, so "
                 "these times are too long."
             )
-        return tuple(found)
+        environments = (job.environment for job in self.jobs)
+        ran_on = dict.fromkeys(_environment_label(e) for e in environments if e is not None)
+        return (*found, *(f"Ran on {label}." for label in ran_on))
 
 
 def study_table(
@@ -129,14 +165,17 @@ def study_table(
     started: StartedStudy,
     measured: Mapping[str, Measured],
     busy: Mapping[str, float] = MappingProxyType({}),
+    environments: Mapping[str, RunEnvironment] = MappingProxyType({}),
 ) -> StudyTable:
     """Return the table.
 
     Args:
         measured: By id, of the finished jobs.
         busy: The share of the processors that other programs used during a job, where known.
+        environments: Of the finished jobs, where known.
     """
     rows, size = study.rows_of(started.form), study.form(started.form)
+    also = (*study.also, *size.also)
     published_on = size.published_on or study.published_on
     found: dict[tuple[str, int], Measured] = {
         (job.row, job.seed): measured[job.id] for job in started.jobs if job.id in measured
@@ -146,38 +185,74 @@ def study_table(
         first.setdefault(row.series, row)
     seeds = size.seeds
 
+    def value_of(row: StudyRow, measure: Measure, seed: int) -> float | None:
+        base, own = first[row.series], found.get((row.name, seed))
+        of_base = found.get((base.name, seed))
+        if row is base and measure in RELATIVE:
+            # Compared with itself, each job would be its own mean, and the row had no spread.
+            raw = RELATIVE[measure]
+            peers = (found.get((row.name, peer_seed), {}).get(raw) for peer_seed in seeds)
+            mean = cell_of([value for value in peers if value is not None]).mean
+            of_base = None if mean is None else {raw: mean}
+        return _value(measure, row, base, own, of_base)
+
     def cell(row: StudyRow, measure: Measure) -> Cell:
-        base = first[row.series]
-        values = (
-            _value(measure, row, base, found.get((row.name, seed)), found.get((base.name, seed)))
-            for seed in seeds
-        )
+        values = (value_of(row, measure, seed) for seed in seeds)
         return cell_of([value for value in values if value is not None])
 
     cells = {row.name: cell(row, study.measure) for row in rows}
-    is_timed = not TIMED.isdisjoint((study.measure, *study.also))
+    judged = Measure.TEST_ERROR if Measure.TEST_ERROR in also else study.measure
+
+    def reference_of(row: StudyRow) -> StudyRow | None:
+        """Return the row that a row is compared with by seed."""
+        name = row.against or study.against
+        in_series = [peer for peer in rows if name and peer.series == name]
+        means = {peer.name: cells[peer.name].mean for peer in in_series}
+        best = min((mean for mean in means.values() if mean is not None), default=None)
+        for peer in rows:
+            if name and peer is not row and (peer.name == name or means.get(peer.name, "") == best):
+                return peer
+        return None
+
+    def paired(row: StudyRow, reference: StudyRow) -> Cell:
+        pairs = ((value_of(row, judged, s), value_of(reference, judged, s)) for s in seeds)
+        return cell_of([own - peer for own, peer in pairs if own is not None and peer is not None])
+
+    is_timed = not TIMED.isdisjoint((study.measure, *also))
 
     def made_of(row: StudyRow) -> TableRow:
         ids = [job.id for job in started.jobs if job.row == row.name]
         shares = [busy[one] for one in ids if is_timed and one in measured and one in busy]
         mean = cells[row.name].mean
         series = [cells[one.name].mean for one in rows if one.series == row.series]
+        reference = reference_of(row)
         return TableRow(
             *(row.name, row.series, row.place, len(ids), cells[row.name], row.published),
-            tuple(cell(row, measure) for measure in study.also),
+            tuple(cell(row, measure) for measure in also),
             None if mean is None or row.published is None or published_on else mean - row.published,
             study.best
             and mean is not None
             and mean == min(one for one in series if one is not None),
             max((one for one in shares if one > _BUSY), default=None),
+            *(() if reference is None else (reference.name, paired(row, reference))),
         )
 
     made = tuple(map(made_of, rows))
-    columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *study.also))
+    columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *also))
     return StudyTable(
         *(study.title, study.question, study.source, size.note, started.form),
         *(columns[0], columns[1:], study.x, made, seeds),
         published_on=published_on,
+        jobs=tuple(
+            JobValues(
+                *(job.row, job.seed, job.id, measured[job.id]),
+                *(busy.get(job.id), environments.get(job.id)),
+            )
+            for job in started.jobs
+            if job.id in measured
+        ),
+        pairs=Column(judged.label, judged.unit) if any(row.against for row in made) else None,
+        own_mean=not RELATIVE.keys().isdisjoint((study.measure, *also)),
     )
 
 
@@ -193,18 +268,19 @@ def cell_of(values: list[float]) -> Cell:
 def _value(
     measure: Measure, row: StudyRow, base: StudyRow, own: Measured | None, of_base: Measured | None
 ) -> float | None:
-    """Return the value of a job; growth and efficiency compare it with one of the same seed."""
+    """Return the value of a job; of a relative measure the comparison with ``of_base``."""
     if own is None:
         return None
-    if measure not in (Measure.GROWTH, Measure.EFFICIENCY):
+    if measure not in RELATIVE:
         return own.get(measure)
-    raw = Measure.EPOCH_TIME if measure is Measure.GROWTH else Measure.RATE
+    raw = RELATIVE[measure]
     here, there = own.get(raw), None if of_base is None else of_base.get(raw)
-    if here is None or not there:
+    if not here or not there:
         return None
     if measure is Measure.GROWTH:
         return 100 * (here / there - 1)
-    return 100 * here / there * base.workers / row.workers
+    speed_up = there / here if measure is Measure.WHOLE_EFFICIENCY else here / there
+    return 100 * speed_up * base.workers / row.workers
 
 
 def in_markdown(table: StudyTable) -> str:
@@ -214,7 +290,7 @@ def in_markdown(table: StudyTable) -> str:
     if table.note:
         notes[-1] += f" {table.note}"
     head = [f"{table.value.label}{_in_unit(table.value)}", "95 % interval", "published"]
-    head += [*["difference"] * table.compares, "jobs"]
+    head += [*["difference"] * table.compares, *paired_head(table), "jobs"]
     head += [f"{column.label}{_in_unit(column)}" for column in table.also]
     lines = [f"# {table.title}", "", table.question, ""]
     for note in notes:
@@ -224,6 +300,7 @@ def in_markdown(table: StudyTable) -> str:
         cells = [
             *(spread(row.value), interval(row.value), figure(row.published)),
             *[figure(row.difference, "+")] * table.compares,
+            *[paired_difference(row)] * (table.pairs is not None),
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
             *map(spread, row.also),
         ]
@@ -232,18 +309,43 @@ def in_markdown(table: StudyTable) -> str:
 
 
 def in_csv(table: StudyTable) -> str:
-    """Return the table with all digits, a line for each row."""
+    """Return what each finished job gave, with all digits: a line for each row and seed."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    also = [f"{column.label} {part}" for column in table.also for part in ("mean", "SD")]
-    writer.writerow([*_HEAD, "Unit", "Busy", *also])
-    for row in table.rows:
-        value, others = row.value, [part for cell in row.also for part in (cell.mean, cell.sd)]
-        ends = value.interval or (None, None)
-        numbers = (value.n, value.mean, value.sd, *ends, row.published, row.difference)
-        unit = table.value.unit
-        writer.writerow([in_spreadsheet(row.name), *numbers, unit, row.busy, *others])
+    measures = [m for m in Measure if any(m in job.values for job in table.jobs)]
+    labels = [f"{m.label}{_in_unit(Column(m.label, m.unit))}" for m in measures]
+    writer.writerow(["Row", "Seed", "Job", *labels, "Busy", "Device", "PyTorch", "Program"])
+    for job in table.jobs:
+        environment = job.environment or RunEnvironment(0, job.seed, 0)
+        writer.writerow(
+            [
+                *(in_spreadsheet(job.row), job.seed, job.job),
+                *(job.values.get(measure) for measure in measures),
+                *(job.busy, environment.device, environment.torch, environment.program),
+            ]
+        )
     return text.getvalue()
+
+
+def paired_difference(row: TableRow) -> str:
+    """Return the difference by seed: ``-0.58 (-2.10 to 0.94) against relu``, or ""."""
+    if row.paired.mean is None:
+        return ""
+    ends = f" ({interval(row.paired)})" if row.paired.interval else ""
+    return f"{figure(row.paired.mean, '+')}{ends} against {row.against}"
+
+
+def paired_head(table: StudyTable) -> Sequence[str]:
+    """Return the title of the column with the differences by seed, if the table has one."""
+    column = table.pairs
+    return () if column is None else (f"{column.label}, difference by seed{_in_unit(column)}",)
+
+
+def _environment_label(environment: RunEnvironment) -> str:
+    """Return the device and the versions: ``GPU NVIDIA H200, PyTorch 2.6.0, program 0.1.0``."""
+    kind = "GPU" if environment.cuda else "CPU"
+    program = environment.program or "of an unknown version"
+    return f"{kind} {environment.device}, PyTorch {environment.torch}, program {program}"
 
 
 def figure(value: float | None, sign: str = "") -> str:

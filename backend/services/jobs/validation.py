@@ -379,8 +379,8 @@ def memory_hint(
 ) -> tuple[Finding, ...]:
     """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
 
-    Counted are the outputs of the layers, and four values for each parameter: the weight, its
-    gradient and two of the optimizer.
+    Counted are the tensors that autograd keeps of a step, and four values for each parameter: the
+    weight, its gradient and two of the optimizer.
     """
     capacities = []
     for placement in config.placement:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.history_update import HistoryUpdate
-from backend.records.jobs.metric_names import STALENESS, VALIDATION
+from backend.records.jobs.metric_names import (
+    PUSH_WINDOW,
+    PUSHES_PER_SECOND,
+    STALENESS,
+    VALIDATION,
+)
 from backend.records.studies.study import Measure
 
 _ACCURACY = f"{VALIDATION}accuracy"
@@ -43,9 +50,12 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
     epochs = _epochs(config, history)
     if epochs:
         # From the first update to the last one: it does not depend on how many there are.
-        found[Measure.EPOCH_TIME] = statistics.median(float(own.sum()) for own in epochs)
-        step_s = statistics.median(float(own.mean()) for own in epochs)
+        found[Measure.EPOCH_TIME] = statistics.median(epoch.seconds for epoch in epochs)
+        step_s = statistics.median(epoch.seconds / epoch.steps for epoch in epochs)
         found[Measure.RATE] = config.global_batch_size / step_s
+        whole = [epoch.whole_seconds for epoch in epochs if math.isfinite(epoch.whole_seconds)]
+        if whole:
+            found[Measure.WHOLE_EPOCH_TIME] = statistics.median(whole)
     return found
 
 
@@ -56,16 +66,42 @@ def _known(history: HistoryUpdate, name: str, epochs: Sequence[int] = ()) -> NDA
     return values[np.isfinite(values) & wanted]
 
 
-def _epochs(config: JobConfig, history: HistoryUpdate) -> list[NDArray[np.float64]]:
-    """Return the seconds of each step of all epochs but the first, without their first step.
+class _Epoch(NamedTuple):
+    """An epoch from its first step to its last one.
 
-    The validation and the start of a run come before the first step of an epoch.
+    ``whole_seconds`` are with its first step, which the validation before it is part of; NaN with
+    servers, where they are not measured.
     """
+
+    steps: int
+    seconds: float
+    whole_seconds: float
+
+
+def _epochs(config: JobConfig, history: HistoryUpdate) -> list[_Epoch]:
+    """Return all epochs but the first: the start of a run is part of its first step."""
     rate = np.asarray(history.metrics.get("samples_per_second", ()), np.float64)
-    epochs = np.asarray(history.epochs)[: len(rate)]
+    pushes = np.asarray(history.metrics.get(PUSHES_PER_SECOND, ()), np.float64)[: len(rate)]
+    numbers = np.asarray(history.epochs)[: len(rate)]
     found = []
-    for number in np.unique(epochs)[1:]:
-        own = config.global_batch_size / rate[epochs == number][1:]
-        if len(own) and np.isfinite(own).all():
-            found.append(own)
+    for number in np.unique(numbers)[1:]:
+        is_own = numbers == number
+        steps = int(is_own.sum()) - 1
+        if len(pushes):
+            epoch = _Epoch(steps, _seconds_of_pushes(pushes[is_own]), math.nan)
+        else:
+            own = config.global_batch_size / rate[is_own]
+            epoch = _Epoch(steps, float(own[1:].sum()), float(own.sum()))
+        if steps and math.isfinite(epoch.seconds):
+            found.append(epoch)
     return found
+
+
+def _seconds_of_pushes(rates: NDArray[np.float64]) -> float:
+    """Return the seconds from the first push of an epoch to the last one.
+
+    A rate is that of the last `PUSH_WINDOW` pushes, so windows that touch add up to the epoch.
+    """
+    counts = range(len(rates), 0, -PUSH_WINDOW)
+    whole = sum(min(count, PUSH_WINDOW) / rates[count - 1] for count in counts)
+    return float(whole - 1 / rates[0])

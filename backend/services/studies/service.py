@@ -11,6 +11,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
+from backend.datastore.bundles.imported_job import environment_of
 from backend.records.base.account import expanded
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import nearest, sanitize
@@ -193,7 +194,7 @@ class StudyService:
         # It imports numpy, which most commands do not need.
         from backend.services.studies.measures import measures_of
 
-        measured, busy = {}, {}
+        measured, busy, environments = {}, {}, {}
         for job in started.jobs:
             # A job may be in the trash.
             with suppress(BackendError):
@@ -206,7 +207,11 @@ class StudyService:
                     measured[job.id] = self._measured[key]
                     if view.status.other_cpu is not None:
                         busy[job.id] = view.status.other_cpu
-        return study_table(_parsed(started.text, started.sweep), started, measured, busy)
+                    environment = environment_of(self._root.job(job.id), view.run)
+                    if environment is not None:
+                        environments[job.id] = environment
+        study = _parsed(started.text, started.sweep)
+        return study_table(study, started, measured, busy, environments)
 
     def export(
         self,
@@ -216,7 +221,9 @@ class StudyService:
         draw: Callable[[StudyTable, str], bytes] | None = None,
         replaces: bool = False,
     ) -> Path:
-        """Write the table to a Markdown or CSV file, or its plot to a picture, by the name's end.
+        """Write the table to Markdown, its values by seed to CSV, or its plot to a picture.
+
+        The end of the name says which.
 
         Args:
             draw: Returns the plot as a file with this ending; None if tables only are wanted.

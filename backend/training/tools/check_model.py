@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy
 
+from backend.base.log import swallowed
 from backend.records.base.number_format import some
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
@@ -119,9 +120,8 @@ def _step(
 
     model.train()
     outputs: dict[str, str] = {}
-    sizes: list[int] = []
     hooks = [
-        module.register_forward_hook(_noter(outputs, sizes, name))
+        module.register_forward_hook(_noter(outputs, name))
         for name, module in list(model.named_modules())[:_MOST_LAYERS]
         # Compiled to TorchScript, a module accepts no hooks.
         if name and not isinstance(module, torch.jit.ScriptModule)
@@ -143,6 +143,10 @@ def _step(
     backward_ms = (time.perf_counter() - begin) * 1000
     report("Computing the model's metrics…")
     metrics = compute_metrics(model, output, target)
+    warnings = (
+        *_warnings(model, loss, metrics, _changed(before, _plain_state(model))),
+        *_beyond_output(output, target, classes),
+    )
     return ModelCheck(
         **_counts(model.parameters()),
         layers=tuple(_layer_rows(model, outputs)),
@@ -152,29 +156,39 @@ def _step(
         output_shape=shape_of(output),
         forward_ms=forward_ms,
         backward_ms=backward_ms,
-        activation_bytes=_for_one_sample(sizes, data),
+        activation_bytes=_activation_bytes(model, data, target),
         has_metrics=has_metrics,
-        warnings=(
-            *_warnings(model, loss, metrics, _changed(before, _plain_state(model))),
-            *_beyond_output(output, target, classes),
-        ),
+        warnings=warnings,
     )
 
 
-def _noter(outputs: dict[str, str], sizes: list[int], name: str) -> Any:
+def _noter(outputs: dict[str, str], name: str) -> Any:
     def note(module: torch.nn.Module, inputs: object, output: object) -> None:
         outputs[name] = shape_of(output)
-        if not any(module.children()):
-            # Not nbytes: torch.compile cannot trace it.
-            sizes.append(sum(x.numel() * x.element_size() for x in _tensors(output)))
 
     return note
 
 
-def _for_one_sample(sizes: Sequence[int], data: object) -> int | None:
-    """Return the share of a sample, None if it is not known how many samples the data has."""
-    first = next((tensor for tensor in _tensors(data) if tensor.ndim), None)
-    return None if first is None else sum(sizes) // len(first)
+def _activation_bytes(model: torch.nn.Module, data: Any, target: Any) -> int | None:
+    """Return what a step keeps of a sample for its backward pass; None if it is not known.
+
+    A pass of its own: with the hooks, autograd does not notice a change in place, and torch.func
+    refuses them.
+    """
+    from backend.training.saved_tensors import SavedTensors
+
+    first = next((tensor for tensor in _tensors(data) if tensor.ndim and len(tensor)), None)
+    if first is None:
+        return None
+    try:
+        with SavedTensors(model) as saved_tensors:
+            # The loss keeps the graph, and the graph the tensors, until they are added up.
+            loss = compute_loss(model, compute_output(model, data), target)
+        del loss
+    except Exception as error:  # noqa: BLE001 - code of a user, which has run once without an error
+        swallowed(error)
+        return None
+    return saved_tensors.bytes // len(first)
 
 
 def _tensors(values: object) -> Iterator[torch.Tensor]:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from backend.records.jobs.heartbeat import RankHeartbeat
+from backend.training import evaluation
+from backend.training.data import ValidationOrder
 from backend.training.eta import Eta
+from backend.training.evaluation import Evaluation
+from backend.training.strategies.alone import Alone
+from backend.training.train_state import Batch
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,58 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(schedule: Schedule)
     # In the last twentieth what counts is the share of that twentieth: a second is a second.
     worst = max(abs(left - (over - when)) / max(over - when, 0.05 * over) for when, left in late)
     assert worst <= 0.15
+
+
+@given(st.floats(1e-4, 10.0), st.floats(1e-4, 10.0), st.integers(1, 5000), st.integers(0, 9))
+def test_before_the_first_validation_its_time_is_that_of_its_rehearsal(
+    step_s: float, batch_s: float, batches: int, evaluations: int
+) -> None:
+    eta = Eta()
+    eta.plan(batches, batch_s)
+    eta.steps(20, 20 * step_s)
+    assert eta.left(100, evaluations) == pytest.approx(
+        100 * step_s + evaluations * batches * batch_s
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "batch_s"), [(0, 5.0 + 2.0), (1, 5.0), (2, 2.5)], ids=["none", "one", "two"]
+)
+def test_a_rehearsal_tells_the_time_of_a_batch_that_is_not_the_first(
+    monkeypatch: pytest.MonkeyPatch, workers: int, batch_s: float
+) -> None:
+    """The loading of a batch takes 5 s, the model 2 s, and 60 s the first time."""
+    now_s = 0.0
+    monkeypatch.setattr(evaluation.time, "perf_counter", lambda: now_s)
+
+    class Samples(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 10
+
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            nonlocal now_s
+            now_s += 5.0 * len(indices) / 8
+            return [(torch.ones(2), torch.ones(1)) for _ in indices]
+
+    class Model(torch.nn.Module):
+        shapes: ClassVar[list[int]] = []
+
+        def forward(self, data: torch.Tensor) -> torch.Tensor:
+            nonlocal now_s
+            now_s += (2.0 if len(data) in self.shapes else 60.0) * len(data) / 8
+            self.shapes.append(len(data))
+            return data
+
+        def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return output.sum()
+
+    Model.shapes.clear()
+    order = ValidationOrder(10, 8, 0, 1)
+    batches = torch.utils.data.DataLoader(Samples(), batch_sampler=order, num_workers=workers)
+    rehearsed = Evaluation(
+        batches, order, Alone(), torch.device("cpu"), RankHeartbeat.inherited(), Batch(), False
+    ).rehearse(Model())
+    assert (rehearsed, Model.shapes) == (pytest.approx(batch_s), [8, 2, 8])
 
 
 def test_s06_a_changed_pace_is_followed_within_two_minutes() -> None:

@@ -98,17 +98,17 @@ def test_the_card_says_what_it_is_where_it_is_from_and_how_large(qtbot):
     assert "compute 0.0123 × AlexNet." in " ".join(texts(dialog))
 
 
-def test_activation_memory_follows_the_batch_size_in_every_card(qtbot):
+def test_the_memory_of_outputs_follows_the_batch_size_in_every_card(qtbot):
     dialog = open_dialog(qtbot, entry="lenet-5")
     (batch,) = dialog.findChildren(SpinBox)
     per_sample = LENET.figures.layers.activation_bytes
     for number in (1, 8, 512):
         batch.selectAll()
         QTest.keyClicks(batch, str(number))
-        assert f"{formats.memory(number * per_sample)} of activations" in texts(dialog)
+        assert f"{formats.memory(number * per_sample)} of outputs" in texts(dialog)
     click_row(dialog, "VGG-19")
     vgg = next(one for one in MODELS if one.name == "vgg-19").figures.layers.activation_bytes
-    assert f"{formats.memory(512 * vgg)} of activations" in texts(dialog)
+    assert f"{formats.memory(512 * vgg)} of outputs" in texts(dialog)
 
 
 @pytest.mark.parametrize(

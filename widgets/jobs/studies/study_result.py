@@ -7,7 +7,15 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSizePolicy, QTableView, QWidget
 
-from backend.records.studies.table import StudyTable, TableRow, figure, interval, spread
+from backend.records.studies.table import (
+    StudyTable,
+    TableRow,
+    figure,
+    interval,
+    paired_difference,
+    paired_head,
+    spread,
+)
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Scroll
@@ -86,7 +94,7 @@ class StudyResult(QWidget):
 
 
 def _heads(table: StudyTable) -> tuple[object, ...]:
-    return table.value, table.also, table.compares
+    return table.value, table.also, table.compares, table.pairs
 
 
 def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
@@ -121,6 +129,10 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
             )
         ]
         * table.compares,
+        *(
+            TableColumn[TableRow](head, lambda one: paired_difference(one) or formats.NONE)
+            for head in paired_head(table)
+        ),
         *also,
     )
 

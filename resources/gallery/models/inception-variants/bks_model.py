@@ -1,4 +1,4 @@
-"""A small network with one of eleven modules, to compare them.
+"""A small network with one of twelve modules, to compare them.
 
 Source: Deep convolutional networks for image classification (M.Sc. thesis, 2016), section 4.5.
 """
@@ -40,6 +40,7 @@ def paths(inputs: int, n: int) -> tuple[int, list[nn.Module]]:
     return {
         "A": (n, [single]),
         "B": (2 * n, [single, conv(inputs, n, 3)]),
+        "B-stacked": (2 * n, [single, nn.Sequential(conv(inputs, n, 3), conv(n, n, 3))]),
         "C": (2 * n, [single, conv(inputs, n, 5)]),
         "D": (n, [reduced(inputs, n, (3,))]),
         "E": (2 * n, [single, ones]),

@@ -146,6 +146,8 @@ def test_a_row_for_gpus_runs_only_there() -> None:
         ("rows/0/published", float("nan"), r"rows\[0\].published must be a finite number"),
         ("rows/0/device", "tpu", "device must be “cpu” or “gpu”, not “tpu”"),
         ("small/rows", ["four"], "small.rows names “four”, which is not a row"),
+        ("against", "four", "against names “four”, which is neither a row nor a series"),
+        ("rows/1/against", "four", r"rows\[1\].against names “four”, which is neither"),
         ("small/seeds", [1, 1], "small.seeds must be different whole numbers"),
         ("full/minutes", 0, "full.minutes must be above 0"),
         ("job/seed", 1, "job.seed is set by the study"),
@@ -167,7 +169,11 @@ def test_a_bad_file_gets_a_sentence_that_names_the_key(
 paths = st.sampled_from(
     [
         *RAW,
-        *(f"rows/0/{key}" for key in ("name", "workers", "published", "series", "x", "job")),
+        *(
+            f"rows/0/{key}"
+            for key in ("name", "workers", "published", "series", "x", "against", "job")
+        ),
+        "small/also",
         "small/seeds",
         "small/rows",
         "full/job",

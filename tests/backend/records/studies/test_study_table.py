@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.studies.study import FormName, Measure, StartedStudy, StudyJob, read_study
 from backend.records.studies.table import (
     Cell,
@@ -55,7 +59,7 @@ def test_a_cell_has_the_mean_and_the_standard_deviation_of_finished_jobs() -> No
 def test_growth_compares_jobs_of_one_seed_with_the_first_row_of_their_series() -> None:
     seconds = {"a11": 10.0, "a12": 20.0, "a21": 11.0, "a22": 21.0, "b11": 5.0}
     rows = table(Measure.GROWTH, {job: {Measure.EPOCH_TIME: s} for job, s in seconds.items()}).rows
-    assert [row.value.mean for row in rows] == [0.0, pytest.approx(7.5), 0.0]
+    assert [row.value.mean for row in rows] == pytest.approx([0.0, 7.5, 0.0])
 
 
 def test_efficiency_is_the_share_of_the_speed_of_as_many_single_workers() -> None:
@@ -91,13 +95,85 @@ def test_the_exported_bytes_have_measured_and_published_values() -> None:
         "| b, 1 |  |  |  |  | 0 of 2 |  |\n\n"
         "Mean ± standard deviation; the interval is that of the mean (Student's t).\n"
     )
-    first, *lines = in_csv(found).splitlines()
-    assert first == (
-        "Row,Jobs,Mean,SD,95 % low,95 % high,Published,Difference,Unit,Busy,"
-        "Staleness mean,Staleness SD"
+    assert in_csv(found) == (
+        'Row,Seed,Job,"Error, %","Staleness, updates",Busy,Device,PyTorch,Program\n'
+        '"a, 1",1,a11,2.0,,,,,\n"a, 2",1,a21,80.0,1.5,,,,\n"a, 1",2,a12,4.0,,,,,\n'
     )
-    assert lines[1:] == ['"a, 2",1,80.0,,,,75.0,5.0,%,,1.5,', '"b, 1",0,,,,,,,%,,,']
-    assert lines[0].startswith('"a, 1",2,3.0,1.4142135623730951,-9.706')
+
+
+def test_the_values_of_each_seed_are_kept_with_where_they_were_measured() -> None:
+    study = read_study({**RAW, "rows": ROWS, "small": {"minutes": 1, "seeds": [1, 2]}})
+    jobs = tuple(StudyJob(f"x{seed}", "a, 1", seed) for seed in (1, 2))
+    on_cpu = RunEnvironment(1, 1, 1, torch="2.6.0", device="EPYC", program="0.1.0 (4e4fa95)")
+    on_gpu = replace(on_cpu, seed=2, cuda="12.8", device="H200", program="")
+    found = study_table(
+        study,
+        StartedStudy("s-1", FormName.SMALL, "", jobs),
+        {"x1": {Measure.ERROR: 1 / 3}, "x2": {Measure.ERROR: 4.0}},
+        {"x1": 0.25},
+        {"x1": on_cpu, "x2": on_gpu},
+    )
+    assert in_csv(found).splitlines()[1:] == [
+        f'"a, 1",1,x1,{1 / 3!r},0.25,EPYC,2.6.0,0.1.0 (4e4fa95)',
+        '"a, 1",2,x2,4.0,,H200,2.6.0,',
+    ]
+    assert found.remarks[1:] == (
+        "Ran on CPU EPYC, PyTorch 2.6.0, program 0.1.0 (4e4fa95).",
+        "Ran on GPU H200, PyTorch 2.6.0, program of an unknown version.",
+    )
+
+
+numbers = st.lists(st.floats(1, 1e3), min_size=2, max_size=5)
+
+
+@given(numbers, st.floats(1, 1e3))
+def test_the_first_row_of_a_series_shows_its_own_spread(seconds: list[float], other: float) -> None:
+    raw = {**RAW, "rows": ROWS, "measure": "growth"}
+    seeds = list(range(len(seconds)))
+    study = read_study({**raw, "small": {"minutes": 1, "seeds": seeds}})
+    jobs = tuple(StudyJob(f"{row}{s}", row, s) for row in ("a, 1", "a, 2") for s in seeds)
+    measured = {f"a, 1{seed}": {Measure.EPOCH_TIME: seconds[seed]} for seed in seeds}
+    measured |= {f"a, 2{seed}": {Measure.EPOCH_TIME: other} for seed in seeds}
+    started = StartedStudy("s-1", FormName.SMALL, "", jobs)
+    base, row = (one.value for one in study_table(study, started, measured).rows[:2])
+    mean = statistics.fmean(seconds)
+    assert base.mean == pytest.approx(0, abs=1e-9)
+    assert base.sd == pytest.approx(100 * statistics.stdev(seconds) / mean, abs=1e-6)
+    assert row.mean == pytest.approx(
+        statistics.fmean(100 * (other / own - 1) for own in seconds), abs=1e-6
+    )
+
+
+@given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(1, 9)), st.floats(0, 99)))
+def test_rows_are_compared_by_the_seeds_that_both_have(
+    errors: dict[tuple[str, int], float],
+) -> None:
+    rows = [{"name": "a"}, {"name": "b"}]
+    form = {"minutes": 1, "seeds": list(range(1, 10))}
+    study = read_study({**RAW, "rows": rows, "against": "a", "small": form})
+    jobs = tuple(StudyJob(f"{row}{seed}", row, seed) for row, seed in errors)
+    measured = {f"{row}{seed}": {Measure.ERROR: e} for (row, seed), e in errors.items()}
+    first, second = study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measured).rows
+    common = [seed for seed in range(1, 10) if ("a", seed) in errors and ("b", seed) in errors]
+    differences = [errors["b", seed] - errors["a", seed] for seed in common]
+    assert (first.against, first.paired, second.against) == ("", Cell(), "a")
+    assert second.paired == cell_of(differences)
+
+
+def test_a_tuned_row_is_compared_with_the_best_of_another_series_on_the_test_set() -> None:
+    form = {"minutes": 1, "seeds": [1], "also": ["error, test set"]}
+    rows = [*ROWS[:2], {**ROWS[2], "against": "a"}]
+    study = read_study({**RAW, "rows": rows, "best": True, "small": form})
+    errors = {"a, 1": (3.0, 9.0), "a, 2": (2.0, 10.0), "b, 1": (1.0, 6.0)}
+    jobs = tuple(StudyJob(name, name, 1) for name in errors)
+    measured = {
+        name: {Measure.ERROR: chosen, Measure.TEST_ERROR: tested}
+        for name, (chosen, tested) in errors.items()
+    }
+    found = study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measured)
+    assert found.rows[2].paired == Cell(1, -4.0)
+    assert "| -4.00 against a, 2 |" in in_markdown(found)
+    assert any("chosen by “Error”, not by the test set" in remark for remark in found.remarks)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import statistics
+from itertools import accumulate
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.studies.study import Measure
 from backend.services.studies.measures import measures_of
+from backend.training.async_server import PushRate
 from tests.integration.tiny import raw_job
 
 NAN = float("nan")
@@ -33,7 +39,29 @@ def test_a_job_gives_its_last_error_its_mean_staleness_and_its_median_epoch() ->
         Measure.STALENESS: 3.0,
         Measure.EPOCH_TIME: 2.0,
         Measure.RATE: 16.0,
+        Measure.WHOLE_EPOCH_TIME: 162.0,
     }
+
+
+@given(
+    st.lists(st.lists(st.floats(1e-3, 2.0), min_size=2, max_size=250), min_size=2, max_size=4),
+)
+def test_an_epoch_with_servers_takes_from_its_first_push_to_its_last(
+    gaps_s: list[list[float]],
+) -> None:
+    config = parse_job(raw_job(2)).config
+    assert config is not None
+    curves: dict[str, list[float]] = {"pushes per second": [], "samples_per_second": []}
+    epochs = []
+    for number, epoch_gaps_s in enumerate(gaps_s, 1):
+        push_rate = PushRate(0.0)
+        for now_s in accumulate(epoch_gaps_s):
+            for name, value in push_rate.add(now_s, 7).items():
+                curves[name].append(value)
+            epochs.append(number)
+    found = measures_of(config, HistoryUpdate(epochs=epochs, metrics=curves))
+    expected = statistics.median(sum(epoch_gaps_s[1:]) for epoch_gaps_s in gaps_s[1:])
+    assert found[Measure.EPOCH_TIME] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize(

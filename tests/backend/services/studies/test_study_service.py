@@ -207,7 +207,7 @@ def test_an_export_is_never_written_over_a_file(
     assert path.read_text().startswith("# Rates\n\nWhich rate?\n")
     with pytest.raises(BackendError, match="exists already and was not changed"):
         services.studies.export(started, path)
-    assert services.studies.export(started, tmp_path / "t.csv").read_text().startswith("Row,Jobs")
+    assert services.studies.export(started, tmp_path / "t.csv").read_text().startswith("Row,Seed")
     with pytest.raises(BackendError, match=r"table\.pdf is no name for an export") as error:
         services.studies.export(started, tmp_path / "table.pdf")
     assert error.value.remedy == "End a table in .md or .csv."
@@ -249,11 +249,13 @@ def test_the_command_line_starts_shows_stops_and_exports(
         "difference": None,
         "best": False,
         "busy": None,
+        "against": "",
+        "paired": {"n": 0, "mean": None, "sd": None, "interval": None},
         "also": [],
     }
     assert {one["state"] for one in said("study", "stop", sweep)} == {"CREATED"}
     assert {one["state"] for one in said("study", "resume", sweep)} == {"QUEUED"}
-    assert said("study", "export", sweep, "--output", str(tmp_path / "t.csv"))["bytes"] > 50
+    assert said("study", "export", sweep, "--output", str(tmp_path / "t.csv"))["bytes"] > 30
     error = said("study", "show", "other", fails=True)["error"]
     assert error["sentence"] == "There is no started study “other”."
 
