@@ -537,6 +537,19 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, theme_manager: The
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
+def test_a_toast_moves_off_a_cancel_button_that_appears_below_it(qtbot: QtBot, show: Show) -> None:
+    window = show(TextBox("a"), cancel := Button("Cancel"), width=700)
+    window.layout().setAlignment(cancel, Qt.AlignmentFlag.AlignRight)
+    cancel.hide()
+    window.resize(700, 400)
+    toast = Toast(window)
+    toast.show_message("Imported digits.")
+    low = toast.y()
+    cancel.show()
+    qtbot.waitUntil(lambda: toast.y() < low)
+    assert not toast.geometry().intersects(cancel.geometry())
+
+
 @pytest.mark.parametrize("size", [(900, 600), (1440, 900), (560, 480)])
 @pytest.mark.parametrize("text", ["Saved.", "Imported shapes. Loader is new: version 2. " * 5])
 def test_a_toast_covers_no_button_of_the_foot(qtbot, size, text):
