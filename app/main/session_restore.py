@@ -46,6 +46,8 @@ def restore_session(
     jobs.table.view.layout_changed.connect(lambda layout: remember(job_table=layout))
     jobs.sweeps.restore(preferences.sweep_folds)
     jobs.sweeps.folded.connect(lambda folds: remember(sweep_folds=folds))
+    jobs.sweep.restore_modes(preferences.metric_modes)
+    jobs.sweep.modes_changed.connect(lambda modes: remember(metric_modes=modes))
     jobs.restore(preferences.open_job, as_table=preferences.jobs_as_table)
     jobs.opened.connect(lambda job_id: remember(open_job=job_id))
     jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))

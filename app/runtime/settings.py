@@ -49,6 +49,8 @@ class Preferences:
     """Columns, widths and order of the wide table, as it reads and writes them."""
     sweep_folds: dict[str, Any] = field(default_factory=dict)
     """By tag, True if it is collapsed."""
+    metric_modes: dict[str, Any] = field(default_factory=dict)
+    """``min`` or ``max`` by the name of a metric that does not say it."""
     list_widths: dict[str, Any] = field(default_factory=dict)
     """In pixels, by the key of the page."""
 

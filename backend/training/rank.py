@@ -227,9 +227,12 @@ class Rank:
 
     def record(self, error: BaseException) -> None:
         """Record what ended this rank, and print it to its log."""
-        from backend.training.error_report import record_of
+        from backend.training.error_report import record_of, trace_of
 
-        traceback.print_exception(error)
+        if trace_of(error):
+            traceback.print_exception(error)
+        else:  # Its sentence names the cause; the frames are this program's own.
+            sys.stderr.write(f"{getattr(error, 'with_remedy', error)}\n")
         trainer = self._trainer
         record = record_of(
             error,

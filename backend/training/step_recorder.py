@@ -29,7 +29,10 @@ _ROOT_AT_ZERO = (
     "Look in the loss for a root, a norm or a logarithm at 0, whose slope is infinite, and resume "
     "with a corrected model; or resume with a lower learning rate."
 )
-_LOWER_RATE = "Resume with a lower learning rate, or clone the job with gradient clipping."
+_LOWER_RATE = (
+    "Resume the job, or clone it if it has no checkpoint, with a lower learning rate; or clone it "
+    "with gradient clipping."
+)
 
 
 class BadLoss(BackendError):

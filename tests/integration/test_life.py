@@ -206,6 +206,13 @@ def test_s05_a_clone_with_another_rate_is_another_job(services: Services) -> Non
     second = services.jobs.create(raw)
     assert second.id != first.id
     assert second.name == "tiny (copy)"
+    assert services.jobs.clone(first.id)["name"] == "tiny (copy 2)"
+    assert services.jobs.clone(second.id)["name"] == "tiny (copy 2)"
+    third = services.jobs.create({**raw, "name": f"{'ä' * 120} (copy) (copy)"})
+    fourth = services.jobs.create({**raw, "name": services.jobs.clone(third.id)["name"]})
+    assert fourth.name == f"{'ä' * 120} (copy)"
+    fifth = services.jobs.create({**raw, "name": "ä" * 127})
+    assert services.jobs.clone(fifth.id)["name"] == f"{'ä' * 124} (copy)"
     assert (second.config.optimizer.lr, second.config.seed) == (0.01, 7)
     assert (second.notes, second.tags) == ("why", ("a",))
     assert dict(second.pins) == dict(first.pins)

@@ -309,9 +309,17 @@ class ChoiceRow(QWidget):
         self.chosen.emit(self._keys[index])
 
 
+_USUAL_COUNT = "00"
+"""Numbers up to this width have their room from the start."""
+
+
 class _Segment(_Choice):
+    widest = ""
+    """A text that needs as much room as the segment may need later."""
+
     def sizeHint(self) -> QSize:
-        return QSize(text_width(self.shown, "medium") + 22, self.height())
+        width = max(text_width(self.shown, "medium"), text_width(self.widest, "medium"))
+        return QSize(width + 22, self.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         t = theme.current()
@@ -358,10 +366,18 @@ class SegmentedControl(ChoiceRow):
         self.choose(chosen or (self._keys[0] if self._keys else ""))
 
     def set_text(self, key: str, text: str) -> None:
-        """Change the text of a segment, for example to "Live 3"."""
+        """Change the text of a segment."""
         segment = self._group.button(self._keys.index(key))
         if isinstance(segment, _Segment) and segment.shown != text:
             segment.show_text(text)
+
+    def set_count(self, key: str, title: str, count: str) -> None:
+        """Show a number after the title, as in "Live 3"; "" for none moves no other segment."""
+        segment = self._group.button(self._keys.index(key))
+        if isinstance(segment, _Segment):
+            segment.widest = f"{title} {_USUAL_COUNT}"
+            segment.updateGeometry()
+            self.set_text(key, f"{title} {count}".rstrip())
 
     def set_tip(self, key: str, tip: str) -> None:
         self._group.button(self._keys.index(key)).setToolTip(plain_tip(tip))
@@ -377,15 +393,16 @@ class SegmentedControl(ChoiceRow):
 
 class _Tab(_Choice):
     def __init__(self, text: str, parent: QWidget) -> None:
-        self.count = ""
+        self.count: str | None = None
         super().__init__(text, parent)
         self.setFixedHeight(TABS_H)
 
     def sizeHint(self) -> QSize:
         # As wide as when selected; otherwise the others would move.
         width = text_width(self.shown, "strong")
-        if self.count:
-            width += 6 + text_width(self.count, "small")
+        if self.count is not None:
+            counts = (self.count, _USUAL_COUNT)
+            width += 6 + max(text_width(count, "small") for count in counts)
         return QSize(width + 1, TABS_H)
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -456,7 +473,7 @@ class UnderlinedTabs(ChoiceRow):
         return tab.shown if isinstance(tab, _Tab) else ""
 
     def set_count(self, key: str, count: str) -> None:
-        """Set the small number behind a tab's name: "16"."""
+        """Set the small number behind a tab's name: "16"; "" for none moves no other tab."""
         tab = self._group.button(self._keys.index(key))
         if isinstance(tab, _Tab) and tab.count != count:
             tab.count = count

@@ -13,6 +13,8 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col
 from widgets.common.theme import Role, Tone
 
+_WIDTH_STEP = 24
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -63,12 +65,16 @@ class KeyValueRow(QWidget):
         self._columns = columns
         self.facts: tuple[Fact, ...] = ()
         self._views: list[_FactView] = []
+        self._rooms: dict[str, int] = {}
+        """The largest room that each caption has needed."""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.set_facts(facts)
 
     def set_facts(self, facts: Sequence[Fact]) -> None:
         if tuple(facts) == self.facts and self._views:
             return
+        if [fact.caption for fact in facts] != [fact.caption for fact in self.facts]:
+            self._rooms.clear()
         self.facts = tuple(facts)
         while len(self._views) < len(facts):
             self._views.append(_FactView(self._role, self))
@@ -97,17 +103,21 @@ class KeyValueRow(QWidget):
     def _place(self) -> None:
         x = 0
         hidden: list[Fact] = []
-        for index, view in enumerate(self._views):
-            if index >= len(self.facts):
-                view.hide()
-                continue
+        for view in self._views[len(self.facts) :]:
+            view.hide()
+        for index, (view, fact) in enumerate(zip(self._views, self.facts, strict=False)):
             size = view.sizeHint()
+            # Another unit, "24 s" for "250 ms", moves no neighbour.
+            steps = -(-size.width() // _WIDTH_STEP)
+            room = self._rooms[fact.caption] = max(
+                self._rooms.get(fact.caption, 0), steps * _WIDTH_STEP
+            )
             if self._columns:
                 x = index * self.width() // self._columns
             fits = not hidden and (x + size.width() <= self.width() or index == 0)
             view.setGeometry(x, 0, size.width(), size.height())
             view.setVisible(fits)
             if not fits:
-                hidden.append(self.facts[index])
-            x += size.width() + self._gap
+                hidden.append(fact)
+            x += room + self._gap
         self.setToolTip(plain_tip("\n".join(f"{one.caption}: {one.value}" for one in hidden)))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from widgets.common.buttons import Button
@@ -16,6 +17,7 @@ from widgets.common.painting import text_width
 from widgets.common.theme import TOAST_MS
 
 _ROUNDING = 2
+_EVASION_MS = 250
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Toast(QFrame):
     """Show for six seconds what the user just did, with a button for Undo.
 
     It is at the bottom right over its parent, above the buttons of a page's foot and above what is
-    under way there.
+    under way there or begins there.
 
     It stays while the pointer is on it or its button has the focus.
 
@@ -58,6 +60,9 @@ class Toast(QFrame):
         self._timer.setSingleShot(True)
         self._timer.setInterval(TOAST_MS)
         self._timer.timeout.connect(self._leave)
+        self._evasion = QTimer(self)
+        self._evasion.setInterval(_EVASION_MS)
+        self._evasion.timeout.connect(self._place)
         parent.installEventFilter(self)
         self.hide()
 
@@ -88,6 +93,14 @@ class Toast(QFrame):
             self._place()
         return super().eventFilter(watched, event)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._evasion.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._evasion.stop()
+
     @Slot()
     def _leave(self) -> None:
         if self.underMouse() or self._undo.hasFocus():
@@ -101,6 +114,7 @@ class Toast(QFrame):
         self._timer.stop()
         self.undone.emit(self._tag)
 
+    @Slot()
     def _place(self) -> None:
         edges = self._row.contentsMargins()
         beside = edges.left() + edges.right()
@@ -120,7 +134,11 @@ class Toast(QFrame):
             self.height(),
         )
         buttons = self._over.findChildren(Button)
-        ends = [one for one in buttons if one.property("kind") in ("big", "tall")]
+        ends = [
+            button
+            for button in buttons
+            if button.property("kind") in ("big", "tall") or button.text() == "Cancel"
+        ]
         for part in (*ends, *self._over.findChildren(ProgressLine)):
             if part.isVisible():
                 its = QRect(part.mapTo(self._over, QPoint()), part.size())

@@ -63,7 +63,7 @@ class RunningJob(QWidget):
         self._view: JobView | None = None
         self._narrow = False
         self._stale = False
-        self._name = Label("", "name", elide="right")
+        self._name = Label("", "name", elide="middle")
         self._ring = RankRing(_RING, role="strong", with_figure=False, width=6)
         self._percent = Label("", "far")
         self._unit = Label("%", "small_strong", "text2")
@@ -197,7 +197,7 @@ class SideBar(QWidget):
             job.hide()
         self._more = Label("", "small", "text3")
         self._more.hide()
-        self._next = Label("", "small", "text2", elide="right")
+        self._next = Label("", "small", "text2", elide="middle")
         self._next.hide()
         self._running = QWidget()
         self._running.setLayout(

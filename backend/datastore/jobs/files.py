@@ -32,7 +32,7 @@ from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import plain
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
-from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.metric_labels import measures_quality, usual_mode
 from backend.records.jobs.settings import CHANGEABLE, is_of, usual, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -116,11 +116,11 @@ def _drawn_metric(
     """Return the newest value by which a script is judged.
 
     A script names its metrics itself: without ``best_metric`` it is the first one whose name says
-    which values are better, of a validation before others.
+    which values are better, of a validation before others, or else the first that may.
     """
     values = {name: value for name, value in metrics.items() if value is not None}
-    names = [name for name in values if usual_mode(name)]
-    names.sort(key=lambda name: not _VALIDATES.search(name))
+    names = [name for name in values if measures_quality(name)]
+    names.sort(key=lambda name: (not usual_mode(name), not _VALIDATES.search(name)))
     if best_metric in values:
         return best_metric, values[best_metric]
     return (names[0], values[names[0]]) if names else None

@@ -27,6 +27,14 @@ _SPREAD = frozenset(
     | {"delta", "drop", "log"}
 )
 """Words that make something else of the metric next to them."""
+_PROGRESS = frozenset(
+    {"epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations", "batch"}
+    | {"lr", "rate", "momentum", "decay", "norm", "grad", "gradnorm", "temperature", "seed"}
+    | {"time", "times", "seconds", "second", "sec", "secs", "minutes", "eta", "elapsed", "duration"}
+    | {"speed", "throughput", "samples", "tokens", "images", "examples", "fps", "flops", "mfu"}
+    | {"memory", "mem", "gpu", "cpu", "ram", "gb", "gib", "mb", "mib", "timestamp", "runtime"}
+)
+"""Words of numbers that a script writes about the training itself."""
 _WORD = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+(?![a-z])[0-9]*")
 
 
@@ -65,8 +73,8 @@ def _words(name: str) -> set[str]:
 
 
 def measures_quality(name: str) -> bool:
-    """Return whether a metric measures the quality of the model."""
-    return name not in OF_NO_DATA
+    """Return whether a metric measures the quality of the model, by its name."""
+    return bool(usual_mode(name)) or not (name in OF_NO_DATA or _words(name) & _PROGRESS)
 
 
 def _said(name: str, validation: str, training: str) -> str:

@@ -84,8 +84,8 @@ class JobSummary(NamedTuple):
     """More text for the search: the job file's settings, shared by jobs that have the same."""
     arguments: str = ""
     """Those of a script in one line."""
-    most_is_best: bool = False
-    """True if a larger value of its best metric is better."""
+    best_mode: str = ""
+    """Which values of its best metric are better, ``min`` or ``max``; "" if it is not known."""
     sweep: Optional[SweepCount] = None  # noqa: UP045
     """None for a job; the row of a sweep has the sweep's tag as its id."""
 
@@ -251,7 +251,7 @@ def make_line(
         text=_folded(own),
         settings=_kept_once(_folded(others)),
         arguments=_kept_once(in_a_line(settings.get(arguments.TABLE, ()))),
-        most_is_best=_mode_of(line, policy) == "max",
+        best_mode=_mode_of(line, policy),
     )
 
 

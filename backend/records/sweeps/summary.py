@@ -80,7 +80,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
         user=", ".join(dict.fromkeys(line.user for line in jobs if line.user)),
         tags=_common_tags(jobs),
         eta_s=_eta_s(live) if live and not waiting else None,
-        most_is_best=best is not None and best.most_is_best,
+        best_mode="" if best is None else best.best_mode,
         sweep=SweepCount(
             ids=tuple(line.id for line in jobs),
             live=len(live),
@@ -117,13 +117,13 @@ def _done(line: JobSummary) -> float:
 
 def _best(jobs: Sequence[JobSummary]) -> JobSummary | None:
     judged = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
-    if len({(metric[0], line.most_is_best) for metric, line in judged}) != 1:
+    if len({(metric[0], line.best_mode) for metric, line in judged}) != 1:
         return None
     # NaN is better than no value, and worse than every number.
     numbers = [(metric[1], line) for metric, line in judged if metric[1] == metric[1]]
-    if not numbers:
+    if not numbers or not numbers[0][1].best_mode:
         return None
-    sign = -1.0 if numbers[0][1].most_is_best else 1.0
+    sign = -1.0 if numbers[0][1].best_mode == "max" else 1.0
     return min(numbers, key=lambda pair: sign * pair[0])[1]
 
 

@@ -6,7 +6,9 @@ exports and removes them.
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +79,8 @@ if TYPE_CHECKING:
     from backend.services.nodes.service import NodeService
 
 _NAME_BYTES = 255
+_COPY = re.compile(r"( \(copy( \d+)?\))+$")
+_COPIES = 1000
 _TOGETHER = ("model", "dataset", "loader")
 _FOR_FIGURES = ("epochs", "batch_size", "optimizer", "schedule", "strategy", "placement")
 
@@ -302,7 +306,7 @@ class JobService:
         """A job file that repeats a job: same settings, same versions, another name."""
         file = read_job(self.queries.folder(job_id))
         raw = without_neighbours(file.config.to_dict())
-        raw.update(name=_cut(f"{file.name} (copy)"))
+        raw.update(name=self._copy_name(file.name))
         for key, pin in file.pins.items():
             raw[key] = pin.reference
         if not file.config.start_from and "model" in file.pins:
@@ -317,6 +321,14 @@ class JobService:
             if value:
                 raw[key] = value
         return raw
+
+    def _copy_name(self, name: str) -> str:
+        """Return the first free name of "digits (copy)", "digits (copy 2)" and so on."""
+        stem = _COPY.sub("", name)
+        taken = {view.name for view in self.queries.search(f"{stem} (copy", _COPIES)}
+        endings = (f" (copy{f' {number}' * (number > 1)})" for number in itertools.count(1))
+        names = (_cut(stem, _NAME_BYTES - len(ending)) + ending for ending in endings)
+        return next(name for name in names if name not in taken)
 
     # What a user changes.
 
@@ -548,6 +560,6 @@ def _tags(value: object) -> tuple[str, ...]:
     return tuple(str(tag) for tag in value) if isinstance(value, (tuple, list)) else ()
 
 
-def _cut(name: str) -> str:
-    """``name``, no longer than a job's name may be, and no character cut in two."""
-    return name.encode()[:_NAME_BYTES].decode(errors="ignore")
+def _cut(name: str, size_bytes: int) -> str:
+    """Return ``name``, not longer than this, and no character cut in two."""
+    return name.encode()[:size_bytes].decode(errors="ignore")

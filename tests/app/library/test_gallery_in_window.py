@@ -74,7 +74,7 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     mouse.click("Add a loader for it", program.library[Kind.DATASET].detail)
     mouse.click("Train…", program.library[Kind.DATASET].detail)
     qtbot.waitUntil(lambda: program.window.place == "new-job")
-    mouse.click("From the gallery…", program.form)
+    mouse.click("Gallery…", program.form)
     dialog = dialog_of(qtbot, GalleryDialog)
     choose(qtbot, mouse, dialog, "LeNet-5")
     of_data = {"Classes": "3", "Channels of a picture": "3", "Side of a picture, pixels": "28"}

@@ -422,6 +422,37 @@ def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:
     assert facts.toolTip() == ""
 
 
+@pytest.mark.parametrize(
+    "values", [("24 s", "250 ms"), ("9", "10"), ("1.1", "0.0412"), ("59 s", "1 min"), ("", "7")]
+)
+def test_another_value_of_a_fact_moves_no_fact_after_it(
+    show: Show, values: tuple[str, ...]
+) -> None:
+    facts = KeyValueRow([Fact("Left", values[1]), Fact("Epoch", "3")])
+    facts.resize(400, 60)
+    show(facts)
+    start = facts._views[1].x()
+    for value in (*values, *reversed(values)):
+        facts.set_facts([Fact("Left", value), Fact("Epoch", "3")])
+        assert facts._views[1].x() == start
+
+
+def test_a_number_that_appears_moves_no_tab_and_no_segment(show: Show) -> None:
+    tabs = UnderlinedTabs([("checkpoints", "Checkpoints"), ("log", "Log")], name="Parts")
+    groups = SegmentedControl([("live", "Live"), ("ended", "Ended")], name="Which jobs")
+    for row_of_choices in (tabs, groups):
+        row_of_choices.resize(400, 40)
+        show(row_of_choices)
+    starts = set()
+    for count in ("", "1", "12", ""):
+        tabs.set_count("checkpoints", count)
+        groups.set_count("live", "Live", count)
+        for _ in range(5):
+            QApplication.processEvents()
+        starts.add((tabs._group.button(1).x(), groups._group.button(1).x()))
+    assert len(starts) == 1
+
+
 def test_an_empty_place_offers_the_way_out(qtbot: QtBot, show: Show) -> None:
     empty = EmptyState("stack", "No jobs yet", "Train one.", button="New job")
     show(empty)
@@ -504,6 +535,19 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, theme_manager: The
         theme_manager.choose(choice)
         assert not window.grab().isNull()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def test_a_toast_moves_off_a_cancel_button_that_appears_below_it(qtbot: QtBot, show: Show) -> None:
+    window = show(TextBox("a"), cancel := Button("Cancel"), width=700)
+    window.layout().setAlignment(cancel, Qt.AlignmentFlag.AlignRight)
+    cancel.hide()
+    window.resize(700, 400)
+    toast = Toast(window)
+    toast.show_message("Imported digits.")
+    low = toast.y()
+    cancel.show()
+    qtbot.waitUntil(lambda: toast.y() < low)
+    assert not toast.geometry().intersects(cancel.geometry())
 
 
 @pytest.mark.parametrize("size", [(900, 600), (1440, 900), (560, 480)])

@@ -40,7 +40,7 @@ from widgets.jobs.form.sweep_card import SweepCard
 from widgets.jobs.form.template_strip import TemplateStrip
 from widgets.jobs.form.trial_status import TrialLine
 from widgets.jobs.placement.placement_picker import PlacementPicker
-from widgets.library.page_texts import FROM_GALLERY, GALLERY_ICON
+from widgets.library.page_texts import GALLERY_ICON
 
 SECTION_W = 64
 _A_ROW = 4
@@ -109,7 +109,7 @@ class FormSections(QWidget):
         self.templates = TemplateStrip()
         self.trial = TrialLine()
         self.runs = ComboBox(((MODEL, "Model"), (SCRIPT, "Script")), name="Runs")
-        self.gallery = Button(FROM_GALLERY, icon=GALLERY_ICON, tip="Networks that fit the data")
+        self.gallery = Button("Gallery…", icon=GALLERY_ICON, tip="Networks that fit the data")
         self._runs_field = Field("Runs", self.runs)
         self.banner = Banner(stacked=True)
         self.banner.hide()
@@ -253,16 +253,17 @@ class FormSections(QWidget):
             "Python, signal to stop, numbers in the log, totals, and checkpoint files"
         )
         model, script = f.part("model"), f.part("script")
+        self._gallery_holder = beside_field(self.gallery)
         first = _line(
-            *((f.make("name", ""), 6), (self._runs_field, 3), (model, 6), (script, 6)),
-            (beside_field(self.gallery), 0),
+            *((f.make("name", ""), 0), (self._runs_field, 0), (model, 0), (script, 0)),
+            (self._gallery_holder, 0),
         )
         validation = self._validation
         others = f.pick("validation_dataset"), f.pick("validation_loader")
         validation.fill(row(*((field, 1) for field in others)))
         faults = FaultLine()
         data = _line(
-            *((f.part("dataset"), 1), (f.part("loader"), 1), (f.start_from("start_from"), 1)),
+            *((f.part("dataset"), 0), (f.part("loader"), 0), (f.start_from("start_from"), 0)),
             faults=faults,
         )
         faults.stand_below(*others)
@@ -304,7 +305,7 @@ class FormSections(QWidget):
             if not is_of(axis.path, script=is_script):
                 self._fields.swept.give_up(axis.path)
         self.trial.setVisible(not is_script)
-        self.gallery.setVisible(not is_script)
+        self._gallery_holder.setVisible(not is_script)
         for details in (self._validation,) if is_script else (self._script_more,):
             details.hide()
         self._validation.button.setVisible(not is_script)

@@ -111,12 +111,14 @@ class JobDelegate(QStyledItemDelegate):
             if text_width(called, "strong") + S2 + best_w + S1 + value_w <= line.width():
                 name, most = best, best_w
         name_w = min(text_width(name, "small") + S1 if name else 0, most)
+        if text_width(called, "strong") + S2 + name_w + S1 + value_w > line.width():
+            name, name_w = "", 0  # rather than both names cut
         right = QRectF(line.right() - value_w, line.top(), value_w, line.height())
         paint_text(painter, right, value, "strong", right=True)
         caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())
         paint_text(painter, caption, name, "small", "text3", right=True)
         title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
-        paint_text(painter, title, called, "strong")
+        paint_text(painter, title, called, "strong", middle=True)
 
     def _second_line(
         self, painter: QPainter, line: QRectF, view: JobSummary, place: QueuePlace | None

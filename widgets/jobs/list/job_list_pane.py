@@ -225,7 +225,7 @@ class JobListPane(QWidget):
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
     """Show the counts in the groups, as in ``Live 2``."""
     for key, title, number in (("live", "Live", rows.live), ("waiting", "Waiting", rows.waiting)):
-        groups.set_text(key, f"{title} {formats.count(number)}" if number else title)
+        groups.set_count(key, title, formats.count(number) if number else "")
 
 
 def say_no_match(place: EmptyState, query: JobQuery) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
+from backend.records.sweeps.summary import line_of_sweep
 from widgets.common import formats
 from widgets.common.actions import MoreButton, always, fill_menu
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -57,17 +58,23 @@ class SweepPane(QWidget):
 
     Signals:
         table_requested: The tag of a sweep; if it is a study, answer with `show_study`.
+        modes_changed: The user said which values of a metric are better: ``min`` or ``max`` by the
+            names of all such metrics.
 
     Attributes:
         back: The button of a narrow window, which shows either the list or the sweep.
     """
 
     table_requested = Signal(str)
+    modes_changed = Signal(object)
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
         self._actions = actions
         self._line: JobSummary | None = None
+        self._rows: JobRows | None = None
+        self._modes: dict[str, str] = {}
+        self._metric = ""
         self._best_first: tuple[str, ...] = ()
         self._on = Selection(0, 0, 0)
         self.back = IconButton("arrow-left", "All jobs")
@@ -93,6 +100,10 @@ class SweepPane(QWidget):
         self._parts.chosen.connect(self._show_part)
         self._parts.hide()
         self.study.hide()
+        self._question = Label("", "body", "text2")
+        self._mode_buttons = [Button("Lower"), Button("Higher")]
+        for button, mode in zip(self._mode_buttons, ("min", "max"), strict=True):
+            button.clicked.connect(partial(self._set_mode, mode))
         words = col(self._name, self._badge, S1, self._facts, gap=2)
         self._card = card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
         AsHighAsRows(self.view, card, 2 * S1)
@@ -100,6 +111,7 @@ class SweepPane(QWidget):
             col(
                 row(self.back, self._ring, (words, 1), gap=S3),
                 row(*self._buttons.values(), more, STRETCH, gap=S2),
+                row(self._question, *self._mode_buttons, STRETCH, gap=S2),
                 row(self._parts, STRETCH),
                 (self.study, 1),
                 (card, 1),
@@ -114,10 +126,13 @@ class SweepPane(QWidget):
         count = line.sweep
         if count is None:
             return
-        self._line = line
-        jobs = _best_first(
-            [rows.lines[slot] for slot in map(rows.slot_of, count.ids) if slot is not None]
-        )
+        self._rows = rows
+        slots = [slot for slot in map(rows.slot_of, count.ids) if slot is not None]
+        lines = [rows.lines[slot] for slot in slots]
+        jobs = [self._with_mode(job) for job in lines]
+        self._line = line = line if jobs == lines else line_of_sweep(line.id, jobs)
+        self._ask_mode(jobs)
+        jobs = _best_first(jobs)
         self._best_first = tuple(job.id for job in jobs)
         self._ring.set_progress(line.state, line.progress, _marks(jobs))
         sentence = f"{formats.progress(line.progress)} of the sweep, {counted(count)}"
@@ -140,6 +155,29 @@ class SweepPane(QWidget):
                 self._set_study(False)
             self._read = now
             self.table_requested.emit(line.id)
+
+    def restore_modes(self, modes: Mapping[str, str]) -> None:
+        """Take what the user said of metrics before; see `modes_changed`."""
+        self._modes = {name: mode for name, mode in modes.items() if mode in ("min", "max")}
+
+    def _with_mode(self, line: JobSummary) -> JobSummary:
+        if line.best_metric is None or line.best_mode:
+            return line
+        return line._replace(best_mode=self._modes.get(line.best_metric[0], ""))
+
+    def _ask_mode(self, jobs: Sequence[JobSummary]) -> None:
+        """Ask which values are better if the name of the metric does not say it."""
+        judged = [job for job in jobs if job.best_metric is not None and not job.best_mode]
+        self._metric = next((job.best_metric[0] for job in judged if job.best_metric), "")
+        self._question.setText(f"Which values of “{self._metric}” are better?")
+        for part in (self._question, *self._mode_buttons):
+            part.setVisible(bool(self._metric))
+
+    def _set_mode(self, mode: str) -> None:
+        self._modes = {**self._modes, self._metric: mode}
+        self.modes_changed.emit(self._modes)
+        if self._line is not None and self._rows is not None:
+            self.show_sweep(self._line, self._rows)
 
     @property
     def tag(self) -> str:
@@ -193,9 +231,9 @@ def _best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:
     def worth(line: JobSummary) -> tuple[bool, str, float]:
         metric, value = line.best_metric or ("", float("nan"))
         # Missing and NaN values come last; values of two different metrics are not compared.
-        if value != value:
+        if value != value or not line.best_mode:
             return True, "", 0.0
-        return False, metric, -value if line.most_is_best else value
+        return False, metric, -value if line.best_mode == "max" else value
 
     return sorted(jobs, key=worth)
 

@@ -353,9 +353,13 @@ class NodesPage(QWidget):
         self._header.sentence.setText(counts_sentence(rows))
         unhealthy = sum(row.condition.is_notable for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)
-        self._filter.set_text("all", f"All {len(rows)}")
-        self._filter.set_text("unwell", f"Attention {unhealthy}" if unhealthy else "Attention")
-        self._filter.set_text("free", f"Free {free}" if free else "Free")
+        counts = {
+            "all": ("All", len(rows)),
+            "unwell": ("Attention", unhealthy),
+            "free": ("Free", free),
+        }
+        for key, (title, count) in counts.items():
+            self._filter.set_count(key, title, formats.count(count) if count else "")
         by_name = {row.name: row for row in rows}
         self._cards.show_cards(attentions(states, by_name, self._jobs, self._since, now))
         self.rack.show_rows(rows)

@@ -257,18 +257,22 @@ def test_an_existing_job_is_not_replaced_from_the_trash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "judged", "is_most_best"),
+    ("metrics", "judged", "best_mode"),
     [
-        ({"loss": 2.0, "val_acc": 0.5}, ("val_acc", 0.5), True),
-        ({"train/loss": 2.0, "val/loss": 3.0}, ("val/loss", 3.0), False),
-        ({"validation/loss": 1.0, "test_acc": 0.5}, ("validation/loss", 1.0), False),
-        ({"lr": 0.1, "Loss": 2.0}, ("Loss", 2.0), False),
-        ({"lr": 0.1, "loss": None}, None, None),
+        ({"loss": 2.0, "val_acc": 0.5}, ("val_acc", 0.5), "max"),
+        ({"train/loss": 2.0, "val/loss": 3.0}, ("val/loss", 3.0), "min"),
+        ({"validation/loss": 1.0, "test_acc": 0.5}, ("validation/loss", 1.0), "min"),
+        ({"lr": 0.1, "Loss": 2.0}, ("Loss", 2.0), "min"),
+        ({"lr": 0.1, "epoch": 3.0, "score": 2.0}, ("score", 2.0), ""),
+        ({"grad_norm": 1.0, "Güte": 2.0, "eval/Güte": 3.0}, ("eval/Güte", 3.0), ""),
+        ({"objective": 2.0, "test_acc": 0.5}, ("test_acc", 0.5), "max"),
+        ({"step_time": 0.1, "tokens/s": 9.0, "gpu_mem": 3.0, "ll": -1.0}, ("ll", -1.0), ""),
+        ({"train/lr": 0.1, "loss": None}, None, None),
         ({}, None, None),
     ],
 )
 def test_a_script_is_judged_by_a_number_that_it_writes(
-    tmp_path: Path, metrics: Any, judged: Any, is_most_best: bool | None
+    tmp_path: Path, metrics: Any, judged: Any, best_mode: str | None
 ) -> None:
     raw = {"name": "mine", "script": "s", "placement": [{"node": "a", "processes": 1}]}
     parsed = parse_job(raw).config
@@ -276,5 +280,5 @@ def test_a_script_is_judged_by_a_number_that_it_writes(
     file = job_files.create_job(mounted(tmp_path), parsed, {})
     view = job_files.view_of(file, RunStatus(JobState.FINISHED, metrics=metrics))
     assert view.best_metric == judged
-    assert is_most_best is None or judged_metrics([view]) == (judged[0],)
-    assert is_most_best is None or line_of(view).most_is_best is is_most_best
+    assert best_mode is None or judged_metrics([view]) == (judged[0],)
+    assert best_mode is None or line_of(view).best_mode == best_mode

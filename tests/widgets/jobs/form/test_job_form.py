@@ -539,7 +539,7 @@ def test_each_field_has_one_tab_stop(form, qtbot):
     for _ in range(4):
         qtbot.keyClick(form.focusWidget(), Qt.Key.Key_Tab)
         names.append(form.focusWidget().accessibleName())
-    assert names == ["Model", "From the gallery…", "Dataset", "Loader"]
+    assert names == ["Model", "Gallery…", "Dataset", "Loader"]
 
 
 def test_settings_that_came_with_a_model_fill_the_form(form):
@@ -550,3 +550,22 @@ def test_settings_that_came_with_a_model_fill_the_form(form):
     assert (raw["epochs"], raw["gradient_norm"], raw["batch_size"]) == (7, 1.0, 32)
     form.propose({"gradient_norm": None})
     assert "gradient_norm" not in form.draft().raw
+
+
+@pytest.mark.usefixtures("theme_manager")
+def test_a_long_name_of_a_part_takes_the_room_that_the_others_leave(form):
+    long_name = "plain-deep-network-of-rrelus"
+    form.show()
+    for width in (828, 1176):
+        form.resize(width, 800)
+        for long_part in ("model", "dataset", "loader"):
+            names = {"model": "mlp", "dataset": "digits", "loader": "wine", long_part: long_name}
+            kinds = (Kind.MODEL, Kind.DATASET, Kind.LOADER)
+            form.show_choices(*((replace(item(k), name=names[k.value]),) for k in kinds))
+            form.show_draft(JobDraft({**DIGITS, **names}))
+            for _ in range(10):  # the widths reach one layout a pass
+                QApplication.processEvents()
+            combo = setting_field(form, long_part).control
+            text_width = combo.fontMetrics().horizontalAdvance(combo.currentText())
+            assert combo.currentText().startswith(long_name)
+            assert combo._text_rect().width() >= text_width, (width, long_part)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, QPoint, Qt
+from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, QPoint, QRectF, Qt
 from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.history_update import HistoryUpdate
@@ -17,7 +17,9 @@ from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
 from tests.windows import elapse, on_screen
+from widgets.common.painting import text_width
 from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W
+from widgets.jobs.list import job_delegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -263,3 +265,27 @@ def test_a_search_begins_at_its_first_hit(page, opened):
     elapse(page.list.search)
     QApplication.processEvents()
     assert page.list.view.indexAt(QPoint(20, 20)).row() == 0
+
+
+@pytest.mark.usefixtures("qapp")
+@pytest.mark.parametrize("width", [240, 280, 300, 360, 440])
+@pytest.mark.parametrize(
+    "name", ["mlp 1", "Sigmoid* seed=3 of a study", "my-training 1 (copy 2)", "n" * 60]
+)
+def test_a_row_cuts_the_name_of_the_job_or_that_of_its_metric_but_not_both(
+    model, width, name, monkeypatch
+):
+    painted = {}
+
+    def paint(_painter, rect, text, role="body", *_tone, middle=False, **_edges):
+        painted[text] = (text_width(text, role) > rect.width() + 1, middle)
+
+    monkeypatch.setattr(job_delegate, "paint_text", paint)
+    delegate = job_delegate.JobDelegate(model, model)
+    line = line_of(changed(LIVE, best_metric=("validation/accuracy of all", 0.961)))
+    delegate._first_line(None, QRectF(0, 0, width, 20), line, None, name)
+    is_name_cut, is_cut_in_its_middle = painted[name]
+    captions = [cut for text, (cut, _) in painted.items() if text not in ("", name, "0.961")]
+    assert not (is_name_cut and captions)
+    assert is_cut_in_its_middle, "names differ at their ends"
+    assert not painted["0.961"][0]

@@ -180,6 +180,31 @@ def test_a_chosen_sweep_is_shown_on_the_right_with_its_best_job_first(page, qtbo
     assert page.detail.isVisible()
 
 
+@pytest.mark.parametrize(("answer", "best"), [("Lower", 1), ("Higher", 4)])
+def test_a_metric_whose_name_says_no_direction_is_asked_for_once(page, qtbot, answer, best):
+    scored = [
+        changed(job, best_metric=("score", job.best_metric[1])) if job.best_metric else job
+        for job in LR_JOBS
+    ]
+    show_jobs(page, scored)
+    page.open_sweep(LR)
+    pane = page.sweep
+    assert "Which values of “score” are better?" in texts(pane)
+    assert "Best job" not in texts(pane), "nothing is ranked by a guess"
+    with qtbot.waitSignal(pane.modes_changed) as modes:
+        button(pane, answer).click()
+    assert ids(pane.model)[0] == IDS[best]
+    assert pane._question.isHidden()
+    assert f"lr={('', 0.1, 0, 0, 0.01)[best]}" in texts(pane)
+    other = JobsPage()
+    qtbot.addWidget(other)
+    other.sweep.restore_modes({**modes.args[0], "spoiled": 7})
+    show_jobs(other, scored)
+    other.open_sweep(LR)
+    assert other.sweep._question.isHidden()
+    assert ids(other.sweep.model)[0] == IDS[best]
+
+
 def test_an_update_of_a_job_reaches_its_open_sweep(page):
     page.open_sweep(LR)
     done = changed(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
