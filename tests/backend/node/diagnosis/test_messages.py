@@ -7,6 +7,8 @@ Python sources of PyTorch and Horovod, the shell.
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from backend.node.diagnosis.explainer import RAISED, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
@@ -219,11 +221,16 @@ def test_a_traceback_in_a_box_is_read_like_any_other() -> None:
     assert own.cause == USER_CODE
 
 
-@pytest.mark.parametrize("prefix", ["[default3]:", "3: ", "[rank3]: "])
-def test_prefixes_of_launchers_are_no_part_of_a_traceback(prefix: str) -> None:
-    lines = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
-    found = of_rank("".join(f"{prefix}{line}\n" for line in lines))
-    assert found.cause == USER_CODE
+@given(st.from_regex(r"[!-~][ -~]{0,40}", fullmatch=True), st.integers(0, 9999))
+@example("2026-05-01T10:00:00.{}Z ", 7)
+@example("(train pid={}) ", 7)
+@example("[default{}]:", 3)
+def test_what_stands_before_each_line_of_a_traceback_is_no_part_of_it(
+    prefix: str, number: int
+) -> None:
+    trace = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
+    lines = [prefix.replace("{}", str(number + index)) + line for index, line in enumerate(trace)]
+    found = of_rank("".join(f"{line}\n" for line in lines))
     assert found.sentence == "The program's code raised KeyError: 'tp', at model.py, line 12."
 
 
