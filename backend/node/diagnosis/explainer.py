@@ -89,58 +89,101 @@ class Failure:
     """The name of the signal that ended it."""
 
 
+_NOTHING = Explanation(UNKNOWN)
+_FOLLOW_UP = (1, 0.0)
+_UNKNOWN = (2, 0.0)
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+
+
+@dataclass(frozen=True)
+class LogVerdict:
+    """What one log says; the lowest ``certainty`` wins."""
+
+    certainty: tuple[int, float] = _UNKNOWN
+    explanation: Explanation = _NOTHING
+    rank: int | None = None
+
+    @classmethod
+    def of(cls, match: RuleMatch, lines: tuple[EvidenceLine, ...] = ()) -> LogVerdict:
+        weight = match.rule.weight
+        follows = weight is Weight.ECHO or match.rule.is_follow_up
+        return cls((int(follows), weight.value), _explained(match, lines))
+
+    @classmethod
+    def of_lines(cls, matches: Sequence[RuleMatch]) -> LogVerdict:
+        """Return what the lines of a log prove; nothing if they contradict each other."""
+        if len(matches) > 1:
+            return cls((0, Weight.CAUSE.value), Explanation(UNKNOWN, evidence=_both(matches)))
+        return cls.of(matches[0]) if matches else cls()
+
+
 def explain(
     failure: Failure,
     ranks: Mapping[int, Sequence[LogPart]],
     mpirun: Sequence[LogPart] = (),
 ) -> Explanation:
-    """Return the cause of a failed run. ``ranks``: the logs of all its ranks."""
+    """Return the cause of a failed run. ``ranks``: the logs of all its ranks.
+
+    Each log is read by itself, that of the failing rank first. What a rank sees when another one
+    has ended loses against a cause in the other one's log.
+    """
     own = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
-    others = tuple(
-        part for rank, parts in sorted(ranks.items()) if rank != failure.rank for part in parts
+    verdicts = [
+        replace(_read(failure, own), rank=failure.rank),
+        LogVerdict.of_lines(surest(_in_lines(mpirun, Where.MPIRUN))),
+    ]
+    is_settled = failure.is_first and (
+        failure.signal in _FROM_OUTSIDE or verdicts[0].certainty < _FOLLOW_UP
     )
-    parts, ends = _ends(failure, own or (others if failure.rank is None else ()))
+    others = {rank: ranks[rank] for rank in sorted(ranks) if rank != failure.rank}
+    if not is_settled:
+        verdicts += [replace(_read(Failure(), log), rank=rank) for rank, log in others.items()]
+    best = min(verdicts, key=lambda verdict: verdict.certainty)
+    is_echo = best.certainty[1] == Weight.ECHO.value
+    if best.certainty < _UNKNOWN and not (failure.is_first and is_echo):
+        return replace(best.explanation, rank=best.rank)
+    line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
+    for match in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
+        return replace(_explained(match, ()), evidence=())
+    lines = verdicts[0].explanation.evidence if is_echo else ()
+    others_parts = [part for log in others.values() for part in log]
+    return Explanation(UNKNOWN, evidence=lines or _last_lines(own or mpirun or others_parts))
+
+
+def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
+    """Return what one rank's log and its recorded exception say."""
+    parts, ends = _ends(failure, log)
     sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
     if sure is not None:
         return sure
-    places = [_in_lines(own, Where.RANK), _in_lines(mpirun, Where.MPIRUN)]
-    if not failure.is_first:
-        places.append(_in_lines(others, Where.RANK))
-    in_lines = _best(places)
-    if len(in_lines) > 1:
-        return Explanation(UNKNOWN, evidence=_both(in_lines))
-    known = [(found, chain) for chain in ends if (found := _in_chain(chain)) is not None]
-    best, chain = min(known, key=lambda one: one[0].rule.weight.value, default=(None, ()))
-    if in_lines and (
-        best is None or _is_before(in_lines[0], best) or _says_more(in_lines[0], best)
-    ):
-        best, chain = in_lines[0], ()
+    matches = surest(_in_lines(log, Where.RANK))
+    known = [(match, chain) for chain in ends if (match := _in_chain(chain)) is not None]
+    best, chain = min(known, key=lambda pair: pair[0].rule.weight.value, default=(None, ()))
+    if matches and (best is None or _is_before(matches[0], best) or _says_more(matches[0], best)):
+        best = matches[0]
     nameless = _primary(ends) or _last_word(ends, parts)
-    if nameless and (best is None or best.rule.weight is Weight.ECHO):
-        return _raised(Blame.NO_ONE, nameless, parts)
-    if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
-        line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
-        for found in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
-            return replace(_explained(found, ()), evidence=())
-        last = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
-        return Explanation(UNKNOWN, evidence=last)
-    return _explained(best, _lines_of(chain, parts))
+    if len(matches) < 2 and nameless and (best is None or best.rule.weight is Weight.ECHO):
+        return LogVerdict((0, Weight.VAGUE.value + 0.5), _raised(Blame.NO_ONE, nameless, parts))
+    if best is None or best in matches:
+        return LogVerdict.of_lines(matches)
+    return LogVerdict.of(best, _lines_of(chain, parts))
 
 
-def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | None:
+def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogVerdict | None:
     """Return the cause that an exception proves by itself."""
     found = _in_chain(chain)
     if found is not None and found.is_cause:
-        shown = _explained(found, _lines_of(chain, parts))
-        if not found.rule.is_quoted:
-            return shown
-        return replace(shown, sentence=shown.sentence.rstrip(".") + _place(chain[-1]))
+        verdict = LogVerdict.of(found, _lines_of(chain, parts))
+        if found.rule.is_quoted and verdict.explanation:
+            sentence = verdict.explanation.sentence.rstrip(".") + _place(chain[-1])
+            return replace(verdict, explanation=replace(verdict.explanation, sentence=sentence))
+        return verdict
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
     whose = blame(chain[-1])
     if whose is Blame.NO_ONE and _hint(chain) and not is_foreign(chain[-1]):
         whose = Blame.CODE
-    return _raised(whose, chain, parts) if whose is not Blame.NO_ONE else None
+    return None if whose is Blame.NO_ONE else LogVerdict((0, 0), _raised(whose, chain, parts))
 
 
 def _hint(chain: Sequence[Raised]) -> str:
@@ -192,16 +235,6 @@ def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Se
     return () if any(map(is_ordinary, parts[0].lines[chain[-1].index + 1 :])) else chain
 
 
-def _best(places: Iterable[Sequence[RuleMatch]]) -> tuple[RuleMatch, ...]:
-    """Return the most certain findings of the first place that has any of that certainty."""
-    best: tuple[RuleMatch, ...] = ()
-    for found in places:
-        sure = surest(found)
-        if sure and (not best or _is_before(sure[0], best[0])):
-            best = sure
-    return best
-
-
 def _says_more(one: RuleMatch, other: RuleMatch) -> bool:
     """Return whether both have the same cause and only ``one`` names its subject."""
     return (
@@ -240,7 +273,7 @@ def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
 def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
     found = []
     for raised in chain:
-        text = raised.text_and_place
+        text = raised.text_and_places
         for rule in load("rule"):
             match = rule.pattern.search(text) if Where.RAISED in rule.where else None
             if match is not None:

@@ -52,6 +52,7 @@ class Rule:
 
     ``sentence`` may use the named groups of ``pattern``: ``{host}``. ``otherwise`` is used if one
     of them did not match. ``is_quoted`` is the value of `Explanation.is_quoted`.
+    ``is_follow_up``: a rank ends so when another one has failed.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Rule:
     weight: Weight = Weight.CAUSE
     is_quoted: bool = False
     retry: str = ""
+    is_follow_up: bool = False
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Rule:
@@ -84,6 +86,7 @@ class Rule:
             where=tuple(map(Where, left.pop("reads", tuple(Where)))),
             weight=Weight[left.pop("weight", "cause").upper()],
             is_quoted=left.pop("quoted", False),
+            is_follow_up=left.pop("follow_up", False),
             **left,
         )
 

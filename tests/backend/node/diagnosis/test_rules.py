@@ -11,6 +11,7 @@ import pytest
 from backend.node.diagnosis.explainer import Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.diagnosis.rule import RULES_FOLDER, Rule, Where, load, read_entries
+from backend.node.diagnosis.tracebacks import endings
 from tests.conftest import LogWatch
 
 FILES = sorted(RULES_FOLDER.glob("*.toml"))
@@ -29,16 +30,23 @@ the oven is at 300
 """
 
 
+def text_of(rule: Rule) -> str:
+    """Return the example, and the exceptions in it with the functions they came through."""
+    ends = endings(rule.example.split("\n"))
+    return "\n".join([rule.example, *(one.text_and_places for chain in ends for one in chain)])
+
+
 def place(rule: Rule, other: Rule) -> tuple[int, int, int]:
     """Return the precedence of ``other`` in the example of ``rule``; the lowest wins."""
-    match = other.pattern.search(rule.example)
+    match = other.pattern.search(text_of(rule))
     assert match is not None
     return other.weight.value, rule.example.count("\n", 0, match.start()), RULES.index(other)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rule) -> None:
-    found = [r for r in RULES if {*r.where} & {*rule.where} and r.pattern.search(rule.example)]
+    text = text_of(rule)
+    found = [r for r in RULES if {*r.where} & {*rule.where} and r.pattern.search(text)]
     assert min(found, key=lambda other: place(rule, other)).id == rule.id
     log = (LogPart.of("x.log", rule.example),)
     if rule.where == (Where.MPIRUN,):
@@ -46,7 +54,7 @@ def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rul
     else:
         explanation = explain(Failure(0), {0: log})
     assert (explanation.cause, explanation.remedy) == (rule.cause, rule.remedy)
-    assert explanation.sentence.startswith(rule.said(rule.pattern.search(rule.example)).rstrip("."))  # type: ignore[arg-type]
+    assert explanation.sentence.startswith(rule.said(rule.pattern.search(text)).rstrip("."))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.id)
