@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from backend.node.diagnosis.attribution import Blame, blame, is_foreign, is_of_programs
-from backend.node.diagnosis.log_tail import LogTail, is_ordinary
+from backend.node.diagnosis.log_tail import TAIL_SLACK, LogTail, is_ordinary
 from backend.node.diagnosis.log_text import LogPart, tidy
 from backend.node.diagnosis.ranking import RuleMatch, surest
 from backend.node.diagnosis.rule import Weight, Where, load
@@ -51,6 +51,8 @@ _SENTENCES = {
     Blame.NO_ONE: "The program ended with {what}{place}",
 }
 _CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NO_ONE: RAISED}
+_OF_PLACE = {USER_CODE, *_CAUSES.values()}
+"""Causes that only the place of an exception says."""
 _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|HorovodInternalError|SystemExit)$"
@@ -70,6 +72,21 @@ _HARMLESS = re.compile(
     r"(?!:? (?:Open MPI|One or more|REMOTE))"
     r"|Warning: Permanently added|, retrying\b|skipping batch|attempting to recover"
 )
+_WRAPPERS = re.compile(
+    _LAUNCHERS.pattern.replace("$", r"\b") + r"|returned non-zero|device-side assert|RayTaskError"
+    r"|(?i:initiali[sz]ation failed|(?:process|worker|engine|job|actor|subprocess)\b[^\n]* failed\b"
+    r"|\bsee [^\n]*(?:above|logs?\b)|check [^\n]*logs?\b|\bunexpectedly\b)"
+)
+"""Messages that only say that something failed, which a line above them names."""
+_ERROR_LINE = re.compile(
+    r"(?i:\berror\b|\bfatal\b|\bfailed\b|\bcan(?:not|'t)\b|\bcould not\b|not found|no such"
+    r"|undefined|unsupported|denied|assertion|\bunable\b|\binvalid\b)|\bXid\b"
+)
+_NO_REASON = re.compile(
+    _HARMLESS.pattern + r"|exitcode|error_file|traceback *:|FAILED$|elastic|exit (?:code|status)"
+)
+_LOOKED_BACK = 200
+_SHORT = 200
 
 
 @dataclass(frozen=True)
@@ -154,16 +171,23 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
     """Return what one rank's log and its recorded exception say."""
     parts, ends = _ends(failure, log)
     sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
-    if sure is not None:
+    if sure is not None and (sure.explanation.cause not in _OF_PLACE or not parts[0].file):
         return sure
-    matches = surest(_in_lines(log, Where.RANK))
+    matches = surest(_in_lines(log, Where.RANK, slack=0 if sure else TAIL_SLACK))
+    if sure is not None:
+        is_surer = len(matches) == 1 and matches[0].is_cause
+        return LogVerdict.of(matches[0]) if is_surer else sure
     known = [(match, chain) for chain in ends if (match := _in_chain(chain)) is not None]
     best, chain = min(known, key=lambda pair: pair[0].rule.weight.value, default=(None, ()))
     if matches and (best is None or _is_before(matches[0], best) or _says_more(matches[0], best)):
         best = matches[0]
     nameless = _primary(ends) or _last_word(ends, parts)
-    if len(matches) < 2 and nameless and (best is None or best.rule.weight is Weight.ECHO):
-        return LogVerdict((0, Weight.VAGUE.value + 0.5), _raised(Blame.NO_ONE, nameless, parts))
+    if len(matches) < 2 and (best is None or best.rule.weight is Weight.ECHO):
+        last = nameless or (ends[-1] if ends else ())
+        above = _line_above(parts, last) if last and _WRAPPERS.search(last[-1].text) else None
+        if above or nameless:
+            explanation = above or _raised(Blame.NO_ONE, nameless, parts)
+            return LogVerdict((0, Weight.VAGUE.value + 0.5), explanation)
     if best is None or best in matches:
         return LogVerdict.of_lines(matches)
     return LogVerdict.of(best, _lines_of(chain, parts))
@@ -227,6 +251,21 @@ def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
     return ()
 
 
+def _line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Explanation | None:
+    """Quote the last error above an exception that only says that something failed."""
+    first = chain[0].frames[0].index if chain[0].frames else chain[0].index
+    lines = parts[0].lines
+    for index in range(first - 1, max(first - _LOOKED_BACK, -1), -1):
+        if _ERROR_LINE.search(lines[index]) and not _NO_REASON.search(lines[index]):
+            wrapper = " ".join(chain[-1].text.split("\n")[0].split())[:_SHORT].rstrip(".: ")
+            sentence = f"The program ended with {wrapper}, after “{lines[index].strip()[:_SHORT]}”."
+            remedy = "Fix what the last words name; the lines around them say more."
+            return Explanation(
+                RAISED, sentence, remedy, _evidence(parts[0], [index]), is_quoted=True
+            )
+    return None
+
+
 def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Sequence[Raised]:
     """Return an exception without a traceback, if it is the very last line of the log."""
     chain = ends[-1] if ends else ()
@@ -281,13 +320,13 @@ def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
     return min(found, key=lambda one: one.rule.weight.value, default=None)
 
 
-def _in_lines(parts: Sequence[LogPart], where: Where) -> list[RuleMatch]:
+def _in_lines(parts: Sequence[LogPart], where: Where, slack: int = TAIL_SLACK) -> list[RuleMatch]:
     """Return the rule matches in lines that ended the program, in the order of the lines."""
     found = []
     for part in parts:
         lines = without_ignored(_sober(part.lines))
         text = "\n".join(lines)
-        end = LogTail(lines).place(lines) if where is Where.RANK else 0
+        end = LogTail(lines, slack).place(lines) if where is Where.RANK else 0
         here = []
         for order, rule in enumerate(load("rule")):
             match = rule.pattern.search(text, end) if where in rule.where else None
