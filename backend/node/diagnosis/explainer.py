@@ -51,8 +51,6 @@ _SENTENCES = {
     Blame.NO_ONE: "The program ended with {what}{place}",
 }
 _CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NO_ONE: RAISED}
-_OF_PLACE = {USER_CODE, *_CAUSES.values()}
-"""Causes that only the place of an exception says."""
 _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|HorovodInternalError|SystemExit)$"
@@ -107,6 +105,8 @@ class Failure:
 
 
 _NOTHING = Explanation(UNKNOWN)
+_ATTRIBUTED = (0, 0.5)
+_NAMELESS = (0, 1.5)
 _FOLLOW_UP = (1, 0.0)
 _UNKNOWN = (2, 0.0)
 _FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
@@ -171,7 +171,7 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
     """Return what one rank's log and its recorded exception say."""
     parts, ends = _ends(failure, log)
     sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
-    if sure is not None and (sure.explanation.cause not in _OF_PLACE or not parts[0].file):
+    if sure is not None and (sure.certainty != _ATTRIBUTED or not parts[0].file):
         return sure
     matches = surest(_in_lines(log, Where.RANK, slack=0 if sure else TAIL_SLACK))
     if sure is not None:
@@ -187,7 +187,7 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
         above = _line_above(parts, last) if last and _WRAPPERS.search(last[-1].text) else None
         if above or nameless:
             explanation = above or _raised(Blame.NO_ONE, nameless, parts)
-            return LogVerdict((0, Weight.VAGUE.value + 0.5), explanation)
+            return LogVerdict(_NAMELESS, explanation)
     if best is None or best in matches:
         return LogVerdict.of_lines(matches)
     return LogVerdict.of(best, _lines_of(chain, parts))
@@ -207,7 +207,7 @@ def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogVerdict | N
     whose = blame(chain[-1])
     if whose is Blame.NO_ONE and _hint(chain) and not is_foreign(chain[-1]):
         whose = Blame.CODE
-    return None if whose is Blame.NO_ONE else LogVerdict((0, 0), _raised(whose, chain, parts))
+    return None if whose is Blame.NO_ONE else LogVerdict(_ATTRIBUTED, _raised(whose, chain, parts))
 
 
 def _hint(chain: Sequence[Raised]) -> str:

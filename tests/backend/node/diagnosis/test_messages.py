@@ -185,7 +185,7 @@ def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, 
         (
             "/bin/bash: ./train.sh: Permission denied",
             "file_denied",
-            "The user who runs jobs has no permission for ./train.sh, or it is not executable.",
+            "The user who runs jobs has no permission for ./train.sh.",
         ),
     ],
 )
