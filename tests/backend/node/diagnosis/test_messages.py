@@ -46,10 +46,8 @@ def of_mpirun(text: str) -> Explanation:
             "support binding processes to cpus.",
             "mpi_bind_refused",
         ),
-        ("The specified binding policy is not recognized:\n\n  Policy: cores", "mpi_option"),
         ("An invalid value was supplied for an enum variable.\n  Variable : x", "mpi_option"),
         ("No nodes are available for this job, either due to a failure to", "mpi_hosts"),
-        ("PRTE detected a parse error in the hostfile:\n    /tmp/hosts", "mpi_hosts"),
         (
             "While attempting to build a map of this job, a node\n"
             "was detected to be missing a daemon:\n\n  Node:  gpu2\n",
@@ -68,13 +66,11 @@ def of_mpirun(text: str) -> Explanation:
             "mpi_daemon",
         ),
         ("A critical communication path was lost to:\n\n  My name: a\n  Node:  gpu3", "node_lost"),
-        ("Both TCP interface include and exclude lists were specified:", "mpi_interface"),
         (
             "Unfortunately, the connection was refused due to a failure to\nauthenticate.",
             "mpi_security",
         ),
         ("The user (1007) is unknown to the system (i.e. there is no", "user_unknown"),
-        ("No executable was specified on the prterun command line.", "mpi_executable"),
         (
             "prterun was unable to launch the specified application as it could not find\n"
             "the specified working directory:\n\n  Working directory: /jobs/7\n",
