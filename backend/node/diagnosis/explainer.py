@@ -81,7 +81,8 @@ _ERROR_LINE = re.compile(
     r"|undefined|unsupported|denied|assertion|\bunable\b|\binvalid\b)|\bXid\b"
 )
 _NO_REASON = re.compile(
-    _HARMLESS.pattern + r"|exitcode|error_file|traceback *:|FAILED$|elastic|exit (?:code|status)"
+    _HARMLESS.pattern + r"|exitcode|error_file|traceback *:|FAILED$|elastic|exit (?:code|status)|aborted due to"
+    r"|ld returned|build stopped"
 )
 _LOOKED_BACK = 200
 _SHORT = 200
