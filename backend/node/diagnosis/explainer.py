@@ -81,7 +81,8 @@ _ERROR_LINE = re.compile(
     r"|undefined|unsupported|denied|assertion|\bunable\b|\binvalid\b)|\bXid\b"
 )
 _NO_REASON = re.compile(
-    _HARMLESS.pattern + r"|exitcode|error_file|traceback *:|FAILED$|elastic|exit (?:code|status)|aborted due to"
+    _HARMLESS.pattern
+    + r"|exitcode|error_file|traceback *:|FAILED$|elastic|exit (?:code|status)|aborted due to"
     r"|ld returned|build stopped"
 )
 _LOOKED_BACK = 200
@@ -183,12 +184,15 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
     if matches and (best is None or _is_before(matches[0], best) or _says_more(matches[0], best)):
         best = matches[0]
     nameless = _primary(ends) or _last_word(ends, parts)
-    if len(matches) < 2 and (best is None or best.rule.weight is Weight.ECHO):
-        last = nameless or (ends[-1] if ends else ())
+    is_bare = best is not None and not best.part and best.sentence == best.rule.otherwise
+    if len(matches) < 2 and (best is None or is_bare or best.rule.weight is Weight.ECHO):
+        last = chain if is_bare else nameless or (ends[-1] if ends else ())
         above = _line_above(parts, last) if last and _WRAPPERS.search(last[-1].text) else None
-        if above or nameless:
-            explanation = above or _raised(Blame.NO_ONE, nameless, parts)
-            return LogVerdict(_NAMELESS, explanation)
+        if above and best is not None and is_bare:
+            above = replace(above, cause=best.cause, remedy=best.rule.remedy)
+            return replace(LogVerdict.of(best), explanation=above)
+        if above or (nameless and not is_bare):
+            return LogVerdict(_NAMELESS, above or _raised(Blame.NO_ONE, nameless, parts))
     if best is None or best in matches:
         return LogVerdict.of_lines(matches)
     return LogVerdict.of(best, _lines_of(chain, parts))
@@ -280,8 +284,8 @@ def _says_more(one: RuleMatch, other: RuleMatch) -> bool:
     return (
         one.cause == other.cause
         and one.rule.weight is other.rule.weight
-        and other.rule.said(other.match) == other.rule.otherwise
-        and one.rule.said(one.match) != one.rule.otherwise
+        and other.sentence == other.rule.otherwise
+        and one.sentence != one.rule.otherwise
     )
 
 
@@ -360,7 +364,7 @@ def _explained(found: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation
     rule = found.rule
     if found.part is not None:
         lines = _evidence(found.part, range(found.first, found.last + 1))
-    return Explanation(rule.cause, rule.said(found.match), rule.remedy, lines, rule.is_quoted)
+    return Explanation(rule.cause, found.sentence, rule.remedy, lines, rule.is_quoted)
 
 
 def _place(raised: Raised) -> str:

@@ -272,6 +272,11 @@ SUBPROCESS = (
             "RuntimeError: CUDA error: device-side assert triggered\n",
             "depth < limit",
         ),
+        (
+            "[GPU ASSERT FAILED]: the sizes do not match\n",
+            "RuntimeError: CUDA error: device-side assert triggered\n",
+            "the sizes do not match",
+        ),
     ],
 )
 def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_line_above_it(
@@ -289,6 +294,7 @@ def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_l
         ("torch/distributed/distributed_c10d.py send", "RuntimeError: 7", "communication"),
         ("torch/serialization.py save", "RuntimeError: write(): fd 29 failed", "write_failed"),
         ("torch/serialization.py load", "RuntimeError: 7", RAISED),
+        ("numpy/lib/format.py read_array", "ValueError: cannot reshape array", "file_broken"),
         ("httpx/_client.py send", "httpx.ReadTimeout: The read timed out", "download"),
         ("huggingface_hub/file_download.py get", "OSError: 7", "download"),
         ("wandb/sdk/wandb_init.py init", "TimeoutError: 7", "service_login"),
