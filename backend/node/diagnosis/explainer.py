@@ -116,7 +116,11 @@ _FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 
 @dataclass(frozen=True)
 class LogVerdict:
-    """What one log says; the lowest ``certainty`` wins."""
+    """What one log says; the lowest ``certainty`` wins.
+
+    Its first number is 0 for a cause, 1 for what a rank sees when another one has ended, and 2 if
+    the log says nothing; the second is the weight.
+    """
 
     certainty: tuple[int, float] = _UNKNOWN
     explanation: Explanation = _NOTHING
@@ -154,9 +158,9 @@ def explain(
     is_settled = failure.is_first and (
         failure.signal in _FROM_OUTSIDE or verdicts[0].certainty < _FOLLOW_UP
     )
-    others = {rank: ranks[rank] for rank in sorted(ranks) if rank != failure.rank}
+    other_logs = {rank: ranks[rank] for rank in sorted(ranks) if rank != failure.rank}
     if not is_settled:
-        verdicts += [replace(_read(Failure(), log), rank=rank) for rank, log in others.items()]
+        verdicts += [replace(_read(Failure(), log), rank=rank) for rank, log in other_logs.items()]
     best = min(verdicts, key=lambda verdict: verdict.certainty)
     is_echo = best.certainty[1] == Weight.ECHO.value
     if best.certainty < _UNKNOWN and not (failure.is_first and is_echo):
@@ -165,15 +169,15 @@ def explain(
     for match in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
         return replace(_explained(match, ()), evidence=())
     lines = verdicts[0].explanation.evidence if is_echo else ()
-    others_parts = [part for log in others.values() for part in log]
-    return Explanation(UNKNOWN, evidence=lines or _last_lines(own or mpirun or others_parts))
+    other_parts = [part for log in other_logs.values() for part in log]
+    return Explanation(UNKNOWN, evidence=lines or _last_lines(own or mpirun or other_parts))
 
 
 def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
     """Return what one rank's log and its recorded exception say."""
     parts, ends = _ends(failure, log)
     sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
-    if sure is not None and (sure.certainty != _ATTRIBUTED or not parts[0].file):
+    if sure is not None and (sure.certainty != _ATTRIBUTED or failure.has_record):
         return sure
     matches = surest(_in_lines(log, Where.RANK, slack=0 if sure else TAIL_SLACK))
     if sure is not None:
@@ -186,13 +190,15 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
     nameless = _primary(ends) or _last_word(ends, parts)
     is_bare = best is not None and not best.part and best.sentence == best.rule.otherwise
     if len(matches) < 2 and (best is None or is_bare or best.rule.weight is Weight.ECHO):
-        last = chain if is_bare else nameless or (ends[-1] if ends else ())
-        above = _line_above(parts, last) if last and _WRAPPERS.search(last[-1].text) else None
-        if above and best is not None and is_bare:
-            above = replace(above, cause=best.cause, remedy=best.rule.remedy)
-            return replace(LogVerdict.of(best), explanation=above)
-        if above or (nameless and not is_bare):
-            return LogVerdict(_NAMELESS, above or _raised(Blame.NO_ONE, nameless, parts))
+        wrapper = chain if is_bare else nameless or (ends[-1] if ends else ())
+        explanation = _quote_line_above(parts, wrapper)
+        if explanation and best is not None and is_bare:
+            explanation = replace(explanation, cause=best.cause, remedy=best.rule.remedy)
+            return replace(LogVerdict.of(best), explanation=explanation)
+        if nameless and not is_bare:
+            explanation = explanation or _raised(Blame.NO_ONE, nameless, parts)
+        if explanation:
+            return LogVerdict(_NAMELESS, explanation)
     if best is None or best in matches:
         return LogVerdict.of_lines(matches)
     return LogVerdict.of(best, _lines_of(chain, parts))
@@ -203,10 +209,10 @@ def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogVerdict | N
     found = _in_chain(chain)
     if found is not None and found.is_cause:
         verdict = LogVerdict.of(found, _lines_of(chain, parts))
-        if found.rule.is_quoted and verdict.explanation:
-            sentence = verdict.explanation.sentence.rstrip(".") + _place(chain[-1])
-            return replace(verdict, explanation=replace(verdict.explanation, sentence=sentence))
-        return verdict
+        if not found.rule.is_quoted:
+            return verdict
+        sentence = verdict.explanation.sentence.rstrip(".") + _place(chain[-1])
+        return replace(verdict, explanation=replace(verdict.explanation, sentence=sentence))
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
     whose = blame(chain[-1])
@@ -256,11 +262,13 @@ def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
     return ()
 
 
-def _line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Explanation | None:
-    """Quote the last error above an exception that only says that something failed."""
-    first = chain[0].frames[0].index if chain[0].frames else chain[0].index
+def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Explanation | None:
+    """Quote the last error above an exception, if that only says that something failed."""
+    if not chain or not _WRAPPERS.search(chain[-1].text):
+        return None
+    start = chain[0].frames[0].index if chain[0].frames else chain[0].index
     lines = parts[0].lines
-    for index in range(first - 1, max(first - _LOOKED_BACK, -1), -1):
+    for index in range(start - 1, max(start - _LOOKED_BACK, -1), -1):
         if _ERROR_LINE.search(lines[index]) and not _NO_REASON.search(lines[index]):
             wrapper = " ".join(chain[-1].text.split("\n")[0].split())[:_SHORT].rstrip(".: ")
             sentence = f"The program ended with {wrapper}, after “{lines[index].strip()[:_SHORT]}”."

@@ -70,8 +70,8 @@ def _without_shared_prefixes(lines: Sequence[str]) -> list[str]:
         pattern = re.sub(r"\d+", r"\\d+", re.escape(match["prefix"])) if match else ""
         if pattern and re.match(pattern, following):
             prefixes.add(pattern)
-    shared = re.compile(f"^(?:{'|'.join(prefixes)})") if prefixes else None
-    return [shared.sub("", line) for line in lines] if shared else list(lines)
+    any_prefix = re.compile(f"^(?:{'|'.join(prefixes)})") if prefixes else None
+    return [any_prefix.sub("", line) for line in lines] if any_prefix else list(lines)
 
 
 def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:

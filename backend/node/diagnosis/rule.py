@@ -86,7 +86,7 @@ class Rule:
             for weight, key in _KEYS.items()
             if (texts := values.pop(key, None))
         }
-        shared = {
+        fields = {
             "where": tuple(map(Where, values.pop("reads", tuple(Where)))),
             "is_quoted": values.pop("quoted", False),
             "is_follow_up": values.pop("follow_up", False),
@@ -94,7 +94,7 @@ class Rule:
         }
         if not patterns:
             raise KeyError("patterns")
-        return [cls(pattern=text, weight=weight, **shared) for weight, text in patterns.items()]
+        return [cls(pattern=text, weight=weight, **fields) for weight, text in patterns.items()]
 
     @property
     def cause(self) -> str:

@@ -244,7 +244,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     if is_of_another:
         # The order in which ranks end does not say which of them failed first.
         plan = next(plan for plan in found.ranks if plan.rank == explanation.rank)
-        record = next((one for one in found.exits if one.rank == plan.rank), None)
+        record = next((record for record in found.exits if record.rank == plan.rank), None)
         traceback = record.error.traceback if record is not None and record.error else ""
         error = RankError("", plan.rank, plan.node, traceback)
     if record is not None:
