@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from backend.node.diagnosis.attribution import Blame, blame, is_foreign, is_of_programs
-from backend.node.diagnosis.log_tail import LogTail, is_ordinary
+from backend.node.diagnosis.log_tail import TAIL_SLACK, LogTail, is_ordinary
 from backend.node.diagnosis.log_text import LogPart, tidy
 from backend.node.diagnosis.ranking import RuleMatch, surest
 from backend.node.diagnosis.rule import Weight, Where, load
@@ -70,6 +70,23 @@ _HARMLESS = re.compile(
     r"(?!:? (?:Open MPI|One or more|REMOTE))"
     r"|Warning: Permanently added|, retrying\b|skipping batch|attempting to recover"
 )
+_WRAPPERS = re.compile(
+    _LAUNCHERS.pattern.replace("$", r"\b") + r"|returned non-zero|device-side assert|RayTaskError"
+    r"|(?i:initiali[sz]ation failed|(?:process|worker|engine|job|actor|subprocess)\b[^\n]* failed\b"
+    r"|\bsee [^\n]*(?:above|logs?\b)|check [^\n]*logs?\b|\bunexpectedly\b)"
+)
+"""Messages that only say that something failed, which a line above them names."""
+_ERROR_LINE = re.compile(
+    r"(?i:\berror\b|\bfatal\b|\bfailed\b|\bcan(?:not|'t)\b|\bcould not\b|not found|no such"
+    r"|undefined|unsupported|denied|assertion|\bunable\b|\binvalid\b)|\bXid\b"
+)
+_NO_REASON = re.compile(
+    _HARMLESS.pattern
+    + r"|exitcode|error_file|traceback *:|FAILED$|elastic|exit (?:code|status)|aborted due to"
+    r"|ld returned|build stopped"
+)
+_LOOKED_BACK = 200
+_SHORT = 200
 
 
 @dataclass(frozen=True)
@@ -89,58 +106,119 @@ class Failure:
     """The name of the signal that ended it."""
 
 
+_NOTHING = Explanation(UNKNOWN)
+_ATTRIBUTED = (0, 0.5)
+_NAMELESS = (0, 1.5)
+_FOLLOW_UP = (1, 0.0)
+_UNKNOWN = (2, 0.0)
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+
+
+@dataclass(frozen=True)
+class LogVerdict:
+    """What one log says; the lowest ``certainty`` wins.
+
+    Its first number is 0 for a cause, 1 for what a rank sees when another one has ended, and 2 if
+    the log says nothing; the second is the weight.
+    """
+
+    certainty: tuple[int, float] = _UNKNOWN
+    explanation: Explanation = _NOTHING
+    rank: int | None = None
+
+    @classmethod
+    def of(cls, match: RuleMatch, lines: tuple[EvidenceLine, ...] = ()) -> LogVerdict:
+        weight = match.rule.weight
+        follows = weight is Weight.ECHO or match.rule.is_follow_up
+        return cls((int(follows), weight.value), _explained(match, lines))
+
+    @classmethod
+    def of_lines(cls, matches: Sequence[RuleMatch]) -> LogVerdict:
+        """Return what the lines of a log prove; nothing if they contradict each other."""
+        if len(matches) > 1:
+            return cls((0, Weight.CAUSE.value), Explanation(UNKNOWN, evidence=_both(matches)))
+        return cls.of(matches[0]) if matches else cls()
+
+
 def explain(
     failure: Failure,
     ranks: Mapping[int, Sequence[LogPart]],
     mpirun: Sequence[LogPart] = (),
 ) -> Explanation:
-    """Return the cause of a failed run. ``ranks``: the logs of all its ranks."""
+    """Return the cause of a failed run. ``ranks``: the logs of all its ranks.
+
+    Each log is read by itself, that of the failing rank first. What a rank sees when another one
+    has ended loses against a cause in the other one's log.
+    """
     own = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
-    others = tuple(
-        part for rank, parts in sorted(ranks.items()) if rank != failure.rank for part in parts
+    verdicts = [
+        replace(_read(failure, own), rank=failure.rank),
+        LogVerdict.of_lines(surest(_in_lines(mpirun, Where.MPIRUN))),
+    ]
+    is_settled = failure.is_first and (
+        failure.signal in _FROM_OUTSIDE or verdicts[0].certainty < _FOLLOW_UP
     )
-    parts, ends = _ends(failure, own or (others if failure.rank is None else ()))
+    other_logs = {rank: ranks[rank] for rank in sorted(ranks) if rank != failure.rank}
+    if not is_settled:
+        verdicts += [replace(_read(Failure(), log), rank=rank) for rank, log in other_logs.items()]
+    best = min(verdicts, key=lambda verdict: verdict.certainty)
+    is_echo = best.certainty[1] == Weight.ECHO.value
+    if best.certainty < _UNKNOWN and not (failure.is_first and is_echo):
+        return replace(best.explanation, rank=best.rank)
+    line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
+    for match in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
+        return replace(_explained(match, ()), evidence=())
+    lines = verdicts[0].explanation.evidence if is_echo else ()
+    other_parts = [part for log in other_logs.values() for part in log]
+    return Explanation(UNKNOWN, evidence=lines or _last_lines(own or mpirun or other_parts))
+
+
+def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
+    """Return what one rank's log and its recorded exception say."""
+    parts, ends = _ends(failure, log)
     sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
-    if sure is not None:
+    if sure is not None and (sure.certainty != _ATTRIBUTED or failure.has_record):
         return sure
-    places = [_in_lines(own, Where.RANK), _in_lines(mpirun, Where.MPIRUN)]
-    if not failure.is_first:
-        places.append(_in_lines(others, Where.RANK))
-    in_lines = _best(places)
-    if len(in_lines) > 1:
-        return Explanation(UNKNOWN, evidence=_both(in_lines))
-    known = [(found, chain) for chain in ends if (found := _in_chain(chain)) is not None]
-    best, chain = min(known, key=lambda one: one[0].rule.weight.value, default=(None, ()))
-    if in_lines and (
-        best is None or _is_before(in_lines[0], best) or _says_more(in_lines[0], best)
-    ):
-        best, chain = in_lines[0], ()
+    matches = surest(_in_lines(log, Where.RANK, slack=0 if sure else TAIL_SLACK))
+    if sure is not None:
+        is_surer = len(matches) == 1 and matches[0].is_cause
+        return LogVerdict.of(matches[0]) if is_surer else sure
+    known = [(match, chain) for chain in ends if (match := _in_chain(chain)) is not None]
+    best, chain = min(known, key=lambda pair: pair[0].rule.weight.value, default=(None, ()))
+    if matches and (best is None or _is_before(matches[0], best) or _says_more(matches[0], best)):
+        best = matches[0]
     nameless = _primary(ends) or _last_word(ends, parts)
-    if nameless and (best is None or best.rule.weight is Weight.ECHO):
-        return _raised(Blame.NO_ONE, nameless, parts)
-    if best is None or (failure.is_first and best.rule.weight is Weight.ECHO):
-        line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
-        for found in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
-            return replace(_explained(found, ()), evidence=())
-        last = _lines_of(chain, parts) or _last_lines(own or mpirun or others)
-        return Explanation(UNKNOWN, evidence=last)
-    return _explained(best, _lines_of(chain, parts))
+    is_bare = best is not None and not best.part and best.sentence == best.rule.otherwise
+    if len(matches) < 2 and (best is None or is_bare or best.rule.weight is Weight.ECHO):
+        wrapper = chain if is_bare else nameless or (ends[-1] if ends else ())
+        explanation = _quote_line_above(parts, wrapper)
+        if explanation and best is not None and is_bare:
+            explanation = replace(explanation, cause=best.cause, remedy=best.rule.remedy)
+            return replace(LogVerdict.of(best), explanation=explanation)
+        if nameless and not is_bare:
+            explanation = explanation or _raised(Blame.NO_ONE, nameless, parts)
+        if explanation:
+            return LogVerdict(_NAMELESS, explanation)
+    if best is None or best in matches:
+        return LogVerdict.of_lines(matches)
+    return LogVerdict.of(best, _lines_of(chain, parts))
 
 
-def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation | None:
+def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogVerdict | None:
     """Return the cause that an exception proves by itself."""
     found = _in_chain(chain)
     if found is not None and found.is_cause:
-        shown = _explained(found, _lines_of(chain, parts))
+        verdict = LogVerdict.of(found, _lines_of(chain, parts))
         if not found.rule.is_quoted:
-            return shown
-        return replace(shown, sentence=shown.sentence.rstrip(".") + _place(chain[-1]))
+            return verdict
+        sentence = verdict.explanation.sentence.rstrip(".") + _place(chain[-1])
+        return replace(verdict, explanation=replace(verdict.explanation, sentence=sentence))
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
     whose = blame(chain[-1])
     if whose is Blame.NO_ONE and _hint(chain) and not is_foreign(chain[-1]):
         whose = Blame.CODE
-    return _raised(whose, chain, parts) if whose is not Blame.NO_ONE else None
+    return None if whose is Blame.NO_ONE else LogVerdict(_ATTRIBUTED, _raised(whose, chain, parts))
 
 
 def _hint(chain: Sequence[Raised]) -> str:
@@ -184,6 +262,23 @@ def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
     return ()
 
 
+def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Explanation | None:
+    """Quote the last error above an exception, if that only says that something failed."""
+    if not chain or not _WRAPPERS.search(chain[-1].text):
+        return None
+    start = chain[0].frames[0].index if chain[0].frames else chain[0].index
+    lines = parts[0].lines
+    for index in range(start - 1, max(start - _LOOKED_BACK, -1), -1):
+        if _ERROR_LINE.search(lines[index]) and not _NO_REASON.search(lines[index]):
+            wrapper = " ".join(chain[-1].text.split("\n")[0].split())[:_SHORT].rstrip(".: ")
+            sentence = f"The program ended with {wrapper}, after “{lines[index].strip()[:_SHORT]}”."
+            remedy = "Fix what the last words name; the lines around them say more."
+            return Explanation(
+                RAISED, sentence, remedy, _evidence(parts[0], [index]), is_quoted=True
+            )
+    return None
+
+
 def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Sequence[Raised]:
     """Return an exception without a traceback, if it is the very last line of the log."""
     chain = ends[-1] if ends else ()
@@ -192,23 +287,13 @@ def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Se
     return () if any(map(is_ordinary, parts[0].lines[chain[-1].index + 1 :])) else chain
 
 
-def _best(places: Iterable[Sequence[RuleMatch]]) -> tuple[RuleMatch, ...]:
-    """Return the most certain findings of the first place that has any of that certainty."""
-    best: tuple[RuleMatch, ...] = ()
-    for found in places:
-        sure = surest(found)
-        if sure and (not best or _is_before(sure[0], best[0])):
-            best = sure
-    return best
-
-
 def _says_more(one: RuleMatch, other: RuleMatch) -> bool:
     """Return whether both have the same cause and only ``one`` names its subject."""
     return (
         one.cause == other.cause
         and one.rule.weight is other.rule.weight
-        and other.rule.said(other.match) == other.rule.otherwise
-        and one.rule.said(one.match) != one.rule.otherwise
+        and other.sentence == other.rule.otherwise
+        and one.sentence != one.rule.otherwise
     )
 
 
@@ -240,7 +325,7 @@ def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
 def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
     found = []
     for raised in chain:
-        text = raised.text_and_place
+        text = raised.text_and_places
         for rule in load("rule"):
             match = rule.pattern.search(text) if Where.RAISED in rule.where else None
             if match is not None:
@@ -248,13 +333,13 @@ def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
     return min(found, key=lambda one: one.rule.weight.value, default=None)
 
 
-def _in_lines(parts: Sequence[LogPart], where: Where) -> list[RuleMatch]:
+def _in_lines(parts: Sequence[LogPart], where: Where, slack: int = TAIL_SLACK) -> list[RuleMatch]:
     """Return the rule matches in lines that ended the program, in the order of the lines."""
     found = []
     for part in parts:
         lines = without_ignored(_sober(part.lines))
         text = "\n".join(lines)
-        end = LogTail(lines).place(lines) if where is Where.RANK else 0
+        end = LogTail(lines, slack).place(lines) if where is Where.RANK else 0
         here = []
         for order, rule in enumerate(load("rule")):
             match = rule.pattern.search(text, end) if where in rule.where else None
@@ -287,7 +372,7 @@ def _explained(found: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation
     rule = found.rule
     if found.part is not None:
         lines = _evidence(found.part, range(found.first, found.last + 1))
-    return Explanation(rule.cause, rule.said(found.match), rule.remedy, lines, rule.is_quoted)
+    return Explanation(rule.cause, found.sentence, rule.remedy, lines, rule.is_quoted)
 
 
 def _place(raised: Raised) -> str:

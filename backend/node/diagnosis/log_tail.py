@@ -20,7 +20,7 @@ _OF_A_FAILURE = re.compile(
     r"|(?:re)?submit|^Root Cause|^Failures:|\b(?:[a-z]+_)?pid\b|leaked \w+ objects"
     r"|^/?\S+\.(?:cu|cc|h):\d"
 )
-_TAIL_OF_MATCH = 30
+TAIL_SLACK = 30
 """Lines of its own that a program may still write after the message that ends it."""
 
 
@@ -32,7 +32,7 @@ def is_ordinary(line: str) -> bool:
 class LogTail:
     """The lines of one log after which the program wrote little more."""
 
-    def __init__(self, lines: Sequence[str], slack: int = _TAIL_OF_MATCH) -> None:
+    def __init__(self, lines: Sequence[str], slack: int = TAIL_SLACK) -> None:
         left = slack
         index = len(lines)
         while index > 0:

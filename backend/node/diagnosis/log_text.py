@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,20 +22,17 @@ _COUNTED_BYTES = 256 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
+_PREFIXED = re.compile(
+    r"(?P<prefix>(?=\S).{1,200}?)(?:Traceback \(most recent call last\)|  File \"[^\"]*\", line \d)"
+)
 _PREFIX = re.compile(
     r"^(?:"
     r"\[\d+,\d+\]<std(?:out|err)>:\s?"  # mpirun --tag-output of Open MPI 4
     r"|\[[\w-]+@\d+,\d+(?:\]<std\w+>|\]<\w+>)?:\s?"  # … of Open MPI 5
     r"|(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:\s?"  # horovodrun
     r"|\[(?:rank[ =]?|default)\d+\]:\s?|\[rank[ =]?\d+\]\s"  # torchrun
-    r"|(?!\w*(?:Error|Exception|Warning|error|Usage): )[\w.-]{1,60}: "  # pdsh, srun --label
-    r"(?=Traceback \(| {2}File \"| {4}|(?:\w+\.)*\w+(?:Error|Exception): )"
-    r"|\d{1,4}: (?=Traceback \(| {2}|(?:\w+\.)*\w+Error\b)"  # srun --label
+    r"|\d{4}-\d\d-\d\dT[\d:]{8}[.,]?\d*(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?"  # containers
     r")"
-)
-_STAMP = re.compile(
-    r"^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,\d]*\]?(?: \[[^\]]*\])* "
-    r"(?=Traceback|  File|    |\w+Error)"
 )
 
 
@@ -49,7 +46,8 @@ class LogPart:
 
     @classmethod
     def of(cls, file: str, text: str, first_line: int = 1) -> LogPart:
-        return cls(file, tuple(tidy(line) for line in text.split("\n")), first_line)
+        lines = [tidy(line) for line in text.split("\n")]
+        return cls(file, tuple(_without_shared_prefixes(lines)), first_line)
 
     def number(self, index: int) -> int:
         """Return the number of ``lines[index]`` in the file, 0 if unknown."""
@@ -58,8 +56,22 @@ class LogPart:
 
 def tidy(line: str) -> str:
     """Remove colours, overwritten progress bars and the writer's prefix from a line."""
-    line = _ANSI.sub("", last_state(line))
-    return _STAMP.sub("", _PREFIX.sub("", line))
+    return _PREFIX.sub("", _ANSI.sub("", last_state(line)))
+
+
+def _without_shared_prefixes(lines: Sequence[str]) -> list[str]:
+    """Remove what stands before the lines of a traceback, as a time or the name of a process.
+
+    It may differ in its digits from line to line.
+    """
+    prefixes = set()
+    for line, following in zip(lines, lines[1:]):
+        match = _PREFIXED.match(line)
+        pattern = re.sub(r"\d+", r"\\d+", re.escape(match["prefix"])) if match else ""
+        if pattern and re.match(pattern, following):
+            prefixes.add(pattern)
+    any_prefix = re.compile(f"^(?:{'|'.join(prefixes)})") if prefixes else None
+    return [any_prefix.sub("", line) for line in lines] if any_prefix else list(lines)
 
 
 def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:

@@ -25,6 +25,10 @@ class RuleMatch:
         return self.rule.cause
 
     @property
+    def sentence(self) -> str:
+        return self.rule.said(self.match)
+
+    @property
     def is_cause(self) -> bool:
         return self.rule.weight is Weight.CAUSE
 

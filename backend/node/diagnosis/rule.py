@@ -35,6 +35,9 @@ class Weight(Enum):
     """Only reports that another process has ended."""
 
 
+_KEYS = {Weight.CAUSE: "patterns", Weight.VAGUE: "vague", Weight.ECHO: "echo"}
+
+
 class Where(Enum):
     """The text that a rule reads."""
 
@@ -52,6 +55,7 @@ class Rule:
 
     ``sentence`` may use the named groups of ``pattern``: ``{host}``. ``otherwise`` is used if one
     of them did not match. ``is_quoted`` is the value of `Explanation.is_quoted`.
+    ``is_follow_up``: a rank ends so when another one has failed.
     """
 
     id: str
@@ -65,27 +69,32 @@ class Rule:
     weight: Weight = Weight.CAUSE
     is_quoted: bool = False
     retry: str = ""
+    is_follow_up: bool = False
 
     @classmethod
-    def of(cls, raw: dict[str, Any]) -> Rule:
-        """Build a rule from an entry.
+    def of(cls, raw: dict[str, Any]) -> list[Rule]:
+        """Build the rules of an entry: one for each weight that it has patterns of.
 
         Raises:
             KeyError, TypeError, ValueError, re.error: The entry is not one.
         """
-        left = dict(raw)
-        text = f"{left.pop('begins', '')}(?:{'|'.join(left.pop('patterns'))}){left.pop('ends', '')}"
-        if left.pop("wraps", False):
-            # In a help text, whose line breaks differ between versions.
-            outside = re.split(r"(\[[^\]]*\])", text)
-            text = "".join(p if p[:1] == "[" else re.sub(r" [+*]?", r"\\s+", p) for p in outside)
-        return cls(
-            pattern=re.compile(text, re.MULTILINE),
-            where=tuple(map(Where, left.pop("reads", tuple(Where)))),
-            weight=Weight[left.pop("weight", "cause").upper()],
-            is_quoted=left.pop("quoted", False),
-            **left,
-        )
+        values = dict(raw)
+        begins, ends = values.pop("begins", ""), values.pop("ends", "")
+        wraps = values.pop("wraps", False)
+        patterns = {
+            weight: re.compile(_join(begins, texts, ends, wraps), re.MULTILINE)
+            for weight, key in _KEYS.items()
+            if (texts := values.pop(key, None))
+        }
+        fields = {
+            "where": tuple(map(Where, values.pop("reads", tuple(Where)))),
+            "is_quoted": values.pop("quoted", False),
+            "is_follow_up": values.pop("follow_up", False),
+            **values,
+        }
+        if not patterns:
+            raise KeyError("patterns")
+        return [cls(pattern=text, weight=weight, **fields) for weight, text in patterns.items()]
 
     @property
     def cause(self) -> str:
@@ -106,6 +115,15 @@ class Rule:
         return self.sentence.format(**groups)
 
 
+def _join(begins: str, patterns: list[str], ends: str, wraps: bool) -> str:
+    text = f"{begins}(?:{'|'.join(patterns)}){ends}"
+    if not wraps:
+        return text
+    # In a help text, whose line breaks differ between versions.
+    outside = re.split(r"(\[[^\]]*\])", text)
+    return "".join(p if p[:1] == "[" else re.sub(r" [+*]?", r"\\s+", p) for p in outside)
+
+
 @cache
 def load(table: str, folder: Path = RULES_FOLDER) -> tuple[Rule, ...]:
     """Return the entries of all files: those of ``table`` "rule", or "hint".
@@ -118,7 +136,7 @@ def load(table: str, folder: Path = RULES_FOLDER) -> tuple[Rule, ...]:
 def _read(file: Path, table: str) -> list[Rule]:
     try:
         entries = read_entries(file.read_text("utf-8"), file.name)
-        return [Rule.of(raw) for raw in entries.get(table, ())]
+        return [rule for raw in entries.get(table, ()) for rule in Rule.of(raw)]
     except (OSError, KeyError, TypeError, ValueError, re.error):
         _log.exception("The rules of %s are left out", file.name)
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,20 +34,19 @@ _CLEANING = re.compile(r"[/\\](?:multiprocessing[/\\]util|weakref|logging[/\\]__
 _LAST_LINES = 12
 """Lines that a program may still write after the exception that ends it; with more it was caught.
 """
-_BETWEEN = 3
-"""Lines that may separate the exceptions of one end."""
 _MESSAGE_LINES = 8
 _MOST = 12
 
 
 @dataclass(frozen=True)
 class TracebackFrame:
-    """``source`` is the line of code, "" if the log does not show it."""
+    """``source`` and ``function`` are "" if the log does not show them."""
 
     file: str
     line: int
     index: int
     source: str = ""
+    function: str = ""
 
     @property
     def is_of_library(self) -> bool:
@@ -55,9 +55,6 @@ class TracebackFrame:
     @property
     def short(self) -> str:
         return re.split(r"[/\\]", self.file)[-1]
-
-
-_OF_SHARED_MEMORY = re.compile(r"/multiprocessing/(?:synchronize|heap|shared_memory)\.py$")
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,11 @@ class Raised:
     frames: tuple[TracebackFrame, ...] = ()
 
     @property
-    def text_and_place(self) -> str:
-        """``text``, with the folder that Python's locks and shared arrays are in."""
-        if self.frames and _OF_SHARED_MEMORY.search(self.frames[-1].file):
-            return f"{self.text} (/dev/shm)"
-        return self.text
+    def text_and_places(self) -> str:
+        """``text``, and "@ file function" for each function of a library that it came through."""
+        frames = itertools.takewhile(lambda frame: frame.is_of_library, reversed(self.frames))
+        places = [f"@ {frame.file} {frame.function}" for frame in frames]
+        return "\n".join([self.text, *reversed(places)])
 
     @property
     def is_of_cleaning(self) -> bool:
@@ -135,7 +132,7 @@ def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Rais
         if not must_be_last:
             break
         end = _first_frame(chain[0]) - 1
-        slack = _BETWEEN
+        slack = 0
     return tuple(found)
 
 
@@ -150,7 +147,7 @@ def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[Raised, ...]:
             before -= 1
         if before < 0 or not _JOINT.match(lines[before].strip()):
             break
-        earlier = _backward(lines, before - 1, _BETWEEN)
+        earlier = _backward(lines, before - 1, 0)
         if earlier is None:
             break
         chain.insert(0, earlier)
@@ -197,8 +194,12 @@ def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
 
 
 def _goes_on(line: str) -> bool:
-    """Return whether the line can continue an exception's message."""
-    return bool(line.strip()) and not line.startswith(_HEADER) and not _FRAME.match(line)
+    """Return whether the line can continue an exception's message.
+
+    A line that a working program writes does not: the exception was caught.
+    """
+    is_text = bool(line.strip()) and not is_ordinary(line)
+    return is_text and not line.startswith(_HEADER) and not _FRAME.match(line)
 
 
 def _frames_before(lines: Sequence[str], index: int) -> tuple[TracebackFrame, ...]:
@@ -212,7 +213,8 @@ def _frames_before(lines: Sequence[str], index: int) -> tuple[TracebackFrame, ..
         if match is not None:
             frames.append(
                 TracebackFrame(
-                    match["file"], int(match["line"]), position, _source(lines, position)
+                    *(match["file"], int(match["line"]), position, _source(lines, position)),
+                    match["name"] or "",
                 )
             )
         elif line.startswith(_HEADER) or not (
@@ -239,7 +241,8 @@ def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[TracebackFrame, ..
             continue
         above = _BOXED_PATH.match(lines[position - 1]) if position else None
         begin = above["file"] if above is not None else ""
-        frames.append(TracebackFrame(begin + match["file"], int(match["line"]), position, source))
+        file = begin + match["file"]
+        frames.append(TracebackFrame(file, int(match["line"]), position, source, match["name"]))
         source = ""
     return tuple(reversed(frames))
 

@@ -128,6 +128,8 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
     error = judged.error if judged is not None else None
     if state is JobState.ERROR and judged is not None:
         error = _explained(judged, found)
+        if error.rank != judged.error.rank:
+            judged = _Judgement(error)
         message = _named(error)
         is_only_an_echo = judged.is_of_machine and judged.record is not None
         node = "" if is_only_an_echo else error.node
@@ -221,6 +223,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     # Its hundreds of patterns take a third of the time that a list of jobs takes.
     from backend.node.diagnosis.explainer import Failure, explain
 
+    stands_still = record is not None and record.outcome == "stalled"
     explanation = explain(
         Failure(
             error.rank,
@@ -229,7 +232,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
             is_first=record is not None and not record.secondary,
             signal=record.signal if record is not None else "",
         ),
-        found.logs,
+        {rank: log for rank, log in found.logs.items() if rank == error.rank or not stands_still},
         found.mpirun_log,
     )
     if explanation.cause == UNKNOWN:
@@ -237,18 +240,21 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
         if record is not None and record.outcome == "exit":
             sentence = f"{sentence.rstrip('.')}, and its log does not say why."
         return replace(error, sentence=sentence, cause=UNKNOWN, evidence=explanation.evidence)
+    is_of_another = record is not None and explanation.rank not in (None, error.rank)
+    if is_of_another:
+        # The order in which ranks end does not say which of them failed first.
+        plan = next(plan for plan in found.ranks if plan.rank == explanation.rank)
+        record = next((record for record in found.exits if record.rank == plan.rank), None)
+        traceback = record.error.traceback if record is not None and record.error else ""
+        error = RankError("", plan.rank, plan.node, traceback)
     if record is not None:
         explanation = replace(
             explanation, sentence=explanation.sentence + _limit(explanation.cause, record)
         )
-    if (
-        record is not None
-        and record.outcome == "stalled"
-        and explanation.cause not in _STOPS_A_LOADER
-    ):
+    if stands_still and explanation.cause not in _STOPS_A_LOADER:
         # A rank that stands still has not ended of what its log says last.
         return replace(error, evidence=explanation.evidence)
-    own = error.says_remedy or _says_all(judged, explanation)
+    own = not is_of_another and (error.says_remedy or _says_all(judged, explanation))
     # A sentence of a rank's own ends with the way out, which fits it better.
     has_remedy = own and raised and (error.says_remedy or not explanation.is_quoted)
     return replace(

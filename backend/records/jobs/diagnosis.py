@@ -42,3 +42,5 @@ class Explanation:
     evidence: tuple[EvidenceLine, ...] = ()
     is_quoted: bool = False
     """The exception states the cause in plain words, so it is quoted."""
+    rank: int | None = None
+    """The rank whose log proves it; None if that of another program does."""

@@ -163,8 +163,8 @@ def test_a_cause_explains_its_effects_in_another_family() -> None:
             "driver_mismatch",
         ),
         ("RuntimeError: CUDA error: peer mapping resources exhausted", "gpu_peers"),
-        ("IsADirectoryError: [Errno 21] Is a directory: '/data/train'", "file_is_folder"),
-        ("FileExistsError: [Errno 17] File exists: '/jobs/7/cache'", "file_exists"),
+        ("IsADirectoryError: [Errno 21] Is a directory: '/data/train'", "file_use"),
+        ("FileExistsError: [Errno 17] File exists: '/jobs/7/cache'", "file_use"),
         ("OSError: [Errno 37] No locks available", "file_locked"),
         ("OSError: [Errno 113] No route to host", "network_down"),
         ("[gpu1:7661] Signal: Illegal instruction (4)", "cpu_instruction"),
@@ -205,3 +205,125 @@ def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_ca
         line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n"
     )
     assert found.sentence == "The ranks could not connect: gpu7 did not answer."
+
+
+CAUGHT = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+    "OSError: [Errno 28] No space left on device",
+    "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
+    "PIL.UnidentifiedImageError: cannot identify image file '/d/b.png'",
+    "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3",
+)
+
+
+@pytest.mark.parametrize("caught", CAUGHT)
+@pytest.mark.parametrize("count", [1, 4, 14])
+def test_an_exception_after_which_the_program_wrote_its_lines_is_not_what_ended_it(
+    caught: str, count: int
+) -> None:
+    written = "".join(f"step {step}, loss 0.4\n" for step in range(count))
+    found = explained(HEAD, USER, f"{caught}\n{written}", HEAD, USER, "KeyError: 'x'\n")
+    assert found.sentence == "The program's code raised KeyError: 'x', at model.py, line 12."
+
+
+def test_a_surer_line_directly_above_an_exception_wins_over_its_place() -> None:
+    line = "Could not load library libcudnn_cnn_infer.so.8\n"
+    ended = (HEAD, USER.format("assert out.any()"), "AssertionError\n")
+    assert explained(line, *ended).cause == "gpu_library_versions"
+    assert explained(line, "step 1\n", *ended).cause == USER_CODE
+
+
+SUBPROCESS = (
+    USER.format("build()") + '  File "/usr/lib/python3.11/subprocess.py", line 9, in check_call\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("above", "wrapper", "says"),
+    [
+        (
+            "ERROR core.py:396] head size 80 is not supported\n",
+            "RuntimeError: Engine core initialization failed. See root cause above.\n",
+            "head size 80",
+        ),
+        (
+            "make: *** No rule to make target 'all'.  Error 2\n",
+            "subprocess.CalledProcessError: Command 'make' returned non-zero exit status 2.\n",
+            "No rule to make target 'all'",
+        ),
+        (
+            "/usr/bin/ld: cannot find -lcuda\ncollect2: error: ld returned 1 exit status\n",
+            "subprocess.CalledProcessError: Command 'gcc x.c' returned non-zero exit status 1.\n",
+            "-lcuda is missing",
+        ),
+        (
+            "main.c:5:10: fatal error: Python.h: No such file or directory\n",
+            "subprocess.CalledProcessError: Command 'gcc x.c' returned non-zero exit status 1.\n",
+            "a header of Python",
+        ),
+        (
+            "[E] license server could not be reached\n",
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\n"
+            "train.py FAILED\n----\nRoot Cause (first observed failure):\n  exitcode  : 1\n",
+            "license server",
+        ),
+        (
+            "x.cu:96: f: block: [3,0,0], thread: [5,0,0] Assertion `depth < limit` failed.\n",
+            "RuntimeError: CUDA error: device-side assert triggered\n",
+            "depth < limit",
+        ),
+        (
+            "[GPU ASSERT FAILED]: the sizes do not match\n",
+            "RuntimeError: CUDA error: device-side assert triggered\n",
+            "the sizes do not match",
+        ),
+    ],
+)
+def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_line_above_it(
+    above: str, wrapper: str, says: str
+) -> None:
+    assert says in explained("epoch 1\n", above, HEAD, SUBPROCESS, wrapper).sentence
+
+
+@pytest.mark.parametrize(
+    ("places", "raised", "cause"),
+    [
+        ("torch/optim/adam.py step", "RuntimeError: The size of tensor a (3) must", "saved_state"),
+        ("torch/optim/optimizer.py load_state_dict", "KeyError: 'state'", "saved_state"),
+        ("torch/optim/sgd.py __init__", "ValueError: Invalid learning rate: -1", USER_CODE),
+        ("torch/distributed/distributed_c10d.py send", "RuntimeError: 7", "communication"),
+        ("torch/serialization.py save", "RuntimeError: write(): fd 29 failed", "write_failed"),
+        ("torch/serialization.py load", "RuntimeError: 7", RAISED),
+        ("numpy/lib/format.py read_array", "ValueError: cannot reshape array", "file_broken"),
+        ("httpx/_client.py send", "httpx.ReadTimeout: The read timed out", "download"),
+        ("huggingface_hub/file_download.py get", "OSError: 7", "download"),
+        ("wandb/sdk/wandb_init.py init", "TimeoutError: 7", "service_login"),
+        ("torch/nn/modules/linear.py forward", "RuntimeError: 7", USER_CODE),
+    ],
+)
+def test_the_library_that_raised_an_unknown_exception_says_what_it_is_about(
+    places: str, raised: str, cause: str
+) -> None:
+    file, function = places.split()
+    frame = f'  File "/opt/lib/python3.11/site-packages/{file}", line 9, in {function}\n    f()\n'
+    assert explained(HEAD, USER.format("run()"), frame, f"{raised}\n").cause == cause
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_of_node"),
+    [
+        ("/usr/lib/libmpi.so.12(MPI_Alltoall+0x16c)[0x7f21bf43c67c]", True),
+        ("/opt/lib/libnccl.so.2(ncclAllReduce+0x16c)[0x7f21bf43c67c]", True),
+        ("/opt/lib/libucs.so.0(ucs_handle_error+0x155) [0x7f859ef607b5]", False),
+        ("/jobs/7/libsample.so(decode+0x1f)[0x7f2a0b0011bf]", False),
+    ],
+)
+def test_a_crash_within_an_installed_library_is_not_put_on_the_users_extension(
+    frame: str, is_of_node: bool
+) -> None:
+    found = explained(
+        "[gpu1:9] Signal: Segmentation fault (11)\n[gpu1:9] [ 0] /lib/libc.so.6(+0x3c05)\n"
+        f"[gpu1:9] [ 1] {frame}\n"
+    )
+    assert found.cause == "crash"
+    assert found.remedy.startswith("Set the node up again, so that") is is_of_node

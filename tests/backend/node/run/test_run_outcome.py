@@ -765,6 +765,7 @@ def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
 
 def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
     killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
+    killed = replace(killed, signal="SIGKILL")
     others = {
         0: (LogPart.of("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
         1: (LogPart.of("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
@@ -773,7 +774,29 @@ def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
     error = judge(killed, logs=others, mpirun_log=mpirun).error
     assert error is not None
     assert error.sentence == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
-    assert (error.cause, error.evidence[0].text) == ("unknown", "epoch 1")
+    assert (error.cause, error.rank, error.evidence) == ("killed", 1, ())
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("is_echo", [True, False])
+def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
+    order: tuple[int, int], is_echo: bool
+) -> None:
+    logs = {
+        0: "BrokenPipeError: [Errno 32] Broken pipe\n",
+        1: 'Traceback (most recent call last):\n  File "/m/a.py", line 3, in f\nKeyError: 7\n',
+    }
+    exits = [
+        ended(rank, "exit", f"Rank {rank} exited with code 1.", is_echo and rank == 0)
+        for rank in order
+    ]
+    parts = {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in logs.items()}
+    record = judge(*exits, runs_script=True, logs=parts)
+    assert record.message == (
+        "Rank 1 on gpu2: The program's code raised KeyError: 7, at a.py, line 3."
+    )
+    assert record.error is not None
+    assert (record.error.node, record.error.retry) == ("gpu2", "")
 
 
 def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None:
