@@ -49,6 +49,8 @@ def normalized(name: str) -> str:
 def number_of(value: Any) -> float | None:
     if isinstance(value, bool) or value in (None, ""):
         return None
+    if isinstance(value, str):
+        value = value.rstrip().removesuffix("%")
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -13,7 +13,8 @@ import csv
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +58,8 @@ class Point:
     metrics: Mapping[str, float]
     total_steps: int = 0
     total_epochs: int = 0
+    is_restart: bool = False
+    """All points before are void."""
 
 
 @dataclass
@@ -143,6 +146,7 @@ class ScriptMetrics:
         self._names: dict[_Curve, str] = {}
         self._changed: set[int] = set()
         self._last_polled = -1
+        self._is_restart = False
         self._first_step = 0
         """Of a run that resumes; it leaves the steps of the runs before as they are."""
 
@@ -153,20 +157,30 @@ class ScriptMetrics:
         self._patterns = patterns
         self._marked: dict[str, float] = {}
         self._line_count = self._lines_before
+        self._text_rows: list[Row] = []
+        self._remove(_LOG_PATHS)
+
+    def _remove(self, paths: Collection[tuple[str, ...]]) -> None:
+        """Remove the curves from these paths."""
         for step, values in self._steps.items():
-            for curve in [curve for curve in values if curve[1][0] in _LOG_PATHS]:
+            for curve in [curve for curve in values if curve[1][0] in paths]:
                 del values[curve]
                 self._changed.add(step)
                 self._positions[step] = (0, 0, 0)
         for keys in self._keys.values():
-            keys[:] = [key for key in keys if key[0] not in _LOG_PATHS]
+            keys[:] = [key for key in keys if key[0] not in paths]
 
-    def poll(self) -> list[Point]:
-        """Return the points that are new, from the first step on that has another value or name."""
+    def poll(self, *, is_over: bool = False) -> list[Point]:
+        """Return the points that are new, from the first step on that has another value or name.
+
+        Args:
+            is_over: The script has ended, so that no other numbers can come.
+        """
         # The log may be gone with its disk for a while.
         with suppress(OSError):
             self._read_log()
         self._read_files()
+        self._judge_text(is_over)
         names = {
             (tag, key): name
             for tag, keys in self._keys.items()
@@ -184,15 +198,36 @@ class ScriptMetrics:
             self._changed.update(step for step in self._steps if step >= start)
         steps, self._changed = sorted(self._changed), set()
         self._last_polled = steps[-1]
-        points = []
+        points: list[Point] = []
+        is_restart, self._is_restart = self._is_restart, False
         for step in steps:
             epoch, *totals = self._positions[step]
             curves = self._steps[step].items()
             metrics = {names[curve]: value for curve, value in curves if names.get(curve)}
             # A first step that has lost its values stands for those after it.
-            if metrics or step == start <= self._last_polled:
-                points.append(Point(step, epoch, metrics, *totals))
+            if metrics or (step == start <= self._last_polled and not is_restart):
+                points.append(Point(step, epoch, metrics, *totals, is_restart and not points))
+        self._is_restart = is_restart and not points
         return points
+
+    def _judge_text(self, is_over: bool) -> None:
+        """Take the numbers of the log's text if there are no others, and none of them afterwards.
+
+        Names that occur once, such as those of a line about the start, make no curve.
+        """
+        if any(key != _TEXT for keys in self._keys.values() for key in keys):
+            if any(_TEXT in keys for keys in self._keys.values()):
+                self._remove(_TEXT[:1])
+                self._changed.update(self._steps)
+                self._is_restart = True
+            self._text_rows.clear()
+            return
+        names = Counter(name for row in self._text_rows for name in row if name not in NO_METRICS)
+        is_curve = any(_TEXT in keys for keys in self._keys.values())
+        if is_curve or is_over or max(names.values(), default=0) > 1:
+            for row in self._text_rows:
+                self._add(_TEXT[0], self._log_counters[_TEXT], row)
+            self._text_rows.clear()
 
     def _read_files(self) -> int:
         """Return the number of rows."""
@@ -246,7 +281,7 @@ class ScriptMetrics:
                 if row.pop("is_within_epoch", 0):
                     self._line_count += 1
                     count = {"step": self._line_count}
-                self._add(_TEXT[0], self._log_counters[_TEXT], {**count, **row})
+                self._text_rows.append({**count, **row})
 
     def _add_marked(self, numbers: Mapping[str, float]) -> None:
         """Add the marked numbers of a line; its epoch may be in a line before it."""
@@ -326,22 +361,15 @@ class ScriptMetrics:
                 self._agreements[pair] = is_same and self._agreements.get(pair, True)
 
     def _name_curves(self, tag: str, keys: Sequence[_Key]) -> Iterator[tuple[_Key, str]]:
-        """Name the curves of one tag; one that repeats another, or is only guessed, has no name."""
-        is_all_text = {*self._keys_of_all()} == {_TEXT}
+        """Name the curves of one tag; one that repeats another has no name."""
         different: list[_Key] = []
         for key in keys:
-            if key == _TEXT and not is_all_text:
-                continue
             pairs = [(tag, min(key, other_key), max(key, other_key)) for other_key in different]
             if not any(self._agreements.get(pair) for pair in pairs):
                 different.append(key)
         parts = [[*path, *([group] if group else [])] for path, group in different]
         for key, label in zip(different, _labels(parts), strict=True):
             yield key, f"{label}/{tag}" if label else tag
-
-    def _keys_of_all(self) -> Iterator[_Key]:
-        for keys in self._keys.values():
-            yield from keys
 
 
 def _labels(paths: Sequence[list[str]]) -> list[str]:

@@ -418,14 +418,14 @@ class Reports:
         self._read_curves()
         self._checkpoints.update(self._place, self._values)
 
-    def _read_curves(self) -> None:
+    def _read_curves(self, *, is_over: bool = False) -> None:
         patterns = self._marked()
         if patterns != self._patterns:
             self._patterns = patterns
             self._metrics.mark(patterns)
-        for point in self._metrics.poll():
+        for point in self._metrics.poll(is_over=is_over):
             replaces = history.REPLACES if point.step <= self._last.step else ""
-            if self._steps and point.step <= min(self._steps):
+            if point.is_restart or (self._steps and point.step <= min(self._steps)):
                 replaces = history.REPLACES_RUN
                 self._steps, self._values = set(), {}
             self._report(point, replaces)
@@ -471,7 +471,7 @@ class Reports:
     def close(self, ended_well: bool) -> None:
         """Report the end; ``ended_well``: the script was not in the middle of its work."""
         for _ in range(2):
-            self._read_curves()
+            self._read_curves(is_over=True)
         ended_ns = 0
         with suppress(OSError):
             os.utime(self._log)

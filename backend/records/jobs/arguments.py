@@ -146,7 +146,9 @@ def _option(head: str, text: str, is_flag: bool) -> list[str]:
     numbers = text.split(" ")
     if len(numbers) > 1 and all(map(_NUMBER.fullmatch, numbers)):
         return [head, *numbers]
-    return [head, text] if _is_value(text) else [f"{head}={text}"]
+    # argparse takes -1e-5 for an option, and only -0.5 for a number.
+    is_plain = _is_value(text) and not (text.startswith("-") and "e" in text.lower())
+    return [head, text] if is_plain else [f"{head}={text}"]
 
 
 def _is_value(word: str) -> bool:
@@ -155,9 +157,10 @@ def _is_value(word: str) -> bool:
 
 
 def _find(given: Sequence[str], name: str) -> _Named | None:
-    wanted = _same(name)
-    found = [one for one in _named(given) if _same(one.name) == wanted]
-    return found[-1] if found else None
+    arguments = [argument for argument in _named(given) if _same(argument.name) == _same(name)]
+    # A program may have --weight-decay beside --weight_decay.
+    exact = [argument for argument in arguments if argument.name == name]
+    return next(reversed(exact or arguments), None)
 
 
 def _same(name: str) -> str:

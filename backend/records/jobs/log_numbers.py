@@ -27,6 +27,8 @@ _VALUE = re.compile(
     rf"([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,2}})(\s*[:=]\s*|\s+)({_NUMBER})(?![\w/:]|\.\d)",
     re.IGNORECASE,
 )
+_NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*\s*(?=[:=])")
+"""What is left of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
 _USUAL = re.compile(
     r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$",
     re.IGNORECASE,
@@ -91,7 +93,7 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
         totals.pop("total_steps", None)
         position.clear()
         position.update({"epoch": counts["epoch"], **totals})
-    remaining_text = _POSITION.sub("|", line)
+    remaining_text = _NAMED_BEFORE.sub("", _POSITION.sub("|", line))
     values: dict[str, float] = {}
     for name, separator, number in _VALUE.findall(remaining_text):
         # Without a sign, and in a line without an epoch, only what is surely a metric counts.

@@ -461,7 +461,7 @@ def test_lines_of_the_log_are_curves_if_the_script_writes_no_other_numbers(
     metrics = metrics_of(place)
     with (place / "rank-0.log").open("a") as log:
         log.write(text)
-    found = curves_of(metrics.poll())
+    found = curves_of(metrics.poll(is_over=True))
     assert bool(found) == bool(curves)
     assert all(
         found[name].get(step) == curves[name][step] for name in curves for step in curves[name]
@@ -475,4 +475,29 @@ def test_numbers_of_a_file_take_the_place_of_those_of_the_log(place: Path) -> No
         log.write("Epoch 1 loss: 0.5\nEpoch 2 loss: 0.25\n")
     assert [point.step for point in metrics.poll()] == [1, 2]
     csv_with(place / "output", "metrics.csv", "step,loss", "500,0.125")
-    assert metrics.poll() == [Point(1, 1, {}), Point(500, 0, {"loss": 0.125})]
+    assert metrics.poll() == [Point(500, 0, {"loss": 0.125}, is_restart=True)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RESUME {'true_step': 4, 'name': 11000}",
+        "step 500 | loss 0.3\nstep 500 | val loss 0.4",
+        "Epoch 1/9 loss: 0.2 acc: 0.5\nEpoch 1/9 loss: 0.1 acc: 0.6",
+        "Epoch 3 - loss: 9\nEpoch 4 - loss: 8",
+    ],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_text_beside_other_numbers_changes_no_point(place: Path, text: str, is_first: bool) -> None:
+    metrics = metrics_of(place)
+    points: list[Point] = []
+    rows = [json.dumps({"step": step, "loss": step / 8}) for step in (4, 500, 501)]
+    for line in (text, *rows) if is_first else (*rows, text, json.dumps({"step": 502, "loss": 1})):
+        with (place / "rank-0.log").open("a") as log:
+            log.write(f"{line}\n")
+        points += metrics.poll()
+    while any(point.is_restart for point in points[1:]):
+        del points[0]
+    last = [] if is_first else [Point(502, 0, {"loss": 1.0})]
+    shown = [Point(point.step, point.epoch, point.metrics) for point in points]
+    assert shown == [Point(step, 0, {"loss": step / 8}) for step in (4, 500, 501)] + last
