@@ -85,7 +85,7 @@ _NO_REASON = re.compile(
     + r"|exitcode|error_file|traceback *:|FAILED$|elastic|exit (?:code|status)|aborted due to"
     r"|ld returned|build stopped"
 )
-_LOOKED_BACK = 200
+_SEARCHED_LINES = 200
 _SHORT = 200
 
 
@@ -115,8 +115,8 @@ _FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 
 
 @dataclass(frozen=True)
-class LogVerdict:
-    """What one log says; the lowest ``certainty`` wins.
+class LogDiagnosis:
+    """The diagnosis of one log; the lowest ``certainty`` wins.
 
     Its first number is 0 for a cause, 1 for what a rank sees when another one has ended, and 2 if
     the log says nothing; the second is the weight.
@@ -127,13 +127,13 @@ class LogVerdict:
     rank: int | None = None
 
     @classmethod
-    def of(cls, match: RuleMatch, lines: tuple[EvidenceLine, ...] = ()) -> LogVerdict:
+    def of(cls, match: RuleMatch, lines: tuple[EvidenceLine, ...] = ()) -> LogDiagnosis:
         weight = match.rule.weight
         follows = weight is Weight.ECHO or match.rule.is_follow_up
         return cls((int(follows), weight.value), _explained(match, lines))
 
     @classmethod
-    def of_lines(cls, matches: Sequence[RuleMatch]) -> LogVerdict:
+    def of_lines(cls, matches: Sequence[RuleMatch]) -> LogDiagnosis:
         """Return what the lines of a log prove; nothing if they contradict each other."""
         if len(matches) > 1:
             return cls((0, Weight.CAUSE.value), Explanation(UNKNOWN, evidence=_both(matches)))
@@ -151,29 +151,29 @@ def explain(
     has ended loses against a cause in the other one's log.
     """
     own = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
-    verdicts = [
+    diagnoses = [
         replace(_read(failure, own), rank=failure.rank),
-        LogVerdict.of_lines(surest(_in_lines(mpirun, Where.MPIRUN))),
+        LogDiagnosis.of_lines(surest(_in_lines(mpirun, Where.MPIRUN))),
     ]
     is_settled = failure.is_first and (
-        failure.signal in _FROM_OUTSIDE or verdicts[0].certainty < _FOLLOW_UP
+        failure.signal in _FROM_OUTSIDE or diagnoses[0].certainty < _FOLLOW_UP
     )
     other_logs = {rank: ranks[rank] for rank in sorted(ranks) if rank != failure.rank}
     if not is_settled:
-        verdicts += [replace(_read(Failure(), log), rank=rank) for rank, log in other_logs.items()]
-    best = min(verdicts, key=lambda verdict: verdict.certainty)
+        diagnoses += [replace(_read(Failure(), log), rank=rank) for rank, log in other_logs.items()]
+    best = min(diagnoses, key=lambda diagnosis: diagnosis.certainty)
     is_echo = best.certainty[1] == Weight.ECHO.value
     if best.certainty < _UNKNOWN and not (failure.is_first and is_echo):
         return replace(best.explanation, rank=best.rank)
     line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
     for match in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
         return replace(_explained(match, ()), evidence=())
-    lines = verdicts[0].explanation.evidence if is_echo else ()
+    lines = diagnoses[0].explanation.evidence if is_echo else ()
     other_parts = [part for log in other_logs.values() for part in log]
     return Explanation(UNKNOWN, evidence=lines or _last_lines(own or mpirun or other_parts))
 
 
-def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
+def _read(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
     """Return what one rank's log and its recorded exception say."""
     parts, ends = _ends(failure, log)
     sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
@@ -182,7 +182,7 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
     matches = surest(_in_lines(log, Where.RANK, slack=0 if sure else TAIL_SLACK))
     if sure is not None:
         is_surer = len(matches) == 1 and matches[0].is_cause
-        return LogVerdict.of(matches[0]) if is_surer else sure
+        return LogDiagnosis.of(matches[0]) if is_surer else sure
     known = [(match, chain) for chain in ends if (match := _in_chain(chain)) is not None]
     best, chain = min(known, key=lambda pair: pair[0].rule.weight.value, default=(None, ()))
     if matches and (best is None or _is_before(matches[0], best) or _says_more(matches[0], best)):
@@ -194,31 +194,33 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogVerdict:
         explanation = _quote_line_above(parts, wrapper)
         if explanation and best is not None and is_bare:
             explanation = replace(explanation, cause=best.cause, remedy=best.rule.remedy)
-            return replace(LogVerdict.of(best), explanation=explanation)
+            return replace(LogDiagnosis.of(best), explanation=explanation)
         if nameless and not is_bare:
             explanation = explanation or _raised(Blame.NO_ONE, nameless, parts)
         if explanation:
-            return LogVerdict(_NAMELESS, explanation)
+            return LogDiagnosis(_NAMELESS, explanation)
     if best is None or best in matches:
-        return LogVerdict.of_lines(matches)
-    return LogVerdict.of(best, _lines_of(chain, parts))
+        return LogDiagnosis.of_lines(matches)
+    return LogDiagnosis.of(best, _lines_of(chain, parts))
 
 
-def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogVerdict | None:
+def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogDiagnosis | None:
     """Return the cause that an exception proves by itself."""
     found = _in_chain(chain)
     if found is not None and found.is_cause:
-        verdict = LogVerdict.of(found, _lines_of(chain, parts))
+        diagnosis = LogDiagnosis.of(found, _lines_of(chain, parts))
         if not found.rule.is_quoted:
-            return verdict
-        sentence = verdict.explanation.sentence.rstrip(".") + _place(chain[-1])
-        return replace(verdict, explanation=replace(verdict.explanation, sentence=sentence))
+            return diagnosis
+        sentence = diagnosis.explanation.sentence.rstrip(".") + _place(chain[-1])
+        return replace(diagnosis, explanation=replace(diagnosis.explanation, sentence=sentence))
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
     whose = blame(chain[-1])
     if whose is Blame.NO_ONE and _hint(chain) and not is_foreign(chain[-1]):
         whose = Blame.CODE
-    return None if whose is Blame.NO_ONE else LogVerdict(_ATTRIBUTED, _raised(whose, chain, parts))
+    return (
+        None if whose is Blame.NO_ONE else LogDiagnosis(_ATTRIBUTED, _raised(whose, chain, parts))
+    )
 
 
 def _hint(chain: Sequence[Raised]) -> str:
@@ -268,7 +270,7 @@ def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Expl
         return None
     start = chain[0].frames[0].index if chain[0].frames else chain[0].index
     lines = parts[0].lines
-    for index in range(start - 1, max(start - _LOOKED_BACK, -1), -1):
+    for index in range(start - 1, max(start - _SEARCHED_LINES, -1), -1):
         if _ERROR_LINE.search(lines[index]) and not _NO_REASON.search(lines[index]):
             wrapper = " ".join(chain[-1].text.split("\n")[0].split())[:_SHORT].rstrip(".: ")
             sentence = f"The program ended with {wrapper}, after “{lines[index].strip()[:_SHORT]}”."

@@ -224,6 +224,8 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     from backend.node.diagnosis.explainer import Failure, explain
 
     stands_still = record is not None and record.outcome == "stalled"
+    # A rank that stands still sees no other one end, and the job continues without some ranks.
+    unasked = found.logs if stands_still else found.expendable
     explanation = explain(
         Failure(
             error.rank,
@@ -232,7 +234,11 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
             is_first=record is not None and not record.secondary,
             signal=record.signal if record is not None else "",
         ),
-        {rank: log for rank, log in found.logs.items() if rank == error.rank or not stands_still},
+        {
+            rank: log
+            for rank, log in found.logs.items()
+            if rank == error.rank or rank not in unasked
+        },
         found.mpirun_log,
     )
     if explanation.cause == UNKNOWN:

@@ -33,6 +33,7 @@ _CHANGE_FIRST = frozenset(
         "horovod_mismatch",
         "horovod_not_started",
         "horovod_setup",
+        "hydra_target",
         "index_range",
         "label_range",
         _MODULE_MISSING,
@@ -42,6 +43,7 @@ _CHANGE_FIRST = frozenset(
         "options",
         "pickle",
         "ranks_differ",
+        "saved_state",
         "weights_mismatch",
     }
 )

@@ -36,6 +36,10 @@ with the next, and more rules of this kind are not the way to 85. The same autho
 chose the threads and judged, some from parts of a log only; threads without a cause that could be
 judged were left out. Most of the vague ones are crashes and exceptions whose log holds no more (a
 version, an order of imports, a firewall).
+After mechanisms took the place of rules (each rank asked by itself, families by library, the line
+above a wrapper), 22, 18 and 16 logs that are in no lot were scored once each, half of them from
+bare queries, their causes written down first. Of these 56, 34 were right, 16 vague, 5 unknown and 1
+wrong; by the explainer from before, 30, 15, 9 and 2. Those it had not explained are in ``lot-n``.
 Since then they are learned from: ``told`` stands where less than the cause is said, or another.
 The half that only scores was read once, in one log, while rules were changed.
 ``noise`` holds logs in which nothing is a cause: warnings, what Python ignores, what was caught;

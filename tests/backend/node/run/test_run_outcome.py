@@ -799,6 +799,15 @@ def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
     assert (record.error.node, record.error.retry) == ("gpu2", "")
 
 
+def test_a_rank_that_the_job_can_lose_is_not_the_cause_of_another_ones_end() -> None:
+    logs = {0: "BrokenPipeError: [Errno 32] Broken pipe\n", 1: "CUDA out of memory.\n"}
+    parts = {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in logs.items()}
+    left = ended(0, "exit", "Rank 0 exited with code 1.")
+    error = judge(left, logs=parts, expendable=frozenset({1}), launcher_code=1).error
+    assert error is not None
+    assert (error.rank, error.cause) == (0, UNKNOWN)
+
+
 def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None:
     late = replace(ended(1, "finished"), signal="SIGABRT")
     record = judge(ended(0, "finished"), late, runs_script=True)
