@@ -14,6 +14,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.log import suppress
@@ -34,7 +35,18 @@ _ZIP_BEGIN = b"PK\3\4"
 _OPTIMIZER_BEGINS = pickle.dumps({"state": {}, "param_groups": []}, 2).partition(b"q\2")[0]
 _QUIET_NS = 2_000_000_000
 _NUMBER = re.compile(r"\d+")
+_OF_EPOCH = re.compile(r"(?<![a-z])(?:ep(?:och)?s?|v)[\W_]*$", re.IGNORECASE)
+"""What is before the number of an epoch or a version."""
 _Signature = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """How far a script had come, and the values of its curves there."""
+
+    epoch: int
+    step: int
+    metrics: Mapping[str, float | None]
 
 
 class ScriptCheckpoints:
@@ -71,8 +83,7 @@ class ScriptCheckpoints:
 
     def update(
         self,
-        place: Callable[[Path], tuple[int, int]],
-        metrics: Mapping[str, float | None],
+        state_at: Callable[[Path, int], TrainingState],
         *,
         is_over: bool = False,
         ended_well: bool = False,
@@ -81,8 +92,8 @@ class ScriptCheckpoints:
         """Record what is new and complete.
 
         Args:
-            place: Returns epoch and step of a file.
-            metrics: The newest values.
+            state_at: Returns the state in which the script wrote a file, by its path and the time
+                of its last change in nanoseconds.
             is_over: The script has ended, and ``ended_well``: not in the middle of its work.
             ended_ns: When it ended, by the clock of the files.
         """
@@ -100,9 +111,9 @@ class ScriptCheckpoints:
                 if is_new and (is_ready or _is_zip(path)) and _is_whole(path):
                     fresh.append((changed, path))
         self._forget_changed()
-        for _, path in sorted(fresh):
+        for changed, path in sorted(fresh):
             with suppress(OSError):
-                self._record(path, *place(path), metrics)
+                self._record(path, state_at(path, changed))
         if fresh and self._launch.config.remove_old_checkpoints:
             self._retire()
 
@@ -130,21 +141,19 @@ class ScriptCheckpoints:
         is_usual = self._launch.config.checkpoint_files == USUAL_CHECKPOINTS
         return is_usual and any(path.joinpath(name).exists() for name in _STATES)
 
-    def _record(
-        self, path: Path, epoch: int, step: int, metrics: Mapping[str, float | None]
-    ) -> None:
+    def _record(self, path: Path, state: TrainingState) -> None:
         signature = _signature(path)
         record = Checkpoint(
-            name=_free_name(self._folder, epoch, step),
+            name=_free_name(self._folder, state.epoch, state.step),
             run=self._launch.run,
-            epoch=epoch,
-            step=step,
+            epoch=state.epoch,
+            step=state.step,
             epoch_step=0,
             bytes=size_of(path),
             sha256=sha256_of(path, self._on_bytes),
             config_sha256=self._launch.config.sha256(),
             created=timestamps.now(),
-            metrics=dict(metrics),
+            metrics=dict(state.metrics),
             reason="script",
             file=str(path.relative_to(self._folder.path)),
             holds_only=_only_part(path),
@@ -185,9 +194,18 @@ class ScriptCheckpoints:
 
 
 def step_of(path: Path, is_step: Callable[[int], bool]) -> int | None:
-    """Return the last number in a name that is a step."""
-    numbers = [int(one) for one in _NUMBER.findall(path.stem)]
-    return next((one for one in reversed(numbers) if is_step(one)), None)
+    """Return the last number in a name that is a step, and not one of an epoch or of a series.
+
+    Files ``model_1.pt`` and ``model_2.pt`` are numbered by epochs, or one after the other.
+    """
+    for match in reversed([*_NUMBER.finditer(path.stem)]):
+        number, before = int(match[0]), path.stem[: match.start()]
+        after = path.name[match.end() :]
+        neighbours = (path.with_name(f"{before}{number + by}{after}") for by in (-1, 1))
+        is_counted = _OF_EPOCH.search(before) or any(other.exists() for other in neighbours)
+        if is_step(number) and not is_counted:
+            return number
+    return None
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -204,8 +222,11 @@ def main(arguments: list[str] | None = None) -> None:
     ended = record if record.exists() else folder.rank_log(first.rank)
     work, source = folder.work(launch.run, first.node), Path(launch.script_source)
     ScriptCheckpoints(folder, launch, work, source=source).update(
-        lambda path: (epoch, step_of(path, lambda one: 0 < one <= step) or step),
-        status.metrics if status else {},
+        lambda path, _: TrainingState(
+            epoch,
+            step_of(path, lambda number: 0 < number <= step) or step,
+            status.metrics if status else {},
+        ),
         is_over=True,
         ended_ns=ended.stat().st_mtime_ns,
     )

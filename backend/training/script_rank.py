@@ -21,6 +21,7 @@ import struct
 import subprocess
 import sys
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -42,7 +43,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
-from backend.training.script_checkpoints import ScriptCheckpoints, step_of
+from backend.training.script_checkpoints import ScriptCheckpoints, TrainingState, step_of
 from backend.training.script_disk import DiskWatch
 from backend.training.script_metrics import Point, ScriptMetrics
 
@@ -408,15 +409,17 @@ class Reports:
         self._at: float | None = None
         self._last = Point(0, 0, {})
         self._newest_step = 0
-        self._values: dict[str, float] = {}
-        self._steps: set[int] = set()
+        self._points: dict[int, Point] = {}
+        self._begin_ns = time.time_ns()
+        self._polls: list[tuple[int, int]] = [(self._begin_ns, 0)]
+        """The newest step at each poll, and the time in nanoseconds of the last poll with it."""
         self._patterns: Sequence[str] = ()
         self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
 
     def update(self) -> None:
         """Report what the script has written since the last call."""
         self._read_curves()
-        self._checkpoints.update(self._place, self._values)
+        self._checkpoints.update(self._state_at)
 
     def _read_curves(self, *, is_over: bool = False) -> None:
         patterns = self._marked()
@@ -425,10 +428,13 @@ class Reports:
             self._metrics.mark(patterns)
         for point in self._metrics.poll(is_over=is_over):
             replaces = history.REPLACES if point.step <= self._last.step else ""
-            if point.is_restart or (self._steps and point.step <= min(self._steps)):
+            if point.is_restart or (self._points and point.step <= min(self._points)):
                 replaces = history.REPLACES_RUN
-                self._steps, self._values = set(), {}
+                self._points.clear()
             self._report(point, replaces)
+        if self._polls[-1][1] == self._last.step:
+            del self._polls[-1]
+        self._polls.append((time.time_ns(), self._last.step))
 
     def _marked(self) -> Sequence[str]:
         """Return the patterns of numbers; the user may change them while the script runs."""
@@ -462,8 +468,7 @@ class Reports:
         if point.step >= self._newest_step:
             self._at, self._newest_step = now, point.step
         self._last = point
-        self._values.update(point.metrics)
-        self._steps.add(point.step)
+        self._points[point.step] = point
 
     def stopping(self) -> None:
         self._reporter.stopping()
@@ -477,18 +482,34 @@ class Reports:
             os.utime(self._log)
             ended_ns = self._log.stat().st_mtime_ns
         self._checkpoints.update(
-            self._place, self._values, is_over=True, ended_well=ended_well, ended_ns=ended_ns
+            self._state_at, is_over=True, ended_well=ended_well, ended_ns=ended_ns
         )
         self._reporter.close()
 
-    def _place(self, path: Path) -> tuple[int, int]:
-        """Return epoch and step of a checkpoint: the step in its name, or the last one."""
+    def _state_at(self, path: Path, written_ns: int) -> TrainingState:
+        """Return the state at the first poll after a file was written.
+
+        A number in its name is the step if the script was there between two polls: one of an
+        epoch, or of an earlier count, is not.
+        """
+        index = bisect_left(self._polls, (written_ns, 0), hi=len(self._polls) - 1)
+        newest = self._polls[index][1]
+        previous = self._polls[index - 1][1] if index else 0
 
         def is_step(number: int) -> bool:
             # A run that was killed may have left a folder without a record.
-            return number in self._steps or 0 < number <= self._steps_before
+            is_earlier = written_ns < self._begin_ns and 0 < number <= self._steps_before
+            return is_earlier or (number in self._points and previous <= number <= newest)
 
-        return self._last.epoch, step_of(path, is_step) or self._last.step
+        step = step_of(path, is_step) or newest or self._last.step
+        metrics: dict[str, float | None] = {}
+        epoch = 0
+        for point_step in sorted(self._points):
+            if point_step <= step:
+                point = self._points[point_step]
+                epoch = max(epoch, point.epoch)
+                metrics |= point.metrics
+        return TrainingState(epoch, step, metrics)
 
 
 def _size(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import zipfile
@@ -21,7 +22,7 @@ from backend.records.jobs.config import CheckpointPolicy, parse_job
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from backend.training.script_checkpoints import ScriptCheckpoints
+from backend.training.script_checkpoints import ScriptCheckpoints, TrainingState
 from backend.training.script_rank import Reports
 
 
@@ -45,7 +46,7 @@ class Rig:
 
     def poll(self, **how: bool) -> list[str]:
         """The files of the checkpoints after a poll, oldest first, each as it was verified."""
-        self.checkpoints.update(lambda _: (0, self.step), self.metrics, **how)
+        self.checkpoints.update(lambda _path, _ns: TrainingState(0, self.step, self.metrics), **how)
         found = read_checkpoints(self.folder.checkpoints, ".json")
         assert all(sha256_of(Path(one.path)) == one.sha256 for one in found)
         assert all(size_of(Path(one.path)) == one.bytes for one in found)
@@ -315,6 +316,43 @@ def test_the_next_run_records_what_a_killed_run_left_at_the_step_of_its_name(
         reports.update()
     (found,) = read_checkpoints(rig.folder.checkpoints, ".json")
     assert found.step == step
+
+
+@pytest.mark.parametrize(
+    ("names", "steps"),
+    [
+        # Written after steps 5, 10 and 15, each read by a poll of its own.
+        (["model_1.pt", "model_2.pt", "model_3.pt"], [5, 10, 15]),
+        (["ckpt-5.pt", "ckpt-10.pt", "ckpt-15.pt"], [5, 10, 15]),
+        (["ckpt-3.pt", "ckpt-8.pt", "ckpt-13.pt"], [3, 8, 13]),
+        (["epoch_4.pt", "epoch_8.pt", "epoch_12.pt"], [5, 10, 15]),
+        (["ep4-8.pt", "ep9-12.pt", "ep14-16.pt"], [5, 10, 15]),
+        (["epoch=0-step=4.ckpt", "epoch=1-step=9.ckpt", "epoch=2-step=14.ckpt"], [4, 9, 14]),
+        (["rl_1000_steps.pt", "rl_2000_steps.pt", "rl_4_steps.pt"], [5, 10, 15]),
+        (["a.pt", "b.pt", "c.pt"], [5, 10, 15]),
+        (["resnet50-v2.pt", "resnet50-v3-best.pt", "resnet18-7.pt"], [5, 10, 15]),
+        (["2026-11-29.pt", "2026-11-30.pt", "2026-12-24.pt"], [5, 10, 15]),
+    ],
+)
+def test_a_checkpoint_has_the_step_and_values_at_which_it_was_written(
+    rig: Rig, tmp_path: Path, names: list[str], steps: list[int]
+) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    reports = Reports(rig.folder, rig.launch, rig.work, log, lambda _: None)
+    for number, name in enumerate(names):
+        rows = ({"step": 5 * number + n, "loss": 5 * number + n} for n in range(1, 6))
+        with log.open("a") as file:
+            file.writelines(f"{json.dumps(row)}\n" for row in rows)
+        (rig.output / name).write_text("weights")
+        reports._read_curves()
+    reports.close(ended_well=True)
+    records = sorted(
+        read_checkpoints(rig.folder.checkpoints, ".json"),
+        key=lambda record: names.index(Path(record.file).name),
+    )
+    assert [record.step for record in records] == steps
+    assert [record.metrics["loss"] for record in records] == steps
 
 
 @pytest.mark.parametrize(
