@@ -331,7 +331,7 @@ def test_the_next_run_records_what_a_killed_run_left_at_the_step_of_its_name(
         (["rl_1000_steps.pt", "rl_2000_steps.pt", "rl_4_steps.pt"], [5, 10, 15]),
         (["a.pt", "b.pt", "c.pt"], [5, 10, 15]),
         (["resnet50-v2.pt", "resnet50-v3-best.pt", "resnet18-7.pt"], [5, 10, 15]),
-        (["2026-11-29.pt", "2026-11-30.pt", "2026-12-24.pt"], [5, 10, 15]),
+        (["20261129.pt", "20261130.pt", "20261224.pt"], [5, 10, 15]),
     ],
 )
 def test_a_checkpoint_has_the_step_and_values_at_which_it_was_written(
