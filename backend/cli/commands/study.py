@@ -20,8 +20,8 @@ from backend.records.studies.table import (
     StudyTable,
     figure,
     interval,
-    paired_difference,
-    paired_head,
+    seed_difference_label,
+    seed_difference_titles,
     spread,
 )
 from backend.records.sweeps.spec import sweep_name
@@ -90,8 +90,9 @@ def show(services: Services, study: _Study) -> Answer:
 
     --json prints sweep, form, title, question, source, note, seeds, remarks, measure {label, unit}
     and rows, each with name, series, place, jobs, n, mean, sd, interval (the 95 % interval of the
-    mean), published, difference, best, busy, against and paired {n, mean, sd, interval}: the
-    difference from another row by seed, and also: a list of {label, unit, n, mean, sd, interval}.
+    mean), published, difference, best, busy, against and seed_difference {n, mean, sd, interval}:
+    the difference from another row by seed, and also: a list of {label, unit, n, mean, sd,
+    interval}.
     values has what each finished job gave: row, seed, job, busy, environment and a value by the
     name of its measure.
     """
@@ -106,7 +107,7 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
     head = [
         f"{column.label} {column.unit}".strip().upper() for column in (table.value, *table.also)
     ]
-    pairs = [label.upper() for label in paired_head(table)]
+    seed_titles = [label.upper() for label in seed_difference_titles(table)]
     rows = (
         (
             row.label,
@@ -115,13 +116,13 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
             interval(row.value),
             figure(row.published),
             *[figure(row.difference, "+")] * table.compares,
-            *[paired_difference(row)] * len(pairs),
+            *[seed_difference_label(row)] * len(seed_titles),
             *map(spread, row.also),
         )
         for row in table.rows
     )
     titles = ("ROW", "JOBS", head[0], "95 % INTERVAL", "PUBLISHED")
-    yield Table((*titles, *["DIFFERENCE"] * table.compares, *pairs, *head[1:]), rows)
+    yield Table((*titles, *["DIFFERENCE"] * table.compares, *seed_titles, *head[1:]), rows)
     yield from map(Note, table.remarks)
 
 
@@ -185,7 +186,7 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
                 "best": row.is_best,
                 "busy": row.busy,
                 "against": row.against,
-                "paired": cell(row.paired),
+                "seed_difference": cell(row.seed_difference),
                 "also": [
                     {"label": column.label, "unit": column.unit, **cell(value)}
                     for column, value in zip(table.also, row.also, strict=True)

@@ -80,7 +80,7 @@ class TableRow:
         busy: The largest share of the processors that other programs used during one of its jobs,
             if the table has times and the computer was busy.
         against: The row that it is compared with, "" for none.
-        paired: The difference from that row, over the seeds that both have.
+        seed_difference: The difference from that row, over the seeds that both have.
     """
 
     name: str
@@ -94,7 +94,7 @@ class TableRow:
     is_best: bool = False
     busy: float | None = None
     against: str = ""
-    paired: Cell = Cell()
+    seed_difference: Cell = Cell()
 
     @property
     def label(self) -> str:
@@ -117,9 +117,9 @@ class StudyTable:
     seeds: tuple[int, ...] = ()
     published_on: str = ""
     jobs: tuple[JobValues, ...] = ()
-    pairs: Column | None = None
+    seed_column: Column | None = None
     """The measure of which rows are compared by seed; None if none are."""
-    own_mean: bool = False
+    has_own_mean: bool = False
     """The first row of a series is compared with its own mean."""
 
     @property
@@ -135,16 +135,16 @@ class StudyTable:
             found.append(
                 f"The published values are for {self.published_on}: there is no difference to show."
             )
-        if self.own_mean:
+        if self.has_own_mean:
             found.append(
                 "The first row of a series is compared with its own mean, the others with it by "
                 "seed."
             )
         if any(row.is_best for row in self.rows):
-            is_same = self.pairs is None or self.pairs == self.value
+            is_same = self.seed_column is None or self.seed_column == self.value
             label = "these same values" if is_same else f"“{self.value.label}”, not by the test set"
             found.append(f"Compare the rows marked “best”, which were chosen by {label}.")
-        if self.pairs is not None:
+        if self.seed_column is not None:
             found.append(
                 "By seed: the mean difference of jobs with the same seed and its 95 % interval, "
                 "not corrected for the number of rows."
@@ -201,7 +201,7 @@ def study_table(
         return cell_of([value for value in values if value is not None])
 
     cells = {row.name: cell(row, study.measure) for row in rows}
-    judged = Measure.TEST_ERROR if Measure.TEST_ERROR in also else study.measure
+    compared_measure = Measure.TEST_ERROR if Measure.TEST_ERROR in also else study.measure
 
     def reference_of(row: StudyRow) -> StudyRow | None:
         """Return the row that a row is compared with by seed."""
@@ -214,8 +214,11 @@ def study_table(
                 return peer
         return None
 
-    def paired(row: StudyRow, reference: StudyRow) -> Cell:
-        pairs = ((value_of(row, judged, s), value_of(reference, judged, s)) for s in seeds)
+    def seed_difference(row: StudyRow, reference: StudyRow) -> Cell:
+        pairs = (
+            (value_of(row, compared_measure, s), value_of(reference, compared_measure, s))
+            for s in seeds
+        )
         return cell_of([own - peer for own, peer in pairs if own is not None and peer is not None])
 
     is_timed = not TIMED.isdisjoint((study.measure, *also))
@@ -234,10 +237,11 @@ def study_table(
             and mean is not None
             and mean == min(one for one in series if one is not None),
             max((one for one in shares if one > _BUSY), default=None),
-            *(() if reference is None else (reference.name, paired(row, reference))),
+            *(() if reference is None else (reference.name, seed_difference(row, reference))),
         )
 
     made = tuple(map(made_of, rows))
+    seed_column = Column(compared_measure.label, compared_measure.unit)
     columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *also))
     return StudyTable(
         *(study.title, study.question, study.source, size.note, started.form),
@@ -251,8 +255,8 @@ def study_table(
             for job in started.jobs
             if job.id in measured
         ),
-        pairs=Column(judged.label, judged.unit) if any(row.against for row in made) else None,
-        own_mean=not RELATIVE.keys().isdisjoint((study.measure, *also)),
+        seed_column=seed_column if any(row.against for row in made) else None,
+        has_own_mean=not RELATIVE.keys().isdisjoint((study.measure, *also)),
     )
 
 
@@ -274,12 +278,13 @@ def _value(
     if measure not in RELATIVE:
         return own.get(measure)
     raw = RELATIVE[measure]
-    here, there = own.get(raw), None if of_base is None else of_base.get(raw)
-    if not here or not there:
+    value, base_value = own.get(raw), None if of_base is None else of_base.get(raw)
+    if not value or not base_value:
         return None
     if measure is Measure.GROWTH:
-        return 100 * (here / there - 1)
-    speed_up = there / here if measure is Measure.WHOLE_EFFICIENCY else here / there
+        return 100 * (value / base_value - 1)
+    ratio = value / base_value
+    speed_up = 1 / ratio if measure is Measure.WHOLE_EFFICIENCY else ratio
     return 100 * speed_up * base.workers / row.workers
 
 
@@ -290,7 +295,7 @@ def in_markdown(table: StudyTable) -> str:
     if table.note:
         notes[-1] += f" {table.note}"
     head = [f"{table.value.label}{_in_unit(table.value)}", "95 % interval", "published"]
-    head += [*["difference"] * table.compares, *paired_head(table), "jobs"]
+    head += [*["difference"] * table.compares, *seed_difference_titles(table), "jobs"]
     head += [f"{column.label}{_in_unit(column)}" for column in table.also]
     lines = [f"# {table.title}", "", table.question, ""]
     for note in notes:
@@ -300,7 +305,7 @@ def in_markdown(table: StudyTable) -> str:
         cells = [
             *(spread(row.value), interval(row.value), figure(row.published)),
             *[figure(row.difference, "+")] * table.compares,
-            *[paired_difference(row)] * (table.pairs is not None),
+            *[seed_difference_label(row)] * (table.seed_column is not None),
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
             *map(spread, row.also),
         ]
@@ -327,17 +332,17 @@ def in_csv(table: StudyTable) -> str:
     return text.getvalue()
 
 
-def paired_difference(row: TableRow) -> str:
+def seed_difference_label(row: TableRow) -> str:
     """Return the difference by seed: ``-0.58 (-2.10 to 0.94) against relu``, or ""."""
-    if row.paired.mean is None:
+    if row.seed_difference.mean is None:
         return ""
-    ends = f" ({interval(row.paired)})" if row.paired.interval else ""
-    return f"{figure(row.paired.mean, '+')}{ends} against {row.against}"
+    ends = f" ({interval(row.seed_difference)})" if row.seed_difference.interval else ""
+    return f"{figure(row.seed_difference.mean, '+')}{ends} against {row.against}"
 
 
-def paired_head(table: StudyTable) -> Sequence[str]:
+def seed_difference_titles(table: StudyTable) -> Sequence[str]:
     """Return the title of the column with the differences by seed, if the table has one."""
-    column = table.pairs
+    column = table.seed_column
     return () if column is None else (f"{column.label}, difference by seed{_in_unit(column)}",)
 
 

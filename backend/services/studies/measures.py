@@ -53,9 +53,11 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
         found[Measure.EPOCH_TIME] = statistics.median(epoch.seconds for epoch in epochs)
         step_s = statistics.median(epoch.seconds / epoch.steps for epoch in epochs)
         found[Measure.RATE] = config.global_batch_size / step_s
-        whole = [epoch.whole_seconds for epoch in epochs if math.isfinite(epoch.whole_seconds)]
-        if whole:
-            found[Measure.WHOLE_EPOCH_TIME] = statistics.median(whole)
+        whole_epochs_s = [
+            epoch.whole_seconds for epoch in epochs if math.isfinite(epoch.whole_seconds)
+        ]
+        if whole_epochs_s:
+            found[Measure.WHOLE_EPOCH_TIME] = statistics.median(whole_epochs_s)
     return found
 
 
@@ -103,5 +105,5 @@ def _seconds_of_pushes(rates: NDArray[np.float64]) -> float:
     A rate is that of the last `PUSH_WINDOW` pushes, so windows that touch add up to the epoch.
     """
     counts = range(len(rates), 0, -PUSH_WINDOW)
-    whole = sum(min(count, PUSH_WINDOW) / rates[count - 1] for count in counts)
-    return float(whole - 1 / rates[0])
+    until_last_s = sum(min(count, PUSH_WINDOW) / rates[count - 1] for count in counts)
+    return float(until_last_s - 1 / rates[0])

@@ -114,7 +114,7 @@ def test_before_the_first_validation_its_time_is_that_of_its_rehearsal(
 @pytest.mark.parametrize(
     ("workers", "batch_s"), [(0, 5.0 + 2.0), (1, 5.0), (2, 2.5)], ids=["none", "one", "two"]
 )
-def test_a_rehearsal_tells_the_time_of_a_batch_that_is_not_the_first(
+def test_a_rehearsal_measures_a_batch_that_is_not_the_first(
     monkeypatch: pytest.MonkeyPatch, workers: int, batch_s: float
 ) -> None:
     """The loading of a batch takes 5 s, the model 2 s, and 60 s the first time."""

@@ -12,8 +12,8 @@ from backend.records.studies.table import (
     TableRow,
     figure,
     interval,
-    paired_difference,
-    paired_head,
+    seed_difference_label,
+    seed_difference_titles,
     spread,
 )
 from widgets.common import formats
@@ -94,7 +94,7 @@ class StudyResult(QWidget):
 
 
 def _heads(table: StudyTable) -> tuple[object, ...]:
-    return table.value, table.also, table.compares, table.pairs
+    return table.value, table.also, table.compares, table.seed_column
 
 
 def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
@@ -130,8 +130,8 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
         ]
         * table.compares,
         *(
-            TableColumn[TableRow](head, lambda one: paired_difference(one) or formats.NONE)
-            for head in paired_head(table)
+            TableColumn[TableRow](title, lambda line: seed_difference_label(line) or formats.NONE)
+            for title in seed_difference_titles(table)
         ),
         *also,
     )

@@ -135,11 +135,11 @@ def test_the_first_row_of_a_series_shows_its_own_spread(seconds: list[float], ot
     measured = {f"a, 1{seed}": {Measure.EPOCH_TIME: seconds[seed]} for seed in seeds}
     measured |= {f"a, 2{seed}": {Measure.EPOCH_TIME: other} for seed in seeds}
     started = StartedStudy("s-1", FormName.SMALL, "", jobs)
-    base, row = (one.value for one in study_table(study, started, measured).rows[:2])
+    base, second = (row.value for row in study_table(study, started, measured).rows[:2])
     mean = statistics.fmean(seconds)
     assert base.mean == pytest.approx(0, abs=1e-9)
     assert base.sd == pytest.approx(100 * statistics.stdev(seconds) / mean, abs=1e-6)
-    assert row.mean == pytest.approx(
+    assert second.mean == pytest.approx(
         statistics.fmean(100 * (other / own - 1) for own in seconds), abs=1e-6
     )
 
@@ -156,8 +156,8 @@ def test_rows_are_compared_by_the_seeds_that_both_have(
     first, second = study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measured).rows
     common = [seed for seed in range(1, 10) if ("a", seed) in errors and ("b", seed) in errors]
     differences = [errors["b", seed] - errors["a", seed] for seed in common]
-    assert (first.against, first.paired, second.against) == ("", Cell(), "a")
-    assert second.paired == cell_of(differences)
+    assert (first.against, first.seed_difference, second.against) == ("", Cell(), "a")
+    assert second.seed_difference == cell_of(differences)
 
 
 def test_a_tuned_row_is_compared_with_the_best_of_another_series_on_the_test_set() -> None:
@@ -171,7 +171,7 @@ def test_a_tuned_row_is_compared_with_the_best_of_another_series_on_the_test_set
         for name, (chosen, tested) in errors.items()
     }
     found = study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measured)
-    assert found.rows[2].paired == Cell(1, -4.0)
+    assert found.rows[2].seed_difference == Cell(1, -4.0)
     assert "| -4.00 against a, 2 |" in in_markdown(found)
     assert any("chosen by “Error”, not by the test set" in remark for remark in found.remarks)
 

@@ -250,7 +250,7 @@ def test_the_command_line_starts_shows_stops_and_exports(
         "best": False,
         "busy": None,
         "against": "",
-        "paired": {"n": 0, "mean": None, "sd": None, "interval": None},
+        "seed_difference": {"n": 0, "mean": None, "sd": None, "interval": None},
         "also": [],
     }
     assert {one["state"] for one in said("study", "stop", sweep)} == {"CREATED"}
