@@ -436,6 +436,24 @@ def test_boxes_are_for_the_picture_as_it_was_annotated(tmp_path: Path) -> None:
         assert boxes_of(opened) == wanted(BOXES, form, 2)
 
 
+@pytest.mark.parametrize("form", ["coco", "voc"])
+@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+def test_boxes_that_fit_only_the_turned_picture_are_for_the_turned_pictures(
+    tmp_path: Path, form: str, orientation: int
+) -> None:
+    """Label Studio states the stored size (20 × 10) beside boxes on the turned picture."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    boxes: Boxes = [("1.png", "a", (2, 3, 8, 18)), *[(f"{n}.png", "a", (1, 1, 6, 9)) for n in "23"]]
+    content = FORMS[form](boxes)
+    for name in content:
+        if name.endswith(".png"):
+            content[name] = picture(exif=exif)
+    opened = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
+    assert boxes_of(opened) == wanted(boxes, form, 2)
+    assert "the picture turned by its EXIF" in str(opened.training.reading_notes)
+
+
 @pytest.mark.parametrize("form", ["commas", "spaces"])
 def test_regions_of_2013_have_two_corners(tmp_path: Path, form: str) -> None:
     content = icdar([("1.png", "cat", (2, 3, 10, 8)), ("2.png", "###", (0, 0, 5, 5))], form=form)

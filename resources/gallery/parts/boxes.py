@@ -65,6 +65,7 @@ class Boxes(torch.utils.data.Dataset):
         paths = [sample.path for sample in samples]
         self.white = settings["WHITE"] or white_of(folder, paths, notes)
         self.are_shares = are_shares(samples)
+        self.are_upright = any(map(self.reaches_beyond, samples))
         self.samples = [
             sample
             for sample, is_held in zip(samples, held, strict=True)
@@ -85,17 +86,20 @@ class Boxes(torch.utils.data.Dataset):
         if self.are_shares:
             shares = [sample.path for sample in described if sample.size != (1, 1)]
             notes.add("Boxes are read as shares of the sides, from 0 to 1", shares, "picture")
-        scaled, outside, examined = [], [], 0
+        scaled, outside, turned, examined = [], [], [], 0
         for sample in described[:: len(described) // MOST_EXAMINED + 1]:
             size = picture_size(os.path.join(self.folder, sample.path))
             if size is None:
                 continue
             with contextlib.suppress(ValueError):  # The sample itself says so.
                 _, kept, is_scaled = self.fitting(sample, size)
+                turned += [sample.path] * (sample.size == size[::-1] != size)
                 examined += len(kept)
                 outside += [sample.path] * int((~kept).sum())
                 scaled += [sample.path] * is_scaled
         notes.add("Boxes are scaled to pictures of another size than described", scaled, "picture")
+        meaning = "the picture turned by its EXIF" if self.are_upright else "the unturned picture"
+        notes.add(f"Boxes are read as those of {meaning}", turned, "picture")
         notes.add(f"Outside their picture or empty, of {examined} examined", outside, "box")
         if not is_validation and not described:
             raise ValueError(f"none of the {len(bare)} pictures for training has a box")
@@ -110,21 +114,36 @@ class Boxes(torch.utils.data.Dataset):
     ) -> tuple[torch.Tensor, torch.Tensor, bool]:
         """The boxes in pixels of a picture of this size, which are kept, whether it was scaled."""
         boxes = torch.tensor(sample.boxes, dtype=torch.float32).reshape(-1, 4)
-        size = sample.size if sample.size == size[::-1] else size
+        described = sample.size
+        if described == size[::-1]:
+            size = described = size if self.are_upright else described
         sides = torch.tensor(size * 2)
-        is_other = sample.size not in (None, size) and min(sample.size) > 0
+        is_other = described not in (None, size) and min(described) > 0
         if self.are_shares:
             boxes, is_other = boxes * sides, False
         elif is_other:
-            factors = sides / torch.tensor(sample.size * 2)
+            factors = sides / torch.tensor(described * 2)
             if abs(factors[0] / factors[1] - 1) > 0.02:
                 raise ValueError(
                     f"{sample.path} has {size[0]} × {size[1]} pixels, but its boxes are for "
-                    f"{sample.size[0]} × {sample.size[1]}: replace it"
+                    f"{described[0]} × {described[1]}: replace it"
                 )
             boxes = boxes * factors
         boxes = boxes.clamp(min=0).minimum(sides)
         return boxes, ((boxes[:, 2:] - boxes[:, :2]) >= 1).all(1), is_other
+
+    def reaches_beyond(self, sample: Sample) -> bool:
+        """Whether a box fits only into the picture that EXIF turns, and not into the stored one.
+
+        Label Studio states the stored size beside boxes that were drawn on the turned picture.
+        """
+        width, height = sample.size or (0, 0)
+        right = max((box[2] for box in sample.boxes), default=0)
+        bottom = max((box[3] for box in sample.boxes), default=0)
+        is_beyond = right > width + 1 or bottom > height + 1
+        if not (is_beyond and right <= height + 1 and bottom <= width + 1):
+            return False
+        return picture_size(os.path.join(self.folder, sample.path)) == (height, width)
 
     def is_usable(self, sample: Sample) -> bool:
         """Whether a picture can be read, and its boxes fit to it."""
@@ -158,7 +177,8 @@ class Boxes(torch.utils.data.Dataset):
     def open(self, path: str, size: tuple[int, int] | None) -> Image.Image:
         """Open a picture, turned as its EXIF says unless its boxes are for how it is stored."""
         image = open_picture(path, self.channels, white=self.white)
-        if size is not None and image.size != size and image.size == size[::-1]:
+        is_unturned = size is not None and image.size != size and image.size == size[::-1]
+        if is_unturned and not self.are_upright:
             image = open_picture(path, self.channels, turn=False, white=self.white)
         return image
 
