@@ -33,9 +33,11 @@ import psutil
 from backend.base import prctl, process_signals
 from backend.base.log import suppress
 from backend.base.rendezvous_point import PORT_VARIABLE, SECRET_VARIABLE
+from backend.records.base import number_format
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs import history
+from backend.records.jobs.alarm import BAD_CURVE, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import entry_words, filled, in_a_line, interpreter
@@ -331,7 +333,6 @@ class Script:
             "CUDA_VISIBLE_DEVICES": ",".join(
                 one.gpu for one in ranks if one.gpu and one.node == plan.node
             ),
-            "MASTER_ADDR": ranks[0].host if len(nodes) > 1 else "127.0.0.1",
             STOP_VARIABLE: self._stop_file,
             # A crash then says in the log where the script was.
             "PYTHONFAULTHANDLER": 1,
@@ -341,6 +342,7 @@ class Script:
         if len(ranks) > 1 or is_shared:
             # A program that starts the processes of a node itself would take them for its own.
             given |= {
+                "MASTER_ADDR": ranks[0].host if len(nodes) > 1 else "127.0.0.1",
                 "RANK": plan.rank,
                 "LOCAL_RANK": plan.local_rank,
                 "WORLD_SIZE": len(ranks),
@@ -410,6 +412,7 @@ class Reports:
         self._last = Point(0, 0, {})
         self._newest_step = 0
         self._points: dict[int, Point] = {}
+        self._nan_names: set[str] = set()
         self._begin_ns = time.time_ns()
         self._polls: list[tuple[int, int]] = [(self._begin_ns, 0)]
         """The newest step at each poll, and the time in nanoseconds of the last poll with it."""
@@ -465,10 +468,21 @@ class Reports:
         self._reporter.step(
             Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaces)
         )
+        self._warn_of_nan(point)
         if point.step >= self._newest_step:
             self._at, self._newest_step = now, point.step
         self._last = point
         self._points[point.step] = point
+
+    def _warn_of_nan(self, point: Point) -> None:
+        """Name the curves that became NaN; norms of gradients are, where a scaler adapts."""
+        new_names = {
+            name for name, value in point.metrics.items() if value != value and "norm" not in name
+        } - self._nan_names
+        if new_names:
+            self._nan_names |= new_names
+            message = f"The script wrote NaN for {number_format.some(sorted(self._nan_names))}."
+            self._reporter.alarm(Alarm(BAD_CURVE, point.step, message))
 
     def stopping(self) -> None:
         self._reporter.stopping()

@@ -16,6 +16,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 
+_END_BYTES = 16_384
 _RECORD_LIMIT_S = 60.0
 """Long enough to hash 10 GB; a larger checkpoint that was just written is found by the next run."""
 
@@ -82,6 +83,11 @@ def size(path: Path) -> int:
     except OSError as error:
         swallowed(error)
         return 0
+
+
+def end_of(log: Path) -> str:
+    """Return the last lines of a rank's log, "" if it cannot be read."""
+    return text_from(log, max(0, size(log) - _END_BYTES))
 
 
 def text_from(path: Path, offset: int, limit_bytes: int = 200_000) -> str:

@@ -16,6 +16,7 @@ from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
 from backend.records.base import number_format
 from backend.records.base.layout import checkpoint_text, epoch_and_step, place_of
+from backend.records.base.validation import sanitize
 from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
@@ -45,6 +46,10 @@ _NO_CURVE = (
     "No curve was found: no file of the script has rows with a step or an epoch (TensorBoard, CSV "
     "or JSON), and no line of its log names one with a value. If it prints numbers, right-click "
     "one in Log and choose “Draw …”."
+)
+_ERROR_AT_END = (
+    "The script ended without an error, but its log ends with “{}”. A shell script ends as its "
+    "last command does: begin it with “set -eo pipefail”."
 )
 _ABORTED_AT_ITS_END = (
     "{} aborted after the script's last line, while its Python was ending, so nothing of its work "
@@ -118,6 +123,8 @@ class EndedRun:
     wrote_nothing: bool = False
     """Of a script: it left no figure, no checkpoint and no file."""
     has_no_curve: bool = False
+    log_end: str = ""
+    """Of a script: the end of the log of its first process."""
     """Of a script: none of its numbers was found."""
 
 
@@ -166,7 +173,7 @@ def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
             early = [last.early_finish] if last is not None and last.run == found.run else []
             message = " ".join([*early, *map(_named, _lost(found))]).strip()
             message = message or _aborted_at_its_end(found) or _WROTE_NOTHING * found.wrote_nothing
-            message = message or _NO_CURVE * found.has_no_curve
+            message = message or _error_at_end(found) or _NO_CURVE * found.has_no_curve
             return JobState.FINISHED, message, None
         return JobState.INTERRUPTED, _stopped(found), None
     if found.runs_script and found.stop_was_requested and _ended_by_stop(found):
@@ -195,6 +202,18 @@ def _aborted_at_its_end(found: EndedRun) -> str:
     late = (p for one, p in zip(found.exits, plans, strict=False) if one.signal)
     first = next(late, None) if found.runs_script else None
     return _ABORTED_AT_ITS_END.format(wording.who(first)) if first else ""
+
+
+def _error_at_end(found: EndedRun) -> str:
+    """Name the exception with which a log ends although the script ended with 0, or ""."""
+    if not found.log_end:
+        return ""
+    # Imported here: most runs end without it.
+    from backend.node.diagnosis.tracebacks import endings
+
+    lines = found.log_end.rstrip().splitlines()
+    exceptions = [chain[-1] for chain in endings(lines) if chain[-1].end >= len(lines) - 1]
+    return _ERROR_AT_END.format(sanitize(exceptions[-1].text, 200)) if exceptions else ""
 
 
 def _lost(found: EndedRun) -> list[RankError]:
@@ -244,7 +263,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
     if explanation.cause == UNKNOWN:
         sentence = error.sentence
         if record is not None and record.outcome == "exit":
-            sentence = f"{sentence.rstrip('.')}, and its log does not say why."
+            sentence = f"{sentence.rstrip('.')}{_last_line(explanation)}."
         return replace(error, sentence=sentence, cause=UNKNOWN, evidence=explanation.evidence)
     is_of_another = record is not None and explanation.rank not in (None, error.rank)
     if is_of_another:
@@ -270,6 +289,14 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
         remedy="" if has_remedy else explanation.remedy,
         evidence=explanation.evidence,
     )
+
+
+def _last_line(explanation: Explanation) -> str:
+    """Return the end of a sentence about an unknown cause: programs print the reason last."""
+    texts = [line.text.strip() for line in explanation.evidence if not _NOISE.search(line.text)]
+    if not texts:
+        return ", and its log does not say why"
+    return f"; the last line of its log is “{sanitize(texts[-1], 200)}”"
 
 
 def _retry(judged: _Judgement, error: RankError) -> str:

@@ -198,6 +198,7 @@ class Supervisor:
                 and newest[1] != self._run
                 and run_files.wrote_nothing(self._folder, status),
                 has_no_curve=bool(launch.config.script) and not (status and status.metrics),
+                log_end=run_files.end_of(self._folder.rank_log(0)) if launch.config.script else "",
             ),
             leftovers,
             launch,

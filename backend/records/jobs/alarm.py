@@ -12,6 +12,7 @@ from backend.records.base.schema import Record
 
 NOT_A_NUMBER = "not-a-number"
 BAD_VALIDATION = "bad-validation"
+BAD_CURVE = "bad-curve"
 BAD_CHECKPOINT = "bad-checkpoint"
 DIVERGED = "diverged"
 STANDSTILL = "standstill"
@@ -22,6 +23,7 @@ NOT_TRAINED = "not-trained"
 _SHORT = {
     NOT_A_NUMBER: "not a number",
     BAD_VALIDATION: "validation NaN",
+    BAD_CURVE: "NaN written",
     BAD_CHECKPOINT: "checkpoint NaN",
     DIVERGED: "diverges",
     STANDSTILL: "stalled",
@@ -32,6 +34,7 @@ _SHORT = {
 _WORDS = {
     NOT_A_NUMBER: "Not a number",
     BAD_VALIDATION: "Validation NaN",
+    BAD_CURVE: "NaN written",
     BAD_CHECKPOINT: "Checkpoint NaN",
     DIVERGED: "Diverges",
     STANDSTILL: "Stalled",

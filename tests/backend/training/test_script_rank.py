@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import json
+import math
 import os
 import re
 import shlex
@@ -19,6 +21,7 @@ from backend.base.rendezvous_point import SECRET_VARIABLE
 from backend.base.room import Room
 from backend.datastore.jobs.history_reader import read_history
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.alarm import BAD_CURVE
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
@@ -96,7 +99,8 @@ def test_a_program_that_starts_its_own_processes_on_one_node_is_no_process_of_to
     made = script_of(tmp_path, plans[0], *plans, processes_per=per)._environment()
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID")
     assert [name in made for name in names] == [has] * 5
-    assert {"MASTER_ADDR", "RINGMASTER_STOP", "RINGMASTER_OUTPUT"} <= made.keys()
+    assert {"RINGMASTER_STOP", "RINGMASTER_OUTPUT"} <= made.keys()
+    assert ("MASTER_ADDR" in made) is has
 
 
 @pytest.mark.parametrize(
@@ -342,3 +346,20 @@ def test_the_log_says_which_variables_a_script_gets_and_keeps_secrets(
     assert variables["HF_TOKEN"] == "value of the job"
     assert "value of" not in surroundings
     assert SECRET_VARIABLE not in variables
+
+
+def test_a_curve_that_becomes_nan_is_a_warning(tmp_path: Path) -> None:
+    script = script_of(tmp_path, PLANS[4], PLANS[4])
+    folder, log = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job").rank_log(0)
+    log.touch()
+    (tmp_path / "work").mkdir()
+    reports = Reports(folder, script._launch, tmp_path / "work", log, lambda _count: None)
+    values = (("loss", 1.0), ("loss", math.nan), ("grad_norm", math.nan), ("val_loss", math.nan))
+    with log.open("a") as file:
+        for step, (name, value) in enumerate(values, 1):
+            file.write(f"{json.dumps({'step': step, name: value})}\n")
+    reports.close(ended_well=True)
+    status = last_status(folder)
+    assert status is not None
+    assert [(alarm.kind, alarm.step) for alarm in status.alarms] == [(BAD_CURVE, 4)]
+    assert status.alarms[0].sentence == "The script wrote NaN for loss, val_loss."

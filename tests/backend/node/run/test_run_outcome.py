@@ -84,6 +84,37 @@ def test_a_script_that_finishes_without_a_curve_says_which_files_hold_one(
     assert bool(message) == bool(record.message)
 
 
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("step 1\nTraceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
+         "RuntimeError: ran out of data\n", "“RuntimeError: ran out of data”"),
+        ("Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
+         "KeyError: 'a'\ntrying again\nstep 2\nstep 3\nsaved\n", ""),
+        ("step 1\nError: 0.25\n", ""),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_a_script_that_ends_with_0_after_an_error_says_so(log: str, message: str) -> None:
+    record = judge(*[ended(rank, "finished") for rank in (0, 1)], runs_script=True, log_end=log)
+    assert record.state is JobState.FINISHED
+    assert message in record.message
+    assert bool(message) == bool(record.message)
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("Dataset is empty, nothing to train\n", "“Dataset is empty, nothing to train”"),
+        ("step 1\n\n-----\n", "“step 1”"),
+        ("\n===\n", "does not say why"),
+        ("", "does not say why"),
+    ],
+)
+def test_an_unknown_end_quotes_the_last_line(log: str, message: str) -> None:
+    assert message in judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 1."), log).sentence
+
+
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
     ranks = (
         *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),
@@ -620,7 +651,7 @@ def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
 def test_a_code_without_a_known_reason_shows_the_last_lines() -> None:
     error = judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 7 in training."), "a\nb\n")
     assert error.sentence == (
-        "Rank 1 on gpu2 exited with code 7 in training, and its log does not say why."
+        "Rank 1 on gpu2 exited with code 7 in training; the last line of its log is “b”."
     )
     assert (error.cause, error.remedy) == ("unknown", "")
     assert [line.text for line in error.evidence] == ["a", "b"]

@@ -205,3 +205,25 @@ def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None
         "arguments",
         *(f"arguments.{name}" for name in ("out", "lr", "amp", "batch-size")),
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value", "changed"),
+    [
+        (["--offset", "0.5"], "offset", -1e-5, ["--offset=-1e-05"]),
+        (["--offset", "0.5"], "offset", "-0.5", ["--offset", "-0.5"]),
+        (["--offset=1"], "offset", "-2E3", ["--offset=-2E3"]),
+        ([], "offset", "-1e5", ["--offset=-1e5"]),
+        (["--weight_decay", "1", "--weight-decay", "2"], "weight_decay", "3",
+         ["--weight_decay", "3", "--weight-decay", "2"]),
+        (["--weight_decay", "1", "--weight-decay", "2"], "weight-decay", "3",
+         ["--weight_decay", "1", "--weight-decay", "3"]),
+        (["--weight-decay=2", "--weight_decay", "1"], "weight-decay", "3",
+         ["--weight-decay=3", "--weight_decay", "1"]),
+        (["--weight_decay", "1"], "weight-decay", "3", ["--weight_decay", "3"]),
+    ],
+)  # fmt: skip
+def test_a_value_arrives_at_its_own_option(
+    words: list[str], name: str, value: object, changed: list[str]
+) -> None:
+    assert with_value(words, name, value) == changed
