@@ -42,7 +42,7 @@ _Signature = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How far a script had come, and the values of its curves there."""
+    """A step of a script, and the values of its curves at it."""
 
     epoch: int
     step: int

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from backend.base.progress import Progress
 from backend.cli.command import Word, command
-from backend.cli.commands._library import Loader, Reference, for_kind, record
-from backend.cli.printing import Answer, Facts, Part
+from backend.cli.commands._library import Loader, Reference, for_kind
+from backend.cli.printing import Answer, Facts, Part, Table
 from backend.records.base import number_format
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
+    from backend.records.library.preview import Preview
     from backend.records.library.scan import DatasetScan
 
-_GROUPS_SHOWN = 10
+_GROUPS_SHOWN = _SAMPLES_SHOWN = 10
 
 for_kind("dataset")
 
@@ -30,7 +31,38 @@ def preview(
     split: Annotated[str, Word(choices=("training", "validation"))] = "training",
 ) -> Answer:
     """Some samples of a dataset, read by a loader."""
-    return record(services.library.preview(reference, loader, split=split, progress=progress))
+    preview = services.library.preview(reference, loader, split=split, progress=progress)
+    return Answer(preview, _preview_parts(preview))
+
+
+def _preview_parts(preview: Preview) -> Iterator[Part]:
+    """Yield what a terminal can show: no pictures, and of many classes the largest."""
+    classes = sorted(preview.classes, key=lambda entry: -entry.count)
+    sizes = ", ".join(f"{entry.name} {number_format.count(entry.count)}" for entry in classes[:20])
+    more = f" and {number_format.count(len(classes) - 20)} more" if len(classes) > 20 else ""
+    yield Facts(
+        (
+            ("Samples", number_format.count(preview.count)),
+            ("Read", number_format.count(preview.examined)),
+            ("Classes", f"{sizes}{more}"),
+        )
+    )
+    rows = (
+        (
+            str(sample.index),
+            sample.target,
+            ", ".join(
+                f"{part.path} {list(part.shape or ())} {part.dtype}"
+                for part in sample.parts
+                if part.shape is not None
+            ),
+        )
+        for sample in preview.samples[:_SAMPLES_SHOWN]
+    )
+    yield Table(("SAMPLE", "TARGET", "PARTS"), rows, "No sample could be read.")
+    for fault in preview.faults:
+        yield f"{fault.sentence} {fault.remedy}".rstrip()
+    yield from preview.warnings
 
 
 @command("dataset scan")
