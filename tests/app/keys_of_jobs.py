@@ -98,6 +98,15 @@ def _(desk, press):
     desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
 
 
+@presses("Rename the open job", "Jobs")
+def _(desk, press):
+    detail = desk.open("slow")
+    press()
+    assert detail.header._name._is_editing()
+    desk.press("Esc")
+    assert not detail.header._name._is_editing()
+
+
 @presses("Clone the open job", "Jobs")
 def _(desk, press):
     desk.open("slow")

@@ -119,9 +119,9 @@ search("")
 for column in (JobColumn.NAME, JobColumn.BEST, JobColumn.TOOK):
     ask(f"sort by {column.key}", lambda turn, column=column: table.view._head_clicked(column))
 table.view._order = ""
-ask("filter by group", lambda turn: (table._groups.choose("ended" if turn % 2 else "live"),
+ask("filter by group", lambda turn: (table.groups.choose("ended" if turn % 2 else "live"),
                                      table._asked()))
-table._groups.choose("all")
+table.groups.choose("all")
 table.funnel.show_choices(JobChoices(tags=("t1", "t2")))
 ask("filter by tag", lambda turn: table.funnel._tag.choose("t1" if turn % 2 == 0 else "t2"))
 table.funnel.clear()

@@ -15,7 +15,7 @@ from backend.records.library.item import Kind
 from backend.training.loop import make_optimizer
 from tests.gallery.figures import HERE, build
 
-MODELS = [entry for entry in HERE.list(Kind.MODEL) if entry.card.training]
+MODELS = HERE.list(Kind.MODEL)
 CLASSES, STEPS = 4, 40
 LEAST_SIDE = 32
 QUICK = ("lenet-5", "mlp")
@@ -63,6 +63,11 @@ def batch_of(settings: dict[str, object], count: int) -> tuple[torch.Tensor, Any
     wave = torch.sin(places * torch.cos(angle) + places[:, None] * torch.sin(angle) + phase)
     noise = 0.1 * torch.randn(count, 3, side, side)
     return (0.5 + 0.25 * wave[:, None] + noise).clamp(0, 1), labels
+
+
+def test_each_card_of_a_network_brings_all_settings_of_its_training() -> None:
+    keys = {"epochs", "batch_size", "gradient_norm", "optimizer"}
+    assert [entry.name for entry in MODELS if entry.card.training.keys() != keys] == []
 
 
 @pytest.mark.parametrize(

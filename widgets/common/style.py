@@ -156,7 +156,7 @@ def _fields(t: Theme) -> str:
 {every} {{ background: {t.surface}; color: {t.text}; border: 1px solid {t.line_strong};
   border-radius: {R_CONTROL}px; padding: 0 10px; min-height: {CONTROL_H - 2}px;
   max-height: {CONTROL_H - 2}px; selection-background-color: {t.live_tint};
-  selection-color: {t.text}; }}
+  selection-color: {t.text}; placeholder-text-color: {t.text3}; }}
 QLineEdit[kind="search"] {{ border-color: {t.line}; }}
 {each(":read-only")} {{ background: {t.canvas}; }}
 QComboBox:!editable {{ background: {t.surface}; }}
@@ -171,7 +171,8 @@ QComboBox::drop-down {{ border: 0; width: 24px; }}
 QComboBox::down-arrow {{ image: none; }}
 QTextEdit, QPlainTextEdit {{ background: {t.surface}; color: {t.text};
   border: 1px solid {t.line_strong}; border-radius: {R_CONTROL}px; padding: 6px;
-  selection-background-color: {t.live_tint}; selection-color: {t.text}; }}
+  selection-background-color: {t.live_tint}; selection-color: {t.text};
+  placeholder-text-color: {t.text3}; }}
 QTextEdit:focus, QPlainTextEdit:focus {{ border: {FOCUS_W}px solid {t.focus}; padding: 5px; }}
 QTextEdit[bad="true"], QPlainTextEdit[bad="true"] {{ border: 2px solid {t.bad}; padding: 5px; }}
 QTextEdit[kind="code"], QPlainTextEdit[kind="code"] {{ background: {t.sunken};

@@ -537,6 +537,17 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, theme_manager: The
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
+def test_a_placeholder_is_as_dark_as_any_small_text(
+    show: Show, theme_manager: ThemeManager
+) -> None:
+    fields = LineEdit("", placeholder="off"), TextBox("Notes")
+    show(*fields)
+    for choice in (ThemeChoice.DARK, ThemeChoice.LIGHT):
+        theme_manager.choose(choice)
+        shades = {field.palette().placeholderText().color().name() for field in fields}
+        assert shades == {theme.current().text3.lower()}
+
+
 def test_a_toast_moves_off_a_cancel_button_that_appears_below_it(qtbot: QtBot, show: Show) -> None:
     window = show(TextBox("a"), cancel := Button("Cancel"), width=700)
     window.layout().setAlignment(cancel, Qt.AlignmentFlag.AlignRight)

@@ -152,7 +152,14 @@ PREFLIGHT = JobAction(
     able=lambda on: not on.busy,
     on_page=True,
 )
-RENAME = JobAction("rename", "Rename", offered=lambda on: not on.in_table, on_page=True)
+RENAME = JobAction(
+    "rename",
+    "Rename",
+    keys="F2",
+    does="Rename the open job",
+    offered=lambda on: not on.in_table,
+    on_page=True,
+)
 START_OVER = JobAction(
     "start_over",
     "Start over, keeping the earlier run",

@@ -60,6 +60,8 @@ class JobName(QStackedWidget):
             paint_focus(painter, QRectF(self.rect()), R_CONTROL)
 
     def edit(self) -> None:
+        if self._is_editing():
+            return
         self._edit.setText(self._label.text())
         self.setCurrentWidget(self._edit)
         self._edit.selectAll()
@@ -71,7 +73,7 @@ class JobName(QStackedWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
             self.setCurrentWidget(self._label)
-        elif event.key() in (Qt.Key.Key_F2, Qt.Key.Key_Return) and not self._is_editing():
+        elif event.key() == Qt.Key.Key_Return and not self._is_editing():
             self.edit()
         else:
             super().keyPressEvent(event)

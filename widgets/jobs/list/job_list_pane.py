@@ -50,7 +50,8 @@ class JobListPane(QWidget):
 
     Attributes:
         to_table: The button that shows the table.
-        model, view, search, folding: The rows, the list, the field above it, and what opens sweeps.
+        model, view, folding: The rows, the list, and what opens sweeps.
+        search, groups: The field above the list, and the choice of states.
         strip: The queue as a whole: its pause.
         ticks: The selected jobs, which stay selected when rows move.
         bar: Actions on the selected jobs.
@@ -71,8 +72,8 @@ class JobListPane(QWidget):
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
-        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self._groups.chosen.connect(self._asked)
+        self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
+        self.groups.chosen.connect(self._asked)
         self.to_table = IconButton("table", "Show as a full-width table")
         self.view = JobListView(self.model, actions)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
@@ -98,7 +99,7 @@ class JobListPane(QWidget):
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
         head = row(title, STRETCH, new, gap=S1)
-        filters = row(self._groups, STRETCH, self.to_table)
+        filters = row(self.groups, STRETCH, self.to_table)
         self.setLayout(
             col(
                 col(head, self.search, filters, gap=S2, margins=(S4, S3, S4, S2)),
@@ -114,14 +115,14 @@ class JobListPane(QWidget):
     @property
     def query(self) -> JobQuery:
         """Return the current query."""
-        return JobQuery(text=self.search.text().strip(), group=GROUPS[self._groups.key()])
+        return JobQuery(text=self.search.text().strip(), group=GROUPS[self.groups.key()])
 
     def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
         self.model.show_rows(rows, at_once=at_once)
         if self.query != self._shown_query:
             self._shown_query = self.query
             self.view.scrollToTop()
-        show_counts(self._groups, rows)
+        show_counts(self.groups, rows)
         empty = rows.total > 0 and self.model.rowCount() == 0
         if empty:
             say_no_match(self.no_match, self.query)
@@ -172,7 +173,7 @@ class JobListPane(QWidget):
     @Slot()
     def clear(self) -> None:
         """Reset the query to all jobs."""
-        self._groups.choose("all")
+        self.groups.choose("all")
         if self.search.text():
             self.search.clear()
         else:

@@ -358,8 +358,7 @@ class JobTableView(QTableView):
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
             self.opened.emit(index.data(JOB_ROLE).id)
         elif key == Qt.Key.Key_F2 and index.isValid():
-            column = JobColumn(index.column())
-            self.edit_cell(index.row(), column if column.can_edit else JobColumn.NAME)
+            self.edit_cell(index.row(), JobColumn.NAME)
         elif key == Qt.Key.Key_Delete:
             self.trash_requested.emit()
         elif key == Qt.Key.Key_O and index.isValid() and not event.modifiers():

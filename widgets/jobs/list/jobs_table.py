@@ -52,6 +52,7 @@ class JobsTable(QWidget):
     Attributes:
         back: The button that shows the list.
         model, view: The rows and the table.
+        search, groups: The field above the table, and the choice of states.
         bar: Actions on the selected jobs.
     """
 
@@ -100,8 +101,8 @@ class JobsTable(QWidget):
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
-        self._groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self._groups.chosen.connect(self._asked)
+        self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
+        self.groups.chosen.connect(self._asked)
         self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
         self._funnel_button.setCheckable(True)
         self._funnel_button.toggled.connect(self._toggle_funnel)
@@ -115,7 +116,7 @@ class JobsTable(QWidget):
                 S1,
                 (self._sentence, 1),
                 self.search,
-                self._groups,
+                self.groups,
                 self._funnel_button,
                 self.back,
                 new,
@@ -130,7 +131,7 @@ class JobsTable(QWidget):
         order, descending = self.view.order
         asked = JobQuery(
             text=self.search.text().strip(),
-            group=GROUPS[self._groups.key()],
+            group=GROUPS[self.groups.key()],
             order=order,
             descending=descending,
         )
@@ -139,7 +140,7 @@ class JobsTable(QWidget):
     def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
         self.model.show_rows(rows, at_once=at_once)
         self.view.set_empty(rows.empty)
-        show_counts(self._groups, rows)
+        show_counts(self.groups, rows)
         found, query = rows.hits, self.query
         all_of_them = replace(query, order="", descending=False) == JobQuery()
         total = formats.plural(rows.total, "job")
@@ -172,7 +173,7 @@ class JobsTable(QWidget):
     @Slot()
     def clear(self) -> None:
         """Reset the query to all jobs."""
-        self._groups.choose("all")
+        self.groups.choose("all")
         self.search.clear()
         self.funnel.clear()
         self._asked()

@@ -437,6 +437,8 @@ class JobsPage(QWidget):
     def show_table(self) -> None:
         """Show the full-width table."""
         self._begins_as_table = False
+        if not self._is_table():
+            _share_search(self.list, self.table)
         self._pages.setCurrentWidget(self.table)
         self._focus.lead_to(self.table)
         self.view_changed.emit(TABLE)
@@ -445,10 +447,13 @@ class JobsPage(QWidget):
 
     @Slot()
     def show_list(self) -> None:
+        if self._is_table():
+            _share_search(self.table, self.list)
         self._pages.setCurrentWidget(self.split)
         self._focus.lead_to(self.list)
         self.view_changed.emit(LIST)
         self.list.choose(self._open_id or self._open_sweep)
+        self.rows_requested.emit(LIST, self.list.query)
 
     # -- events
 
@@ -612,3 +617,9 @@ def _list_width(page_w: int) -> int:
     if page_w < RAIL_BELOW_W - RAIL_W:
         return LIST_NARROW_W
     return LIST_W if page_w < WIDE_FROM_W - SIDEBAR_W else LIST_WIDE_W
+
+
+def _share_search(shown: JobListPane | JobsTable, next_shown: JobListPane | JobsTable) -> None:
+    """Keep text and state of the search when the other form of the jobs is shown."""
+    next_shown.groups.choose(shown.groups.key())
+    next_shown.search.setText(shown.search.text())

@@ -87,10 +87,9 @@ class StudyResult(QWidget):
         self._card.setMinimumHeight(self._card.maximumHeight())
 
     def show_acts(self, *, rests: bool, is_finished: bool) -> None:
-        """Enable Resume while no job waits or runs and some are left."""
+        """Offer Resume while no job waits or runs and some are left."""
         self._resume.setEnabled(rests and not is_finished)
-        why_not = "All its jobs are finished" if is_finished else "Its jobs run or wait"
-        self._resume.set_tip("" if self._resume.isEnabled() else why_not)
+        self._resume.setVisible(self._resume.isEnabled())
 
 
 def _heads(table: StudyTable) -> tuple[object, ...]:

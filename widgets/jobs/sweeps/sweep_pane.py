@@ -27,7 +27,6 @@ from widgets.common.view_style import AsHighAsRows
 from widgets.jobs.actions.job_actions import (
     BACK,
     COMPARE_ALL,
-    EXPORT_ALL,
     MOST_COMPARED,
     STOP_ALL,
     SWEEP_ACTIONS,
@@ -46,7 +45,7 @@ from widgets.jobs.studies.study_result import StudyResult
 
 _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
 _COMPARE_BEST = replace(COMPARE_ALL, text=f"Compare the best {MOST_COMPARED}", able=always)
-_SHOWN = (COMPARE_ALL, STOP_ALL, TAG_ALL, EXPORT_ALL)
+_SHOWN = (COMPARE_ALL, STOP_ALL, TAG_ALL)
 _BEHIND_MORE = tuple(action for action in SWEEP_ACTIONS if action not in _SHOWN)
 _MOST_IN_RING = 64
 RESULT, JOBS = "result", "jobs"
@@ -214,6 +213,8 @@ class SweepPane(QWidget):
         self._on = Selection(len(count.ids), count.live, count.waiting)
         for action, button in self._buttons.items():
             self._now(action).show_on(button, self._on)
+        stop = self._buttons[STOP_ALL]
+        stop.setVisible(stop.isEnabled())
 
     def _now(self, action: BulkAction) -> BulkAction:
         is_many = action == COMPARE_ALL and len(self._best_first) > MOST_COMPARED

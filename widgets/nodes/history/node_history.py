@@ -34,8 +34,8 @@ NODE = ""
 HOT_C = Limits().hot_c.enter
 _FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
 _FEW = Scale(0.0, 4.0, leaves_nothing_out=True)
-_UP_TO_HOT = Scale(50.0, HOT_C, leaves_nothing_out=True, step=10.0)
-"""The temperature scale: the heat of work, and everything cooler.
+_UP_TO_HOT = Scale(50.0, HOT_C + 8.0, leaves_nothing_out=True, step=10.0)
+"""The temperature scale: the heat of work, everything cooler, and room for the text at `HOT_C`.
 
 A variation of two degrees is small, and looks small only on such a scale.
 """

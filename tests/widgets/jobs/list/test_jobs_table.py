@@ -27,7 +27,7 @@ from widgets.jobs.list.job_columns import JobColumn, shown
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
 from widgets.jobs.list.job_table_view import _AT_FIRST, _WIDTHS
-from widgets.jobs.page.jobs_page import JobsPage
+from widgets.jobs.page.jobs_page import LIST, JobsPage
 from widgets.shell.side_bar import RunningJob
 
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end " * 2
@@ -539,3 +539,41 @@ def test_a_column_without_a_figure_of_any_job_is_not_shown_before_it_is_chosen(
     for column in empty:
         view._toggle(column, True)
         assert not view.isColumnHidden(column)
+
+
+@pytest.mark.parametrize(("text", "group"), [("unet", "all"), ("", "ended"), ("lr<0.1", "live")])
+def test_list_and_table_have_one_search(qtbot, text, group):
+    page = on_screen(qtbot, JobsPage(), 1200, 800)
+    show_jobs(page, VIEWS)
+    page.list.search.setText(text)
+    page.list.groups.choose(group)
+    asked = page.list.query
+    page.show_table()
+    assert (page.table.query.text, page.table.query.group) == (asked.text, asked.group)
+    page.table.search.setText("vit")
+    page.table.groups.choose("all")
+    requested = []
+    page.rows_requested.connect(lambda *request: requested.append(request))
+    page.show_list()
+    assert (page.list.query.text, page.list.query.group) == ("vit", None)
+    assert (LIST, page.list.query) in requested
+    page.table.search.setText("hidden")
+    page.show_list()
+    assert page.list.search.text() == "vit"
+
+
+def test_the_rename_key_edits_the_name_in_the_list_and_on_any_cell_of_the_table(qtbot):
+    page = on_screen(qtbot, JobsPage(), 1200, 800)
+    show_jobs(page, VIEWS)
+    page.show_views(VIEWS)
+    page.open_job(VIEWS[0].id)
+    QApplication.processEvents()
+    page.list.view.setFocus()
+    qtbot.keyClick(page.list.view, Qt.Key.Key_F2)
+    assert page.detail.header._name._is_editing()
+    qtbot.keyClick(page.detail.header._name._edit, Qt.Key.Key_Escape)
+    page.show_table()
+    view = page.table.view
+    view.setCurrentIndex(view.model().index(0, JobColumn.TAGS))
+    qtbot.keyClick(view, Qt.Key.Key_F2)
+    assert view.currentIndex().column() == JobColumn.NAME

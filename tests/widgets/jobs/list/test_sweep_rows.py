@@ -258,6 +258,8 @@ def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, w
     assert stopper.isEnabled() is bool(stop)
     assert stopper.text() == (stop or "Stop")
     rests = not stop
+    resume = page.sweep.study._resume
+    assert stopper.isHidden() or resume.isHidden(), "never Stop beside Resume study"
     assert button(page.sweep.study, "Resume study").isEnabled() is (
         rests and set(states) != {ENDED}
     )

@@ -20,7 +20,7 @@ from tests.windows import on_screen, says, texts, the
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, Stretch
 from widgets.nodes.history.job_timeline import JobBar, bars_of, lanes_of
-from widgets.nodes.history.node_history import NodeHistory, past_of
+from widgets.nodes.history.node_history import BY_KEY, HOT_C, NodeHistory, past_of
 from widgets.plots.end_labels import name_width
 from widgets.plots.plot_view import PlotView
 
@@ -363,3 +363,9 @@ def test_the_picture_of_two_plots_shows_both(card):
         for y in range(image.height() - card.lower_plot.height(), image.height(), 3)
     ]
     assert set(lower) != {surface}
+
+
+def test_the_text_above_the_hot_line_has_room_below_the_title_of_the_plot():
+    scale = BY_KEY["temperature"].scale
+    # 14 pixels of text in a plot of at least 90 pixels.
+    assert scale.high - HOT_C > (scale.high - scale.low) * 14 / 90
