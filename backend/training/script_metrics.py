@@ -201,12 +201,13 @@ class ScriptMetrics:
         points: list[Point] = []
         is_restart, self._is_restart = self._is_restart, False
         for step in steps:
-            epoch, *totals = self._positions[step]
+            epoch, total_steps, total_epochs = self._positions[step]
             curves = self._steps[step].items()
             metrics = {names[curve]: value for curve, value in curves if names.get(curve)}
             # A first step that has lost its values stands for those after it.
             if metrics or (step == start <= self._last_polled and not is_restart):
-                points.append(Point(step, epoch, metrics, *totals, is_restart and not points))
+                is_first = is_restart and not points
+                points.append(Point(step, epoch, metrics, total_steps, total_epochs, is_first))
         self._is_restart = is_restart and not points
         return points
 
