@@ -1,7 +1,7 @@
 """The part of this program that runs on a node, as one archive.
 
-The archive is named by its content, so that two desktops of one version send the same one, and a
-newer one is put next to the older: running jobs keep the code with which they started.
+The archive is named by its content, so that two desktops of one version send the same file, and a
+newer archive is put next to the older: running jobs keep the code with which they started.
 """
 
 from __future__ import annotations

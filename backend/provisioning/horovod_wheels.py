@@ -1,7 +1,7 @@
 """Choose a node's Python for training: Horovod has no wheel on any index, only those built here.
 
-`installers/horovod_wheel.py` builds one for one Python minor version, processor, torch and Open
-MPI, and stores it in ``horovod…/`` with its checksum and ``ingredients.json``. It loads its
+`installers/horovod_wheel.py` builds a wheel for one Python minor version, processor, torch and Open
+MPI, and stores it in ``horovod…/`` with its checksum and ``ingredients.json``. The wheel loads its
 libraries from its own folder, so it works on any node of that kind.
 """
 

@@ -1,9 +1,9 @@
 """A Python environment on a node: missing wheels are sent and installed without a network.
 
-It is made in a folder of another name and renamed after it was tested, so that an incomplete one is
-never used, and two desktops may set up one node at once. Its name identifies its content
-(`Wheelhouse.environment`). In a complete one nothing is changed, because jobs may use it; packages
-of user code are only added.
+An environment is made in a folder of another name and renamed after its test, so that no incomplete
+environment is used, and two desktops may set up one node at once. Its name identifies its content
+(`Wheelhouse.environment`). In a complete environment nothing is changed, because jobs may use it;
+packages of user code are only added.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The environment of a script: on a node or on this computer, over the one that is there.
 
-It holds what the script lists and the environment below lacks; all else is imported from there, so
-torch is the node's own. It lies beside the one below, has its name and a digest of what the script
-lists, and is made aside and renamed (`NodeEnvironments`). Programs in its ``bin`` find their Python
-by their own place.
+The environment has what the script lists and its base lacks; all else is imported from the base, so
+torch is the node's own. Its folder is beside the base, has the base's name and a digest of what the
+script lists, and is made aside and renamed (`NodeEnvironments`). Programs in its ``bin`` find their
+Python by their own path.
 """
 
 from __future__ import annotations
