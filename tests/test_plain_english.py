@@ -39,7 +39,7 @@ IDENTIFIERS = re.compile(
 OLD_IDENTIFIERS = re.compile(r"(^|_)(told|tells?|tellings?|news|look(s|ed)?)(_|$)")
 """The same, except `KNOWN_NAMES`."""
 KNOWN_NAMES = {
-    *("NodeNews", "without_news", "last_news", "_last_news", "_news_at"),
+    *("NodeNews", "without_news", "last_news", "_last_news"),
     *("tell", "tell_finished", "tells_finished", "look", "test_clean_looks"),
 }
 """Of records that `backend.datastore` makes, a file's position, two stored settings, a stored field

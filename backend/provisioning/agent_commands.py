@@ -38,51 +38,51 @@ class AgentPlace:
         return str(self.home.state)
 
 
-def start(place: AgentPlace) -> tuple[str, ...]:
+def start(agent: AgentPlace) -> tuple[str, ...]:
     """Return the command that starts the agent, replacing a running one, and sets it up to start
     after a reboot if possible; it prints the method (`backend.node.agent.autostart`)."""
-    return _service(place, "install")
+    return _autostart(agent, "install")
 
 
-def leave(place: AgentPlace) -> tuple[str, ...]:
+def remove(agent: AgentPlace) -> tuple[str, ...]:
     """Return the command that ends the agent, and prevents its restart."""
-    return _service(place, "remove")
+    return _autostart(agent, "remove")
 
 
-def check(place: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
+def check(agent: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
     """Return a command that succeeds if this bundle's agent runs, or does within ``limit_s``."""
     return (
-        *_module(place, _CONTROL),
-        *("check", "--bundle", place.bundle, "--folder", place.folder, "--limit", str(limit_s)),
+        *_run_module(agent, _CONTROL),
+        *("check", "--bundle", agent.bundle, "--folder", agent.folder, "--limit", str(limit_s)),
     )
 
 
-def stop(place: AgentPlace) -> tuple[str, ...]:
+def stop(agent: AgentPlace) -> tuple[str, ...]:
     """Return a command that succeeds when no agent writes to that folder any more."""
-    return (*_module(place, _CONTROL), "stop", "--folder", place.folder)
+    return (*_run_module(agent, _CONTROL), "stop", "--folder", agent.folder)
 
 
-def answers(place: AgentPlace) -> tuple[str, ...]:
+def probe(agent: AgentPlace) -> tuple[str, ...]:
     """Return a command that succeeds if the other commands can be run on the node."""
-    return (*_module(place, _CONTROL), "--help")
+    return (*_run_module(agent, _CONTROL), "--help")
 
 
-def runs(python: str, bundle: str, folder: PurePosixPath) -> tuple[str, ...]:
+def list_runs(python: str, bundle: str, folder: PurePosixPath) -> tuple[str, ...]:
     """Return a command that succeeds if no run uses this folder; it prints those runs."""
     program = ("env", f"PYTHONPATH={bundle}", python, "-m", _CONTROL)
     return (*program, "runs", "--home", str(folder))
 
 
-def _service(place: AgentPlace, act: str) -> tuple[str, ...]:
+def _autostart(agent: AgentPlace, action: str) -> tuple[str, ...]:
     return (
-        *_module(place, "backend.node.agent.autostart"),
-        *(act, "--name", place.name, "--folder", place.folder),
-        *("--data-root", place.facts.data_root or str(place.home.state)),
-        *("--log", str(place.home.agent_log)),
+        *_run_module(agent, "backend.node.agent.autostart"),
+        *(action, "--name", agent.name, "--folder", agent.folder),
+        *("--data-root", agent.facts.data_root or str(agent.home.state)),
+        *("--log", str(agent.home.agent_log)),
     )
 
 
-def kept(output: str) -> str:
+def start_message(output: str) -> str:
     """Return the output of `start` as a sentence; "" if it cannot be read."""
     try:
         return str(json.loads(output)["sentence"])
@@ -91,5 +91,5 @@ def kept(output: str) -> str:
         return ""
 
 
-def _module(place: AgentPlace, module: str) -> tuple[str, ...]:
-    return ("env", f"PYTHONPATH={place.bundle}", place.python, "-m", module)
+def _run_module(agent: AgentPlace, module: str) -> tuple[str, ...]:
+    return ("env", f"PYTHONPATH={agent.bundle}", agent.python, "-m", module)

@@ -55,7 +55,7 @@ class ClusterKey:
 class Peer:
     """A node as the others reach it; ``address`` is the IP of its ranks, without a prefix.
 
-    ``alone`` are its other addresses that are unique (`backend.launch.network.single_hosts`).
+    ``unique_addresses``: its other addresses that are unique (`launch.network.single_hosts`).
     ``host_key`` is a known-hosts line without the name; port 0 and user "" are OpenSSH's defaults.
     """
 
@@ -64,7 +64,7 @@ class Peer:
     port: int
     user: str
     host_key: str
-    alone: tuple[str, ...] = ()
+    unique_addresses: tuple[str, ...] = ()
 
 
 def make_key() -> ClusterKey:
@@ -111,17 +111,19 @@ def store_key(folder: Path, key: ClusterKey) -> ClusterKey:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = folder / f".{PRIVATE_NAME}.{os.getpid()}.{id(key)}"
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        temporary_path = folder / f".{PRIVATE_NAME}.{os.getpid()}.{id(key)}"
+        with open(
+            os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+        ) as file:
             file.write(key.private)
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(fresh, folder / PRIVATE_NAME)
+            os.link(temporary_path, folder / PRIVATE_NAME)
         except FileExistsError:
             return stored_key(folder) or key
         finally:
-            fresh.unlink()
+            temporary_path.unlink()
     except OSError as error:
         raise BackendError(
             f"The cluster's key could not be stored in {folder}: {error.strerror}.",
@@ -141,28 +143,34 @@ def authorized_line(public: str, subnets: str, command: str = "") -> str:
     """
     if '"' in command or not command.isprintable():
         raise ValueError("not a valid command for a line of authorized_keys")
-    forced = command or _IN_SH.replace('"', '\\"')
-    networks = ",".join(str(ipaddress.ip_network(one)) for one in subnets.split(","))
-    return f'restrict,from="{networks}",command="{forced}" {public} {COMMENT}'
+    forced_command = command or _IN_SH.replace('"', '\\"')
+    networks = ",".join(str(ipaddress.ip_network(subnet)) for subnet in subnets.split(","))
+    return f'restrict,from="{networks}",command="{forced_command}" {public} {COMMENT}'
 
 
 def with_line(content: bytes, line: str) -> bytes:
     """Return an authorized_keys with our ``line`` in it once; the other lines stay."""
-    ours = line.encode("ascii")
-    public = ours.split(b'" ', 1)[1]
+    own_line = line.encode("ascii")
+    public = own_line.split(b'" ', 1)[1]
     lines = content.split(b"\n")
-    places = [number for number, one in enumerate(lines) if _is_ours(one, public)]
-    if not places:
+    positions = [
+        index for index, existing_line in enumerate(lines) if _is_ours(existing_line, public)
+    ]
+    if not positions:
         gap = b"\n" if content and not content.endswith(b"\n") else b""
-        return content + gap + ours + b"\n"
-    lines[places[0]] = ours
-    return b"\n".join(one for number, one in enumerate(lines) if number not in places[1:])
+        return content + gap + own_line + b"\n"
+    lines[positions[0]] = own_line
+    return b"\n".join(
+        existing_line for index, existing_line in enumerate(lines) if index not in positions[1:]
+    )
 
 
 def without_line(content: bytes, public: str) -> bytes:
     """Return an authorized_keys without the cluster's key."""
-    ours = f"{public} {COMMENT}".encode("ascii")
-    return b"\n".join(one for one in content.split(b"\n") if not _is_ours(one, ours))
+    public_and_comment = f"{public} {COMMENT}".encode("ascii")
+    return b"\n".join(
+        line for line in content.split(b"\n") if not _is_ours(line, public_and_comment)
+    )
 
 
 def _is_ours(line: bytes, public_and_comment: bytes) -> bool:
@@ -182,18 +190,20 @@ def ssh_settings(peers: Sequence[Peer], *, identity: str, known_hosts: str) -> t
         BackendError: A value contains characters that would break a line of these files.
     """
     for path in (identity, known_hosts):
-        _checked(_PLAIN_PATH, path, "The path of the SSH settings on the nodes")
+        _require_match(_PLAIN_PATH, path, "The path of the SSH settings on the nodes")
     config = ["# Written by Ringmaster; the next set-up replaces it.\n"]
-    known = []
+    known_host_lines = []
     for peer in peers:
-        name = _checked(_PLAIN_NAME, peer.name, "A node's name")
-        address, *others = _addresses(peer)
-        config.append(f"Host {' '.join((address, *others))}\n  HostKeyAlias {name}\n")
+        name = _require_match(_PLAIN_NAME, peer.name, "A node's name")
+        address, *other_addresses = _addresses(peer)
+        config.append(f"Host {' '.join((address, *other_addresses))}\n  HostKeyAlias {name}\n")
         config.append(f"  Port {_port(peer)}\n")
         if peer.user:
-            config.append(f"  User {_checked(_PLAIN_USER, peer.user, f'The user on {name}')}\n")
-        key = _checked(_HOST_KEY, peer.host_key, f"The host key of {name}")
-        known.append(f"{name},{address} {key}\n")
+            config.append(
+                f"  User {_require_match(_PLAIN_USER, peer.user, f'The user on {name}')}\n"
+            )
+        key = _require_match(_HOST_KEY, peer.host_key, f"The host key of {name}")
+        known_host_lines.append(f"{name},{address} {key}\n")
     config.append(
         "Host *\n"
         f"  IdentityFile {identity}\n"
@@ -205,13 +215,13 @@ def ssh_settings(peers: Sequence[Peer], *, identity: str, known_hosts: str) -> t
         "  BatchMode yes\n"
         f"  ConnectTimeout {_CONNECT_LIMIT_S}\n"
     )
-    return "".join(config), "".join(known)
+    return "".join(config), "".join(known_host_lines)
 
 
-def _checked(form: re.Pattern[str], value: str, what: str) -> str:
-    if not form.fullmatch(value):
+def _require_match(pattern: re.Pattern[str], value: str, label: str) -> str:
+    if not pattern.fullmatch(value):
         raise BackendError(
-            f"{what} is not allowed in SSH settings: {value!r}.",
+            f"{label} is not allowed in SSH settings: {value!r}.",
             "Use letters, digits, dots, - and _ only.",
         )
     return value
@@ -219,7 +229,9 @@ def _checked(form: re.Pattern[str], value: str, what: str) -> str:
 
 def _addresses(peer: Peer) -> list[str]:
     try:
-        return [str(ipaddress.ip_address(one)) for one in (peer.address, *peer.alone)]
+        return [
+            str(ipaddress.ip_address(address)) for address in (peer.address, *peer.unique_addresses)
+        ]
     except ValueError as error:
         raise BackendError(
             f"The address of {peer.name} for the ranks is not an IP address: {peer.address!r}.",
@@ -268,22 +280,32 @@ def install_key(
     changed = _replace(shell, private, key.private)
     # OpenSSH ignores a key that others may read.
     _make(shell, ["chmod", "0600", "--", private], home.ssh)
-    listed = authorized_keys(shell)
-    _make(shell, ["mkdir", "-p", "-m", "0700", "--", str(listed.parent)], listed.parent)
-    edited = with_line(_content(shell, str(listed)), authorized_line(key.public, subnets, command))
-    changed = _replace(shell, str(listed), edited) or changed
+    authorized_path = authorized_keys(shell)
+    _make(
+        shell,
+        ["mkdir", "-p", "-m", "0700", "--", str(authorized_path.parent)],
+        authorized_path.parent,
+    )
+    edited = with_line(
+        _content(shell, str(authorized_path)), authorized_line(key.public, subnets, command)
+    )
+    changed = _replace(shell, str(authorized_path), edited) or changed
     # sshd ignores a list that others may write to, and only logs that.
-    _make(shell, ["chmod", "go-w", "--", str(listed.parent), str(listed)], listed.parent)
+    _make(
+        shell,
+        ["chmod", "go-w", "--", str(authorized_path.parent), str(authorized_path)],
+        authorized_path.parent,
+    )
     return changed
 
 
-def limit_fault(home: NodeHome, python: str, mpirun: str) -> str:
+def reason_against_limit(home: NodeHome, python: str, mpirun: str) -> str:
     """Return why the key cannot be limited on a node; "" if it can."""
     for path in (python, str(home.ssh / GATE_NAME)):
         if not _PLAIN_PATH.fullmatch(path):
             return f"the path {path} has characters that authorized_keys does not take"
-    ours = f"{PurePosixPath(python).parent}/"
-    if not mpirun.startswith((ours, *ssh_command_filter.SYSTEMS_OWN)):
+    bin_prefix = f"{PurePosixPath(python).parent}/"
+    if not mpirun.startswith((bin_prefix, *ssh_command_filter.SYSTEMS_OWN)):
         return f"{mpirun} is in none of the system's folders"
     return ""
 
@@ -292,7 +314,7 @@ def _gate(shell: Shell, home: NodeHome, python: str) -> str:
     """Put the command filter on a node; return its command line, which the user's shell runs."""
     gate = str(home.ssh / GATE_NAME)
     for path in (python, gate):
-        _checked(_PLAIN_PATH, path, "The path of the key's command filter")
+        _require_match(_PLAIN_PATH, path, "The path of the key's command filter")
     _replace(shell, gate, Path(ssh_command_filter.__file__).read_bytes())
     return f"{python} -I {gate}"
 
@@ -311,15 +333,17 @@ def sources(entry: NodeEntry, peers: Sequence[Peer]) -> str:
             "not known.",
             "Choose one of the node's addresses in its settings.",
         )
-    own = ipaddress.ip_interface(entry.ranks_address).network
-    others = (
+    own_network = ipaddress.ip_interface(entry.ranks_address).network
+    peer_addresses = (
         ipaddress.ip_address(address)
         for peer in peers
         if peer.name != entry.name
-        for address in (peer.address, *peer.alone)
+        for address in (peer.address, *peer.unique_addresses)
     )
-    outside = dict.fromkeys(str(one) for one in others if one not in own)
-    return ",".join((str(own), *outside))
+    outside_addresses = dict.fromkeys(
+        str(address) for address in peer_addresses if address not in own_network
+    )
+    return ",".join((str(own_network), *outside_addresses))
 
 
 def remove_key(shell: Shell, home: NodeHome) -> bool:
@@ -329,10 +353,10 @@ def remove_key(shell: Shell, home: NodeHome) -> bool:
     except (FileNotFoundError, ValueError) as error:
         swallowed(error)
         return False
-    listed = str(authorized_keys(shell))
-    content = _content(shell, listed)
+    authorized_path = str(authorized_keys(shell))
+    content = _content(shell, authorized_path)
     edited = without_line(content, key.public)
-    return edited != content and _replace(shell, listed, edited)
+    return edited != content and _replace(shell, authorized_path, edited)
 
 
 def authorized_keys(shell: Shell) -> PurePosixPath:
@@ -366,9 +390,10 @@ def _private_folder(shell: Shell, folder: PurePosixPath) -> None:
 
 
 def _make(shell: Shell, argv: Sequence[str], folder: PurePosixPath) -> None:
-    done = shell.run(argv)
-    if not done.ok:
+    answer = shell.run(argv)
+    if not answer.ok:
         raise BackendError(
-            f"The folder {folder} on the node cannot be created as SSH requires: {done.complaint}.",
+            f"The folder {folder} on the node cannot be created as SSH requires: "
+            f"{answer.complaint}.",
             "Make the node's user its owner, then set the node up again.",
         )

@@ -1,7 +1,7 @@
 """The part of this program that runs on a node, as one archive.
 
-The archive is named by its content, so that two desktops of one version send the same one, and a
-newer one is put next to the older: running jobs keep the code with which they started.
+The archive is named by its content, so that two desktops of one version send the same file, and a
+newer archive is put next to the older: running jobs keep the code with which they started.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def bundle_name(package: Path = PACKAGE) -> str:
 def make_bundle(package: Path = PACKAGE) -> CodeArchive:
     """Pack the code for nodes. The same files get the same name at any time and place."""
     contents = _contents(package)
-    packed = io.BytesIO()
+    buffer = io.BytesIO()
     with (
-        gzip.GzipFile(filename="", fileobj=packed, mode="wb", mtime=0) as zipped,
-        tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+        gzip.GzipFile(filename="", fileobj=buffer, mode="wb", mtime=0) as gzip_file,
+        tarfile.open(fileobj=gzip_file, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
         for name, content in contents.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
             member.mode = 0o644
             archive.addfile(member, io.BytesIO(content))
-    return CodeArchive(_name(contents), packed.getvalue())
+    return CodeArchive(_name(contents), buffer.getvalue())
 
 
 def _contents(package: Path) -> dict[str, bytes]:
@@ -55,8 +55,10 @@ def _contents(package: Path) -> dict[str, bytes]:
     paths += [
         path for name in PACKAGES for path in (package / name).rglob("*") if path.suffix in SUFFIXES
     ]
-    found = {f"backend/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths}
-    return dict(sorted(found.items()))
+    contents = {
+        f"backend/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths
+    }
+    return dict(sorted(contents.items()))
 
 
 def _name(contents: Mapping[str, bytes]) -> str:

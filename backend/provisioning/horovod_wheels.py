@@ -1,7 +1,7 @@
 """Choose a node's Python for training: Horovod has no wheel on any index, only those built here.
 
-`installers/horovod_wheel.py` builds one for one Python minor version, processor, torch and Open
-MPI, and stores it in ``horovod…/`` with its checksum and ``ingredients.json``. It loads its
+`installers/horovod_wheel.py` builds a wheel for one Python minor version, processor, torch and Open
+MPI, and stores it in ``horovod…/`` with its checksum and ``ingredients.json``. The wheel loads its
 libraries from its own folder, so it works on any node of that kind.
 """
 
@@ -52,9 +52,9 @@ class HorovodWheel:
 
 def built_wheels(folders: Sequence[Path]) -> tuple[HorovodWheel, ...]:
     """Return every complete Horovod wheel in these folders, the newest first."""
-    homes = (home for folder in folders for home in folder.glob("horovod*/ingredients.json"))
-    newest = sorted(homes, key=lambda path: path.stat().st_mtime, reverse=True)
-    return tuple(wheel for path in newest for wheel in _read(path))
+    paths = (home for folder in folders for home in folder.glob("horovod*/ingredients.json"))
+    sorted_paths = sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
+    return tuple(wheel for path in sorted_paths for wheel in _read(path))
 
 
 def _read(ingredients: Path) -> Iterator[HorovodWheel]:
@@ -76,17 +76,17 @@ def _read(ingredients: Path) -> Iterator[HorovodWheel]:
 
 
 def _glibc(wheel: Path) -> str:
-    found = {LEAST_GLIBC}
+    versions = {LEAST_GLIBC}
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             if name.endswith(".so"):
-                found |= {one.decode() for one in _SYMBOL.findall(archive.read(name))}
-    return max(found, key=_numbers)
+                versions |= {version.decode() for version in _SYMBOL.findall(archive.read(name))}
+    return max(versions, key=_numbers)
 
 
 def choose(
     name: str,
-    facts: NodeFacts,
+    node_facts: NodeFacts,
     wheels: Sequence[HorovodWheel] | None,
     *,
     cpu_only: bool = False,
@@ -100,44 +100,52 @@ def choose(
     Raises:
         BackendError: The node has no suitable Python, or there is no wheel for one.
     """
-    able = [
-        one for one in facts.pythons if LEAST_PYTHON <= _numbers(one.version)[:2] <= NEWEST_PYTHON
+    usable_pythons = [
+        python
+        for python in node_facts.pythons
+        if LEAST_PYTHON <= _numbers(python.version)[:2] <= NEWEST_PYTHON
     ]
-    if not able:
-        needs = "training needs {}.{} to {}.{}.".format(*LEAST_PYTHON, *NEWEST_PYTHON)
-        found = ", ".join(one.version for one in facts.pythons)
+    if not usable_pythons:
+        requirement = "training needs {}.{} to {}.{}.".format(*LEAST_PYTHON, *NEWEST_PYTHON)
+        versions = ", ".join(python.version for python in node_facts.pythons)
         raise BackendError(
-            f"{name} has Python {found} only; {needs}"
-            if found
-            else f"{name} has no Python; {needs}",
+            f"{name} has Python {versions} only; {requirement}"
+            if versions
+            else f"{name} has no Python; {requirement}",
             "Let an administrator of the node install one: apt-get install python3.",
         )
-    if not facts.glibc:
+    if not node_facts.glibc:
         raise BackendError(
-            f"{name} runs {facts.system}, whose C library is not glibc: torch has no wheel for it.",
+            f"{name} runs {node_facts.system}, whose C library is not glibc: torch has no wheel "
+            "for it.",
             "Use a node with Debian, Ubuntu, Fedora, Rocky Linux or a similar system.",
         )
-    cuda = bool(facts.gpus) and not cpu_only
+    cuda = bool(node_facts.gpus) and not cpu_only
     targets = {
-        one: WheelTarget("{}.{}".format(*_numbers(one.version)[:2]), facts.machine, cuda)
-        for one in able
+        python: WheelTarget("{}.{}".format(*_numbers(python.version)[:2]), node_facts.machine, cuda)
+        for python in usable_pythons
     }
-    if wheels is None and _numbers(facts.glibc) < _numbers(LEAST_GLIBC):
+    if wheels is None and _numbers(node_facts.glibc) < _numbers(LEAST_GLIBC):
         raise BackendError(
-            f"{name} has glibc {facts.glibc}, and torch needs {LEAST_GLIBC} or newer.",
+            f"{name} has glibc {node_facts.glibc}, and torch needs {LEAST_GLIBC} or newer.",
             "Use a node with a newer system.",
         )
     if wheels is None:
-        newest = max(able, key=lambda one: _numbers(one.version))
+        newest = max(usable_pythons, key=lambda python: _numbers(python.version))
         return newest, targets[newest], None
-    fitting = [(one, wheel) for wheel in wheels for one in able if wheel.target == targets[one]]
-    for one, wheel in fitting:
-        if _numbers(facts.glibc) >= _numbers(wheel.glibc):
-            return one, wheel.target, wheel
-    if fitting:
+    matches = [
+        (python, wheel)
+        for wheel in wheels
+        for python in usable_pythons
+        if wheel.target == targets[python]
+    ]
+    for python, wheel in matches:
+        if _numbers(node_facts.glibc) >= _numbers(wheel.glibc):
+            return python, wheel.target, wheel
+    if matches:
         raise BackendError(
-            f"{name} has glibc {facts.glibc}, and the wheels built on this computer need "
-            f"{fitting[0][1].glibc} or newer.",
+            f"{name} has glibc {node_facts.glibc}, and the wheels built on this computer need "
+            f"{matches[0][1].glibc} or newer.",
             "Run ./installers/run doctor on a computer whose system is as old as the node's; it "
             "builds Horovod.",
         )
@@ -147,18 +155,19 @@ def choose(
 def _no_wheel(
     name: str, targets: Sequence[WheelTarget], wheels: Sequence[HorovodWheel]
 ) -> BackendError:
-    wanted = targets[0]
-    here = "; ".join(sorted({str(wheel.target) for wheel in wheels})) or "nothing"
-    sentence = (
-        f"There is no Horovod for {wanted}, which {name} has; built on this computer: {here}."
+    first_target = targets[0]
+    built_targets = "; ".join(sorted({str(wheel.target) for wheel in wheels})) or "nothing"
+    message = (
+        f"There is no Horovod for {first_target}, which {name} has; built on this computer: "
+        f"{built_targets}."
     )
     machines = {wheel.target.machine for wheel in wheels}
-    if machines and wanted.machine not in machines:
+    if machines and first_target.machine not in machines:
         remedy = (
             f"Build it with ./installers/run doctor on a computer whose processor is "
-            f"{wanted.machine}, and set the node up from that computer."
+            f"{first_target.machine}, and set the node up from that computer."
         )
-    elif wanted.cuda and any(
+    elif first_target.cuda and any(
         wheel.target in {WheelTarget(t.python, t.machine) for t in targets} for wheel in wheels
     ):
         remedy = (
@@ -166,10 +175,10 @@ def _no_wheel(
         )
     else:
         remedy = (
-            f"Run RINGMASTER_PYTHON=python{wanted.python} ./installers/run doctor to build it "
-            "here, or install a Python of that list on the node."
+            f"Run RINGMASTER_PYTHON=python{first_target.python} ./installers/run doctor to build "
+            "it here, or install a Python of that list on the node."
         )
-    return BackendError(sentence, f"{remedy} Or set the node up without Horovod.")
+    return BackendError(message, f"{remedy} Or set the node up without Horovod.")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

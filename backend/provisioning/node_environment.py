@@ -1,9 +1,9 @@
 """A Python environment on a node: missing wheels are sent and installed without a network.
 
-It is made in a folder of another name and renamed after it was tested, so that an incomplete one is
-never used, and two desktops may set up one node at once. Its name identifies its content
-(`Wheelhouse.environment`). In a complete one nothing is changed, because jobs may use it; packages
-of user code are only added.
+An environment is made in a folder of another name and renamed after its test, so that no incomplete
+environment is used, and two desktops may set up one node at once. Its name identifies its content
+(`Wheelhouse.environment`). In a complete environment nothing is changed, because jobs may use it;
+packages of user code are only added.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
     with open(sys.argv[2], "wb") as file:
         file.write(wheel.read(name))
 os.chmod(sys.argv[2], 0o755)"""
-_AGAIN = "Set the node up again; it continues from here."
+_RETRY_REMEDY = "Set the node up again; it continues from here."
 _INSTALL = ("pip", "install", "--no-config", "--offline", "--no-index", "--no-deps")
 """The words after ``uv`` that install wheels, without an index and the settings of a node."""
 
@@ -84,8 +84,8 @@ class NodeEnvironments:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
         answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION])
-        same = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
-        return stamp if answer.ok and same else None
+        is_same_version = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
+        return stamp if answer.ok and is_same_version else None
 
     def stamp(self, name: str) -> Mapping[str, Any] | None:
         """Return the stamp of an environment that was complete when made, None if missing."""
@@ -102,17 +102,17 @@ class NodeEnvironments:
 
     def python_version(self, python: str) -> str:
         remedy = "If it does not start on the node at all, let an administrator reinstall it."
-        said = self._steps.must(
+        output = self._steps.must(
             self._shell, [python, "-I", "-c", _VERSION], f"{python} does not start", remedy
         )
-        return said.strip()
+        return output.strip()
 
-    def begin(self, python: str, house: Wheelhouse) -> PurePosixPath:
+    def make_empty(self, python: str, house: Wheelhouse) -> PurePosixPath:
         """Make an empty environment under a unique name."""
         environments = self._home.environments
         self._make_folders((environments, self._home.wheels))
         self._clear_abandoned()
-        self._ask_for_room(house)
+        self._require_space(house)
         folder = environments / _new_name()
         # Without pip: Debian's python3 lacks the package that installs it (python3-venv).
         self._steps.must(
@@ -131,39 +131,44 @@ class NodeEnvironments:
         ``python`` is any Python that starts on the node.
         """
         folder = self._home.wheels
-        present = {PurePosixPath(one.path).name: one.bytes for one in self._listing(folder)}
-        candidates = [wheel for wheel in wheels if present.get(wheel.name) == wheel.bytes]
-        intact = self._intact(python, candidates)
-        lacking = [wheel for wheel in wheels if wheel not in intact]
-        total, sent = sum(wheel.bytes for wheel in lacking), 0
-        for wheel in lacking:
-            before = sent
+        present_sizes = {
+            PurePosixPath(file.path).name: file.bytes for file in self._listing(folder)
+        }
+        candidates = [wheel for wheel in wheels if present_sizes.get(wheel.name) == wheel.bytes]
+        intact_wheels = self._intact_wheels(python, candidates)
+        missing_wheels = [wheel for wheel in wheels if wheel not in intact_wheels]
+        total_bytes, sent_bytes = sum(wheel.bytes for wheel in missing_wheels), 0
+        for wheel in missing_wheels:
+            earlier_bytes = sent_bytes
 
-            def on_bytes(done: int, size: int, wheel: Wheel = wheel, before: int = before) -> None:
+            def on_bytes(
+                done_bytes: int, size: int, wheel: Wheel = wheel, earlier_bytes: int = earlier_bytes
+            ) -> None:
                 self._steps.say(
-                    f"Sending {wheel.package}: {(before + done) / 1e6:.0f} of {total / 1e6:.0f} MB"
+                    f"Sending {wheel.package}: {(earlier_bytes + done_bytes) / 1e6:.0f} of "
+                    f"{total_bytes / 1e6:.0f} MB"
                 )
 
             source, target = house.folder / wheel.name, str(folder / wheel.name)
-            brought = self.bring(source, wheel, target, on_bytes) if self.bring else None
-            if brought is None:
+            delivered_bytes = self.bring(source, wheel, target, on_bytes) if self.bring else None
+            if delivered_bytes is None:
                 self._steps.line(f"sending {wheel.name}, {wheel.bytes} bytes")
                 self._shell.send(source, target, on_bytes)
-                brought = wheel.bytes
-            sent += brought
-        intact = self._intact(python, lacking)
-        damaged = [wheel for wheel in lacking if wheel not in intact]
-        if damaged and self.bring is not None:
+                delivered_bytes = wheel.bytes
+            sent_bytes += delivered_bytes
+        intact_wheels = self._intact_wheels(python, missing_wheels)
+        damaged_wheels = [wheel for wheel in missing_wheels if wheel not in intact_wheels]
+        if damaged_wheels and self.bring is not None:
             self.bring = None
-            return sent + self.push(python, house, damaged)
-        if damaged:
+            return sent_bytes + self.push(python, house, damaged_wheels)
+        if damaged_wheels:
             raise BackendError(
-                f"{damaged[0].name} differs on the node: it was damaged during the transfer, "
-                "or on one of the two disks.",
+                f"{damaged_wheels[0].name} differs on the node: it was damaged during the "
+                "transfer, or on one of the two disks.",
                 f"Remove {house.folder}, so that the wheels are fetched again, then set the node "
                 "up again.",
             )
-        return sent
+        return sent_bytes
 
     def install(self, folder: PurePosixPath, house: Wheelhouse, wheels: Sequence[Wheel]) -> None:
         """Install wheels that are on the node."""
@@ -171,34 +176,38 @@ class NodeEnvironments:
             return
         python, uv = str(folder / "bin/python"), str(folder / "uv")
         wheel = str(self._home.wheels / house.uv.name)
-        failed = "The packages could not be installed"
-        self._steps.must(self._shell, [python, "-I", "-c", _UNPACK_UV, wheel, uv], failed, _AGAIN)
+        failure = "The packages could not be installed"
+        self._steps.must(
+            self._shell, [python, "-I", "-c", _UNPACK_UV, wheel, uv], failure, _RETRY_REMEDY
+        )
         # Its cache in the environment's own file system, so that files are linked and not copied.
         argv = ["env", f"TMPDIR={folder}", uv, *_INSTALL, "--no-cache", "--python", python]
         argv += [str(self._home.wheels / wheel.name) for wheel in wheels]
         self._steps.say(f"Installing {len(wheels)} packages")
-        self._steps.must(self._shell, argv, failed, _AGAIN, _INSTALL_LIMIT_S)
-        self._steps.must(self._shell, ["rm", "--", uv], failed, _AGAIN)
+        self._steps.must(self._shell, argv, failure, _RETRY_REMEDY, _INSTALL_LIMIT_S)
+        self._steps.must(self._shell, ["rm", "--", uv], failure, _RETRY_REMEDY)
 
     def finish(self, folder: PurePosixPath, name: str, stamp: Mapping[str, Any]) -> PurePosixPath:
         """Rename a tested environment; use another desktop's if that one was faster."""
         final = self._home.environments / name
         self._shell.write(str(folder / STAMP), (json.dumps(dict(stamp), indent=1) + "\n").encode())
-        if self._named(folder, final):
+        if self._rename(folder, final):
             return final
         if self.find(name) is None:
             # An environment of that name is damaged; a complete one is never removed here.
-            aside = final.with_name(_new_name())
-            self._named(final, aside)
-            self.drop(aside)
-            if not self._named(folder, final):
+            discarded_folder = final.with_name(_new_name())
+            self._rename(final, discarded_folder)
+            self.drop(discarded_folder)
+            if not self._rename(folder, final):
                 self.drop(folder)
-                raise BackendError(f"{final} cannot be created: that name is in use.", _AGAIN)
+                raise BackendError(
+                    f"{final} cannot be created: that name is in use.", _RETRY_REMEDY
+                )
             return final
         self.drop(folder)
         return final
 
-    def _named(self, folder: PurePosixPath, final: PurePosixPath) -> bool:
+    def _rename(self, folder: PurePosixPath, final: PurePosixPath) -> bool:
         """Rename a folder, unless one of that name exists."""
         return self._steps.run(self._shell, ["mv", "-T", "--", str(folder), str(final)]).ok
 
@@ -216,22 +225,30 @@ class NodeEnvironments:
         )
 
     def _clear_abandoned(self) -> None:
-        old = ["-name", f"{_BUILDING}*", "-mmin", f"+{_ABANDONED_MINUTES}"]
-        find = ["find", str(self._home.environments), "-mindepth", "1", "-maxdepth", "1", *old]
+        age_filter = ["-name", f"{_BUILDING}*", "-mmin", f"+{_ABANDONED_MINUTES}"]
+        find = [
+            "find",
+            str(self._home.environments),
+            "-mindepth",
+            "1",
+            "-maxdepth",
+            "1",
+            *age_filter,
+        ]
         self._steps.run(self._shell, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], 300)
 
-    def _ask_for_room(self, house: Wheelhouse) -> None:
-        needed = max(_LEAST_FREE_BYTES, _GROWTH * sum(wheel.bytes for wheel in house.wheels))
-        said = self._steps.must(
+    def _require_space(self, house: Wheelhouse) -> None:
+        needed_bytes = max(_LEAST_FREE_BYTES, _GROWTH * sum(wheel.bytes for wheel in house.wheels))
+        output = self._steps.must(
             self._shell,
             ["df", "-Pk", "--", str(self._home.path)],
             f"The free space on the disk of {self._home.path} could not be read",
         )
-        free = int(said.splitlines()[-1].split()[3]) * 1024
-        if free < needed:
+        free_bytes = int(output.splitlines()[-1].split()[3]) * 1024
+        if free_bytes < needed_bytes:
             raise BackendError(
-                f"The disk of {self._home.path} on the node has {free / 1e9:.1f} GB free, and "
-                f"setting up needs {needed / 1e9:.0f} GB.",
+                f"The disk of {self._home.path} on the node has {free_bytes / 1e9:.1f} GB free, "
+                f"and setting up needs {needed_bytes / 1e9:.0f} GB.",
                 f"Free some space in {self._home.path}, then set the node up again.",
             )
 
@@ -241,7 +258,7 @@ class NodeEnvironments:
         except FileNotFoundError:
             return ()
 
-    def _intact(self, python: str, wheels: Sequence[Wheel]) -> set[Wheel]:
+    def _intact_wheels(self, python: str, wheels: Sequence[Wheel]) -> set[Wheel]:
         """Return the wheels whose bytes on the node are correct."""
         if not wheels:
             return set()
@@ -249,9 +266,9 @@ class NodeEnvironments:
         argv = [python, "-I", "-c", _DIGESTS, *paths]
         answer = self._steps.run(self._shell, argv, limit_s=300)
         lines = (line.split("  ", 1) for line in answer.out.splitlines() if "  " in line)
-        found = {path: digest for digest, path in lines}
+        digests = {path: digest for digest, path in lines}
         return {
             wheel
             for wheel, path in zip(wheels, paths, strict=True)
-            if found.get(path) == wheel.sha256
+            if digests.get(path) == wheel.sha256
         }

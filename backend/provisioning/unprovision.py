@@ -42,12 +42,12 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
         BackendError: A run has a process there, or something there cannot be ended or removed.
     """
     home = home_of(entry)
-    _refuse_strange(shell, home.path)
-    place = refuse_running_of(entry, shell, [home.path])
-    if place is not None:
+    _require_inside_home(shell, home.path)
+    agent = refuse_running_of(entry, shell, [home.path])
+    if agent is not None:
         # First what would restart it, then the agent, however it was started.
-        shell.run(agent_commands.leave(place))
-        if not shell.run(agent_commands.stop(place)).ok:
+        shell.run(agent_commands.remove(agent))
+        if not shell.run(agent_commands.stop(agent)).ok:
             raise BackendError(
                 f"The agent on {entry.name} does not end, so nothing was removed.",
                 "Restart the node, then remove it again.",
@@ -59,27 +59,27 @@ def remove(entry: NodeEntry, shell: Shell) -> int:
 def environments(shell: Machine, home: NodeHome) -> tuple[FoundEnvironment, ...]:
     """Return the environments on a node, or here, by name."""
     try:
-        found = shell.listing(str(home.environments))
+        entries = shell.listing(str(home.environments))
     except FileNotFoundError:
         return ()
     # By the machine's own clock.
     now_s = int(shell.run(["date", "+%s"]).out)
     return tuple(
-        FoundEnvironment(one.name, disk_usage(shell, one.path), max(0, now_s - one.mtime_s))
-        for one in sorted(found, key=lambda one: one.name)
-        if one.is_folder and not one.name.startswith(".")
+        FoundEnvironment(entry.name, disk_usage(shell, entry.path), max(0, now_s - entry.mtime_s))
+        for entry in sorted(entries, key=lambda entry: entry.name)
+        if entry.is_folder and not entry.name.startswith(".")
     )
 
 
 def remove_environments(shell: Machine, home: NodeHome, names: Iterable[str]) -> int:
     """Remove environments, and the wheels that no other one has; return the bytes freed."""
-    freed = sum(_remove(shell, home.environments / name) for name in names)
-    left = [one.name for one in environments(shell, home)]
-    used = {wheel for name in left for wheel in _wheels(shell, home, name)}
-    for one in shell.listing(str(home.wheels)):
-        if one.name not in used:
-            freed += _remove(shell, PurePosixPath(one.path))
-    return freed
+    freed_bytes = sum(_remove(shell, home.environments / name) for name in names)
+    remaining_names = [environment.name for environment in environments(shell, home)]
+    used_wheels = {wheel for name in remaining_names for wheel in _wheels(shell, home, name)}
+    for file in shell.listing(str(home.wheels)):
+        if file.name not in used_wheels:
+            freed_bytes += _remove(shell, PurePosixPath(file.path))
+    return freed_bytes
 
 
 def _wheels(shell: Machine, home: NodeHome, environment: str) -> list[str]:
@@ -99,16 +99,16 @@ def home_of(entry: NodeEntry) -> NodeHome:
     return NodeHome(PurePosixPath(entry.facts.home))
 
 
-def _place(entry: NodeEntry, shell: Machine) -> AgentPlace | None:
+def _find_agent(entry: NodeEntry, shell: Machine) -> AgentPlace | None:
     """Return the agent's paths; None if nothing is left that could run it."""
     if entry.facts is None or entry.installation is None:
         return None
-    there = entry.installation
+    installation = entry.installation
     # After an upgrade of the node's Python an environment may not start any more.
-    for python in (there.python, *(found.path for found in entry.facts.pythons)):
-        place = AgentPlace(entry.name, python, there.bundle, entry.facts)
-        if shell.run(agent_commands.answers(place)).ok:
-            return place
+    for python in (installation.python, *(candidate.path for candidate in entry.facts.pythons)):
+        agent = AgentPlace(entry.name, python, installation.bundle, entry.facts)
+        if shell.run(agent_commands.probe(agent)).ok:
+            return agent
     return None
 
 
@@ -117,7 +117,7 @@ def refuse_running(
 ) -> None:
     """Refuse to remove folders that runs on ``name`` use; ``python`` and ``bundle`` are its own."""
     for folder in folders:
-        if runs := shell.run(agent_commands.runs(python, bundle, folder)).out.split():
+        if runs := shell.run(agent_commands.list_runs(python, bundle, folder)).out.split():
             raise BackendError(
                 f"{name} still has processes of {', '.join(runs)}, so nothing was removed.",
                 "Stop that job, or wait for its end.",
@@ -128,30 +128,30 @@ def refuse_running_of(
     entry: NodeEntry, shell: Machine, folders: Iterable[PurePosixPath]
 ) -> AgentPlace | None:
     """Refuse to remove folders of a node that runs use; return the paths of its agent, if any."""
-    place = _place(entry, shell)
-    if place is not None:
-        refuse_running(entry.name, shell, place.python, place.bundle, folders)
-    return place
+    agent = _find_agent(entry, shell)
+    if agent is not None:
+        refuse_running(entry.name, shell, agent.python, agent.bundle, folders)
+    return agent
 
 
-def _refuse_strange(shell: Shell, folder: PurePosixPath) -> None:
+def _require_inside_home(shell: Shell, folder: PurePosixPath) -> None:
     """Refuse a path, which came from a file, unless it is inside the user's home folder."""
     answer = shell.run(
         ["sh", "-c", 'cd && pwd -P; cd "$1" 2>/dev/null && pwd -P', "sh", str(folder)]
     )
-    user_home, *there = answer.out.splitlines() or [""]
-    if there and not there[0].startswith(f"{user_home.rstrip('/')}/"):
+    user_home, *real_paths = answer.out.splitlines() or [""]
+    if real_paths and not real_paths[0].startswith(f"{user_home.rstrip('/')}/"):
         raise BackendError(
             f"{folder} is not inside the home folder {user_home}; it was not removed."
         )
 
 
 def _remove(shell: Machine, folder: PurePosixPath) -> int:
-    size = disk_usage(shell, str(folder))
-    done = shell.run(["rm", "-rf", "--", str(folder)], limit_s=_REMOVE_LIMIT_S)
-    if not done.ok:
+    size_bytes = disk_usage(shell, str(folder))
+    answer = shell.run(["rm", "-rf", "--", str(folder)], limit_s=_REMOVE_LIMIT_S)
+    if not answer.ok:
         raise BackendError(
-            f"{folder} could not be removed: {done.complaint}.",
+            f"{folder} could not be removed: {answer.complaint}.",
             "Make the node's user the owner of that folder, then remove it again.",
         )
-    return size
+    return size_bytes

@@ -34,7 +34,7 @@ class Relay:
         self._folder = f"{_PREFIX}{secrets.token_hex(4)}"
         self._lock = threading.Lock()
         self._locks: dict[Wheel, threading.Lock] = {}
-        self._there: set[Wheel] = set()
+        self._stored_wheels: set[Wheel] = set()
         self.used_by = ""
         """The data root, at its path on a node that has put wheels there."""
 
@@ -52,35 +52,37 @@ class Relay:
 
         None: it has to be sent, because the data root cannot be used for it.
         """
-        folder = self._place(data_root)
-        place = f"{folder}/{wheel.name}"
-        sent = 0
+        folder = self._relay_folder(data_root)
+        relay_path = f"{folder}/{wheel.name}"
+        sent_bytes = 0
         with self._lock:
             lock = self._locks.setdefault(wheel, threading.Lock())
         if lock.locked():
             steps.say(f"Waiting for another node, which gets {wheel.package} for all")
         with lock:
-            if wheel not in self._there:
+            if wheel not in self._stored_wheels:
                 try:
                     self._prepare(shell, steps, folder, data_root)
-                    shell.send(source, place, on_bytes)
+                    shell.send(source, relay_path, on_bytes)
                 except Cancelled:
                     raise
                 except BackendError as error:
                     steps.line(f"{folder}: {error.sentence}")
                     return None
-                sent = wheel.bytes
-                self._there.add(wheel)
+                sent_bytes = wheel.bytes
+                self._stored_wheels.add(wheel)
         steps.say(f"Copying {wheel.package} from the data root")
-        copied = steps.run(shell, ["cp", "--", place, target], _COPY_LIMIT_S)
-        return sent if copied.ok else None
+        answer = steps.run(shell, ["cp", "--", relay_path, target], _COPY_LIMIT_S)
+        return sent_bytes if answer.ok else None
 
     def clear(self, shell: Machine) -> None:
         """Remove the wheels from the data root; a later set-up removes what cannot be reached."""
         with suppress(BackendError):
-            shell.run(["rm", "-rf", "--", str(self._place(self.used_by))], limit_s=_COPY_LIMIT_S)
+            shell.run(
+                ["rm", "-rf", "--", str(self._relay_folder(self.used_by))], limit_s=_COPY_LIMIT_S
+            )
 
-    def _place(self, data_root: str) -> PurePosixPath:
+    def _relay_folder(self, data_root: str) -> PurePosixPath:
         return NodeHome.shared_in(PurePosixPath(data_root)).path / self._folder
 
     def _prepare(self, shell: Machine, steps: Steps, folder: PurePosixPath, data_root: str) -> None:
@@ -88,6 +90,6 @@ class Relay:
             return
         steps.must(shell, ["mkdir", "-p", "--", str(folder)], f"{folder} cannot be made")
         self.used_by = data_root
-        old = ["-name", f"{_PREFIX}*", "-mmin", f"+{_ABANDONED_MINUTES}"]
-        find = ["find", str(folder.parent), "-mindepth", "1", "-maxdepth", "1", *old]
+        age_filter = ["-name", f"{_PREFIX}*", "-mmin", f"+{_ABANDONED_MINUTES}"]
+        find = ["find", str(folder.parent), "-mindepth", "1", "-maxdepth", "1", *age_filter]
         steps.run(shell, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], 300)

@@ -93,10 +93,10 @@ class Wheelhouse:
         Args:
             system_mpi: Leave Open MPI out, because the node has its own.
         """
-        chosen = tuple(w for w in self.wheels if not (system_mpi and w.package == OPEN_MPI))
-        text = json.dumps([self.python, sorted((w.name, w.sha256) for w in chosen)])
+        wheels = tuple(w for w in self.wheels if not (system_mpi and w.package == OPEN_MPI))
+        text = json.dumps([self.python, sorted((w.name, w.sha256) for w in wheels)])
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return f"python{self.python}-{digest}", chosen
+        return f"python{self.python}-{digest}", wheels
 
 
 class Wheelhouses:
@@ -133,11 +133,11 @@ class Wheelhouses:
             BackendError: The package index cannot be reached, lacks a wheel, or the disk is full.
             Cancelled: Fetched wheels stay for the next time.
         """
-        wanted = pinned(self._constraints, target, horovod)
-        home = self._folder / _name(target, horovod, wanted)
+        requirements = pinned(self._constraints, target, horovod)
+        home = self._folder / _name(target, horovod, requirements)
         return self._once(
             home,
-            lambda: self._fetch(home, target, horovod, wanted, on_line, cancelled),
+            lambda: self._fetch(home, target, horovod, requirements, on_line, cancelled),
             on_line,
             cancelled,
         )
@@ -164,15 +164,19 @@ class Wheelhouses:
             part = home.with_name(f"{home.name}.part")
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-            pins = part / "constraints.txt"
-            pins.write_text("".join(f"{_requirement(one.name)}\n" for one in house.wheels))
-            options = ("--constraint", str(pins), "--find-links", str(house.folder))
+            pins_path = part / "constraints.txt"
+            pins_path.write_text("".join(f"{_requirement(wheel.name)}\n" for wheel in house.wheels))
+            options = ("--constraint", str(pins_path), "--find-links", str(house.folder))
             try:
                 self._download(part, target, [package], options, on_line, cancelled)
             except NoWheel as error:
                 raise BackendError(error.sentence, f"Check the name. {error.remedy}") from error
-            own = {wheel.package for wheel in house.wheels}
-            files = [p for p in part.glob("*.whl") if Wheel(p.name, 0, "").package not in own]
+            present_packages = {wheel.package for wheel in house.wheels}
+            files = [
+                p
+                for p in part.glob("*.whl")
+                if Wheel(p.name, 0, "").package not in present_packages
+            ]
             files.append(shutil.copyfile(house.folder / house.uv.name, part / house.uv.name))
             return finish(part, home, house.python, files)
 
@@ -185,7 +189,7 @@ class Wheelhouses:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with locked(home.with_name(f"{home.name}.lock"), on_line, cancelled):
-                return _whole(home) or fetch()
+                return _load_complete(home) or fetch()
         except OSError as error:
             raise BackendError(
                 f"The wheels for the nodes cannot be stored in {self._folder}: {error.strerror}.",
@@ -207,9 +211,11 @@ class Wheelhouses:
         for path in part.glob("*.whl"):
             if not zipfile.is_zipfile(path):
                 path.unlink()  # truncated by a kill; pip would accept it
-        torch = next(one for one in requirements if one.startswith("torch=="))
-        others = [one for one in requirements if one != torch]
-        self._download(part, target, others, PINNED, on_line, cancelled)
+        torch = next(
+            requirement for requirement in requirements if requirement.startswith("torch==")
+        )
+        other_requirements = [requirement for requirement in requirements if requirement != torch]
+        self._download(part, target, other_requirements, PINNED, on_line, cancelled)
         build = torch.partition("+")[2]
         try:
             self._download(part, target, [torch], PINNED, on_line, cancelled)
@@ -230,13 +236,13 @@ class Wheelhouses:
         self,
         folder: Path,
         target: WheelTarget,
-        wanted: Sequence[str],
+        requirements: Sequence[str],
         options: Sequence[str],
         on_line: OnLine,
         cancelled: Ask,
     ) -> None:
-        pattern, minors, older = _TAGS
-        tags = [*(pattern.format(minor) for minor in minors), *older, "linux"]
+        pattern, minors, older_tags = _TAGS
+        tags = [*(pattern.format(minor) for minor in minors), *older_tags, "linux"]
         abi = f"cp{target.python.replace('.', '')}"
         argv = [*self._pip, "download", "--only-binary", ":all:"]
         argv += ["--no-input", "--progress-bar", "off", "--disable-pip-version-check"]
@@ -244,16 +250,16 @@ class Wheelhouses:
             argv += ["--platform", f"{tag}_{target.machine}"]
         argv += ["--python-version", target.python, "--implementation", "cp"]
         argv += ["--abi", abi, "--abi", "abi3", "--abi", "none"]
-        argv += ["--dest", str(folder), *options, *wanted]
+        argv += ["--dest", str(folder), *options, *requirements]
         code, output = run_pip(argv, on_line, cancelled)
         if code:
             raise refusal(output, folder, str(target))
 
 
 class NoWheel(BackendError):
-    """No index has a wheel of the requirement ``wanted``; it may have a source archive."""
+    """No index has a wheel of the package ``requirement``; it may have a source archive."""
 
-    wanted = ""
+    requirement = ""
 
 
 def pinned(
@@ -267,7 +273,7 @@ def pinned(
     Raises:
         BackendError: The lock file cannot be read or lacks one.
     """
-    marks = {
+    marker_values = {
         "python_version": target.python,
         "python_full_version": f"{target.python}.0",
         "implementation_name": "cpython",
@@ -286,9 +292,9 @@ def pinned(
         ) from error
     for line in lines:
         if line.strip() and not line.startswith("#"):
-            one = Requirement(line)
-            if one.marker is None or one.marker.evaluate(marks):
-                versions[one.name.lower()] = next(iter(one.specifier)).version
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate(marker_values):
+                versions[requirement.name.lower()] = next(iter(requirement.specifier)).version
     names = [*PACKAGES, UV]
     if target.cuda:
         names += [name for name in versions if _CUDA.match(name)]
@@ -305,8 +311,8 @@ def pinned(
     return tuple(f"{name}=={versions[name]}" for name in sorted(names))
 
 
-def _name(target: WheelTarget, horovod: HorovodWheel | None, wanted: Sequence[str]) -> str:
-    content = json.dumps([*wanted, horovod.sha256 if horovod else ""]).encode()
+def _name(target: WheelTarget, horovod: HorovodWheel | None, requirements: Sequence[str]) -> str:
+    content = json.dumps([*requirements, horovod.sha256 if horovod else ""]).encode()
     kind = "cuda" if target.cuda else "cpu"
     digest = hashlib.sha256(content).hexdigest()[:12]
     return f"python{target.python}-{target.machine}-{kind}-{digest}"
@@ -320,21 +326,21 @@ def finish(part: Path, home: Path, python: str, files: Sequence[Path]) -> Wheelh
     if home.exists():
         shutil.rmtree(home)
     os.replace(part, home)
-    found = _whole(home)
-    assert found is not None
-    return found
+    house = _load_complete(home)
+    assert house is not None
+    return house
 
 
-def _whole(home: Path) -> Wheelhouse | None:
+def _load_complete(home: Path) -> Wheelhouse | None:
     """Return the wheelhouse if every file has its size; hashes are checked on the node."""
     try:
         raw = read_json(home / MANIFEST)
-        wheels = tuple(Wheel(**one) for one in raw["wheels"])
+        wheels = tuple(Wheel(**raw_wheel) for raw_wheel in raw["wheels"])
         if any((home / wheel.name).stat().st_size != wheel.bytes for wheel in wheels):
             return None
         uv = next(wheel for wheel in wheels if wheel.package == UV)
-        rest = tuple(wheel for wheel in wheels if wheel != uv)
-        return Wheelhouse(home, str(raw["python"]), rest, uv)
+        other_wheels = tuple(wheel for wheel in wheels if wheel != uv)
+        return Wheelhouse(home, str(raw["python"]), other_wheels, uv)
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
         swallowed(error)
         return None
@@ -356,15 +362,15 @@ def _requirement(file_name: str) -> str:
 def locked(path: Path, on_line: OnLine, cancelled: Ask) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        waiting = False
+        is_waiting = False
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not waiting:
+                if not is_waiting:
                     on_line("Waiting for another set-up to fetch the wheels")
-                waiting = True
+                is_waiting = True
                 if cancelled():
                     raise Cancelled from None
                 time.sleep(_POLL_S)
@@ -434,17 +440,19 @@ def refusal(output: str, folder: Path, target: str = "this computer") -> Backend
             "Free some space on it, then set the node up again; it continues from here.",
         )
     # pip also prints "No matching distribution" if no index answered at all.
-    reached = not re.search(r"(?i)connection broken|Max retries|name resolution|timed out", output)
-    if reached and (missing := _NO_WHEEL.search(output)):
-        found = NoWheel(
+    is_reached = not re.search(
+        r"(?i)connection broken|Max retries|name resolution|timed out", output
+    )
+    if is_reached and (missing := _NO_WHEEL.search(output)):
+        error = NoWheel(
             f"No package index of pip on this computer has {missing[1]} for {target}.",
             "Add an index that has it to pip's settings on this computer (pip config list).",
         )
-        found.wanted = missing[1]
-        return found
-    last = (output.strip().splitlines() or ["no output"])[-1]
+        error.requirement = missing[1]
+        return error
+    last_line = (output.strip().splitlines() or ["no output"])[-1]
     return BackendError(
-        f"pip could not fetch the wheels for the nodes: {last}",
+        f"pip could not fetch the wheels for the nodes: {last_line}",
         "Check this computer's network and proxy, then set the node up again; it continues from "
         "here.",
     )

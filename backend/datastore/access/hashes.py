@@ -62,67 +62,72 @@ def read_manifest(content: bytes) -> dict[str, str]:
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield path and status of each file below, in no order; links are not followed."""
-    waiting = [("", os.fspath(folder))]
-    while waiting:
-        prefix, place = waiting.pop()
-        with os.scandir(place) as entries:
+    pending_folders = [("", os.fspath(folder))]
+    while pending_folders:
+        prefix, folder_path = pending_folders.pop()
+        with os.scandir(folder_path) as entries:
             for entry in entries:
                 path = prefix + entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append((path + "/", entry.path))
+                    pending_folders.append((path + "/", entry.path))
                 else:
                     yield path, entry.stat(follow_symlinks=False)
 
 
 def fingerprint(folder: Path) -> str:
     """Hash the files' names, sizes and times; a write to any file changes the result."""
-    seen = hashlib.sha256()
-    for path, status in sorted(walk(folder), key=lambda found: found[0]):
-        seen.update(os.fsencode(path))
-        seen.update(f"\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0".encode())
-    return seen.hexdigest()
+    digest = hashlib.sha256()
+    for path, status in sorted(walk(folder), key=lambda pair: pair[0]):
+        digest.update(os.fsencode(path))
+        digest.update(f"\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0".encode())
+    return digest.hexdigest()
 
 
 def compare(
-    what: str,
+    subject: str,
     folder: Path,
-    wanted: Mapping[str, str],
+    expected_hashes: Mapping[str, str],
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Hash every file in ``folder`` and compare with ``wanted``; ``what`` begins the sentences.
+    """Hash every file in ``folder`` and compare; ``subject`` begins the messages.
 
     Raises:
         BackendError: A file changed, is missing or was added; it is named.
     """
-    compare_names(what, {path for path, _ in walk(folder)}, wanted)
-    for path in sorted(wanted):
-        if hash_file(folder / path, on_bytes) != wanted[path]:
-            raise differs(what, path)
+    compare_names(subject, {path for path, _ in walk(folder)}, expected_hashes)
+    for path in sorted(expected_hashes):
+        if hash_file(folder / path, on_bytes) != expected_hashes[path]:
+            raise differs(subject, path)
 
 
-def compare_names(what: str, found: Set[str], wanted: Mapping[str, str]) -> None:
+def compare_names(
+    subject: str, present_paths: Set[str], expected_hashes: Mapping[str, str]
+) -> None:
     """Compare only the names, as `compare`."""
-    for sentence, paths in (
-        ("is missing {}, which was in it when it was imported", wanted.keys() - found),
-        (_CONTAINS, found - wanted.keys()),
+    for message, paths in (
+        (
+            "is missing {}, which was in it when it was imported",
+            expected_hashes.keys() - present_paths,
+        ),
+        (_CONTAINS, present_paths - expected_hashes.keys()),
     ):
         if paths:
-            error = changed(what, sentence.format(files_text(min(paths), len(paths))))
-            raise BackendError(error.sentence, _REMOVE) if sentence == _CONTAINS else error
+            error = changed(subject, message.format(files_text(min(paths), len(paths))))
+            raise BackendError(error.sentence, _REMOVE) if message == _CONTAINS else error
 
 
-def differs(what: str, path: str) -> BackendError:
-    return changed(what, f"was changed after it was imported: {files_text(path)} differs")
+def differs(subject: str, path: str) -> BackendError:
+    return changed(subject, f"was changed after it was imported: {files_text(path)} differs")
 
 
-def changed(what: str, sentence: str) -> BackendError:
+def changed(subject: str, predicate: str) -> BackendError:
     return BackendError(
-        f"{what} {sentence}.",
+        f"{subject} {predicate}.",
         "Restore the file, or import the folder again as a new version.",
     )
 
 
 def files_text(path: str, count: int = 1) -> str:
-    """Return a file's path for a sentence, and the number of further ones."""
-    shown = f"“{sanitize(path, 120)}”"
-    return shown if count == 1 else f"{shown} and {count - 1} more"
+    """Return a file's path for a message, and the number of further files."""
+    quoted_path = f"“{sanitize(path, 120)}”"
+    return quoted_path if count == 1 else f"{quoted_path} and {count - 1} more"

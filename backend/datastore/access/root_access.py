@@ -86,7 +86,7 @@ class DataRootAccess(Files, Protocol):
         """Return every file below, by path."""
 
     def compare(
-        self, what: str, folder: Path, wanted: Mapping[str, str], on_bytes: OnBytes
+        self, subject: str, folder: Path, expected_hashes: Mapping[str, str], on_bytes: OnBytes
     ) -> None:
         """See `hashes.compare`."""
 
@@ -96,8 +96,10 @@ class DataRootAccess(Files, Protocol):
     def bring_file(self, path: Path, progress: Progress) -> None:
         """Fetch one file to ``path``."""
 
-    def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
-        """Fetch the files of a version to ``folder`` and check them against ``wanted``."""
+    def bring_content(
+        self, folder: Path, expected_hashes: Mapping[str, str], progress: Progress
+    ) -> None:
+        """Fetch the files of a version to ``folder`` and compare them with ``expected_hashes``."""
 
     def room(self) -> MirrorRoom | None:
         """Return the disk usage of the local mirror, None if the data root is mounted."""
@@ -185,9 +187,9 @@ class NotStaging:
         files: Sequence[Path],
         progress: Progress,
     ) -> None:
-        sees = "does" if len(nodes) == 1 else "do"
+        verb = "does" if len(nodes) == 1 else "do"
         raise BackendError(
-            f"{' and '.join(nodes)} {sees} not see the data root, and this computer does not mount "
+            f"{' and '.join(nodes)} {verb} not see the data root, and this computer does not mount "
             "it, so it cannot copy files between the two.",
             "Start the job from a computer that mounts the data root.",
         )
@@ -258,13 +260,13 @@ class Mounted(LocalFiles, NotStaging):
     def list_files(self, folder: Path) -> list[FileEntry]:
         return sorted(
             (FileEntry(path, status.st_size) for path, status in hashes.walk(folder)),
-            key=lambda one: one.path,
+            key=lambda file: file.path,
         )
 
     def compare(
-        self, what: str, folder: Path, wanted: Mapping[str, str], on_bytes: OnBytes
+        self, subject: str, folder: Path, expected_hashes: Mapping[str, str], on_bytes: OnBytes
     ) -> None:
-        hashes.compare(what, folder, wanted, on_bytes)
+        hashes.compare(subject, folder, expected_hashes, on_bytes)
 
     def holds(self, path: Path) -> bool:
         return True
@@ -272,7 +274,9 @@ class Mounted(LocalFiles, NotStaging):
     def bring_file(self, path: Path, progress: Progress) -> None:
         pass
 
-    def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
+    def bring_content(
+        self, folder: Path, expected_hashes: Mapping[str, str], progress: Progress
+    ) -> None:
         pass
 
     def room(self) -> MirrorRoom | None:
@@ -305,8 +309,8 @@ def move_into(root: OpenRoot, old: Path, new: Path) -> None:
 
 def make_above(root: OpenRoot, path: Path) -> None:
     """Make the folders above a path in the data root."""
-    for above in reversed(path.relative_to(root.path).parents):
-        root.files.make_folder(root.path / above, exist_ok=True)
+    for parent in reversed(path.relative_to(root.path).parents):
+        root.files.make_folder(root.path / parent, exist_ok=True)
 
 
 def now_s(access: DataRootAccess, folder: Path) -> float:

@@ -42,7 +42,7 @@ _DIGITS = 64
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MANIFEST_BYTES = 200_000_000
 _START = b"PK\x03\x04"
-_NOTHING = "Nothing was imported; request the file again."
+_REMEDY = "Nothing was imported; request the file again."
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ArchiveMember:
     is_executable: bool = False
 
     @classmethod
-    def of(cls, path: str, content: bytes) -> ArchiveMember:
+    def from_bytes(cls, path: str, content: bytes) -> ArchiveMember:
         return cls(path, hashlib.sha256(content).hexdigest(), len(content), content)
 
 
@@ -81,16 +81,16 @@ def write_bundle(
         raise _exists(target)
     parts = sorted(parts, key=lambda part: part.path)
     files = {part.path: BundledFile(part.sha256, part.size_bytes) for part in parts}
-    whole = replace(manifest, files=files)
-    text = json.dumps(whole.to_dict(), indent=1, sort_keys=True, allow_nan=False)
-    first = ArchiveMember.of(MANIFEST, text.encode())
+    full_manifest = replace(manifest, files=files)
+    text = json.dumps(full_manifest.to_dict(), indent=1, sort_keys=True, allow_nan=False)
+    manifest_part = ArchiveMember.from_bytes(MANIFEST, text.encode())
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with zipfile.ZipFile(partial, "x", zipfile.ZIP_STORED) as archive:
             on_bytes = ByteCount(
                 progress, sum(part.size_bytes for part in parts), "Writing the bundle"
             )
-            for part in (first, *parts):
+            for part in (manifest_part, *parts):
                 _write_part(archive, part, on_bytes)
             archive.comment = _SEAL + b"0" * _DIGITS
         _seal(partial)
@@ -112,11 +112,11 @@ def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, on_bytes: ByteCou
     entry.external_attr = (stat.S_IFREG | mode) << 16
     entry.file_size = part.size_bytes
     digest = hashlib.sha256()
-    with archive.open(entry, "w") as out, _opened(part.source) as file:
-        while piece := file.read(CHUNK_BYTES):
-            digest.update(piece)
-            out.write(piece)
-            on_bytes(len(piece))
+    with archive.open(entry, "w") as out, _open_source(part.source) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            out.write(chunk)
+            on_bytes(len(chunk))
     if digest.hexdigest() != part.sha256:
         raise BackendError(
             f"{files_text(part.path)} does not match its record: its contents have changed.",
@@ -125,7 +125,7 @@ def _write_part(archive: zipfile.ZipFile, part: ArchiveMember, on_bytes: ByteCou
 
 
 @contextlib.contextmanager
-def _opened(source: Path | bytes) -> Iterator[IO[bytes]]:
+def _open_source(source: Path | bytes) -> Iterator[IO[bytes]]:
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
         yield file
 
@@ -141,14 +141,14 @@ def _seal(path: Path) -> None:
 
 def _digest_but_seal(file: IO[bytes], on_bytes: ByteCount | None = None) -> str:
     """Return the SHA-256 of everything except the digits at the end."""
-    left = file.seek(0, os.SEEK_END) - _DIGITS
+    remaining_bytes = file.seek(0, os.SEEK_END) - _DIGITS
     file.seek(0)
     digest = hashlib.sha256()
-    while left > 0 and (piece := file.read(min(CHUNK_BYTES, left))):
-        digest.update(piece)
-        left -= len(piece)
+    while remaining_bytes > 0 and (chunk := file.read(min(CHUNK_BYTES, remaining_bytes))):
+        digest.update(chunk)
+        remaining_bytes -= len(chunk)
         if on_bytes is not None:
-            on_bytes(len(piece))
+            on_bytes(len(chunk))
     return digest.hexdigest()
 
 
@@ -180,7 +180,7 @@ class VerifiedArchive:
         self.manifest = manifest
         self._entries = entries
 
-    def has(self, name: str) -> bool:
+    def contains(self, name: str) -> bool:
         return name in self._entries
 
     def read(self, name: str) -> bytes:
@@ -189,26 +189,26 @@ class VerifiedArchive:
 
     def copy_out(self, name: str, target: Path, progress: Progress) -> None:
         """Write one file, which must still be the verified one."""
-        wanted = self.manifest.files[name]
+        record = self.manifest.files[name]
         digest = hashlib.sha256()
-        on_bytes = ByteCount(progress, wanted.bytes, f"Copying {PurePosixPath(name).name}")
+        on_bytes = ByteCount(progress, record.bytes, f"Copying {PurePosixPath(name).name}")
         with (
             zipfile.ZipFile(self.path) as archive,
             archive.open(self._entries[name]) as entry,
             open(create(target), "wb") as out,
         ):
-            while piece := entry.read(CHUNK_BYTES):
-                digest.update(piece)
-                out.write(piece)
-                on_bytes(len(piece))
+            while chunk := entry.read(CHUNK_BYTES):
+                digest.update(chunk)
+                out.write(chunk)
+                on_bytes(len(chunk))
             out.flush()
             os.fsync(out.fileno())
-        if digest.hexdigest() != wanted.sha256:
+        if digest.hexdigest() != record.sha256:
             raise _changed(self.path, name)
 
-    def source(self, thing: BundledThing) -> ZipSource:
+    def source(self, item: BundledThing) -> ZipSource:
         """Return the files of a version, to be imported."""
-        prefix = f"{thing.folder}/"
+        prefix = f"{item.folder}/"
         files = [
             SourceFile(
                 name.removeprefix(prefix),
@@ -219,9 +219,9 @@ class VerifiedArchive:
             for name, entry in self._entries.items()
             if name.startswith(prefix)
         ]
-        folders = set(thing.empty_folders) | {file.path for file in files}
+        folders = set(item.empty_folders) | {file.path for file in files}
         parents = {str(parent) for path in folders for parent in PurePosixPath(path).parents} | set(
-            thing.empty_folders
+            item.empty_folders
         )
         return ZipSource(self.path, files, parents - {"."})
 
@@ -234,7 +234,7 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
         Cancelled: The user cancelled.
     """
     path = expanded(path).absolute()
-    with _world(path):
+    with _archive_errors(path):
         size = path.stat().st_size
         with path.open("rb") as file:
             if file.read(len(_START)) != _START:
@@ -247,11 +247,11 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
             manifest = _manifest(path, archive, entries)
             _compare_names(path, entries, manifest)
             on_bytes = ByteCount(progress, 2 * size, "Verifying the bundle")
-            for name, wanted in manifest.files.items():
-                if _digest(path, archive, entries[name], on_bytes) != wanted.sha256:
+            for name, record in manifest.files.items():
+                if _digest(path, archive, entries[name], on_bytes) != record.sha256:
                     raise _changed(path, name)
         _compare_seal(path, on_bytes)
-        _compare_things(path, manifest)
+        _compare_items(path, manifest)
     return VerifiedArchive(path, manifest, entries)
 
 
@@ -259,7 +259,7 @@ def _entries(path: Path, progress: Progress) -> dict[str, zipfile.ZipInfo]:
     try:
         folders, entries, _ = scan_entries(path, progress)
     except BackendError as error:
-        raise BackendError(str(error), _NOTHING) from error
+        raise BackendError(str(error), _REMEDY) from error
     for name, entry in entries.items():
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
             raise _refusal(path, f"{files_text(name)} is compressed, which a bundle never is")
@@ -295,14 +295,14 @@ def _manifest(
 
 
 def _compare_names(path: Path, entries: dict[str, zipfile.ZipInfo], manifest: Manifest) -> None:
-    found, wanted = entries.keys() - {MANIFEST}, manifest.files.keys()
-    for sentence, names in (
-        ("{} is missing from it", wanted - found),
-        ("{} was added to it", found - wanted),
+    present_names, listed_names = entries.keys() - {MANIFEST}, manifest.files.keys()
+    for template, names in (
+        ("{} is missing from it", listed_names - present_names),
+        ("{} was added to it", present_names - listed_names),
     ):
         if names:
-            raise _refusal(path, sentence.format(files_text(min(names), len(names))))
-    for name in sorted(wanted):
+            raise _refusal(path, template.format(files_text(min(names), len(names))))
+    for name in sorted(listed_names):
         if entries[name].file_size != manifest.files[name].bytes:
             raise _changed(path, name)
 
@@ -313,9 +313,9 @@ def _digest(
     digest = hashlib.sha256()
     try:
         with archive.open(entry) as file:
-            while piece := file.read(CHUNK_BYTES):
-                digest.update(piece)
-                on_bytes(len(piece))
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                on_bytes(len(chunk))
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
         raise _changed(path, entry.filename) from error
     return digest.hexdigest()
@@ -330,17 +330,21 @@ def _compare_seal(path: Path, on_bytes: ByteCount) -> None:
         raise _refusal(path, "its seal, or the bytes between its files, were changed")
 
 
-def _compare_things(path: Path, manifest: Manifest) -> None:
+def _compare_items(path: Path, manifest: Manifest) -> None:
     """Check that a version's own hash is that of its listed files."""
-    for thing in manifest.things.values():
-        if not thing.folder:
+    for item in manifest.things.values():
+        if not item.folder:
             continue
-        for empty in thing.empty_folders:
-            if path_fault(empty) or "\\" in empty or {"", ".", ".."} & set(empty.split("/")):
-                raise _refusal(path, f"the folder {files_text(empty)} is outside it")
-        prefix = f"{thing.folder}/"
-        entry = prefix + thing.kind.entry_file
-        if thing.kind.entry_file and entry not in manifest.files:
+        for empty_folder in item.empty_folders:
+            if (
+                path_fault(empty_folder)
+                or "\\" in empty_folder
+                or {"", ".", ".."} & set(empty_folder.split("/"))
+            ):
+                raise _refusal(path, f"the folder {files_text(empty_folder)} is outside it")
+        prefix = f"{item.folder}/"
+        entry = prefix + item.kind.entry_file
+        if item.kind.entry_file and entry not in manifest.files:
             raise _refusal(path, f"{files_text(entry)} is missing from it")
         listing = listing_of(
             {
@@ -349,12 +353,12 @@ def _compare_things(path: Path, manifest: Manifest) -> None:
                 if name.startswith(prefix)
             }
         )
-        if hashlib.sha256(listing).hexdigest() != thing.sha256:
-            raise _refusal(path, f"the files of the {thing.text} do not match its hash")
+        if hashlib.sha256(listing).hexdigest() != item.sha256:
+            raise _refusal(path, f"the files of the {item.text} do not match its hash")
 
 
 @contextlib.contextmanager
-def _world(path: Path) -> Iterator[None]:
+def _archive_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -367,5 +371,5 @@ def _changed(path: Path, name: str) -> BackendError:
     return _refusal(path, f"{files_text(name)} was changed after the bundle was made")
 
 
-def _refusal(path: Path, what: str) -> BackendError:
-    return BackendError(f"{path.name} cannot be imported: {what}.", _NOTHING)
+def _refusal(path: Path, reason: str) -> BackendError:
+    return BackendError(f"{path.name} cannot be imported: {reason}.", _REMEDY)

@@ -31,10 +31,10 @@ from backend.records.library.item import Pin
 _SCHEMA = 1
 
 
-def origin_words(manifest: Manifest) -> str:
+def origin_message(manifest: Manifest) -> str:
     """Return where an imported job comes from, for users."""
-    by = f" of {manifest.user}" if manifest.user else ""
-    return f"Imported from a bundle of the job {manifest.job_id}{by}."
+    user_text = f" of {manifest.user}" if manifest.user else ""
+    return f"Imported from a bundle of the job {manifest.job_id}{user_text}."
 
 
 def create_bundled_job(
@@ -51,18 +51,18 @@ def create_bundled_job(
     job_id = job_files.new_id()
     while root.files.exists(root.job(job_id).path):
         job_id = job_files.new_id()
-    fresh = root.jobs / f".{job_id}.new"
+    new_folder = root.jobs / f".{job_id}.new"
     try:
-        make_folder(fresh)
-        building = OpenJob(fresh, root.files)
-        job_files.make_parts(building)
-        _fill(building, job_id, config, pins, bundle, progress)
+        make_folder(new_folder)
+        new_job = OpenJob(new_folder, root.files)
+        job_files.make_parts(new_job)
+        _fill(new_job, job_id, config, pins, bundle, progress)
         if manifest.status.run:
-            _fill_run(building, manifest)
-        root.files.publish(fresh, progress)
-        root.files.rename(fresh, root.job(job_id).path)
+            _fill_run(new_job, manifest)
+        root.files.publish(new_folder, progress)
+        root.files.rename(new_folder, root.job(job_id).path)
     except BaseException:
-        root.files.remove_tree(fresh)
+        root.files.remove_tree(new_folder)
         raise
     return job_id
 
@@ -84,18 +84,22 @@ def _fill(
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
     origin_text = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
     replace_json(folder.origin, {"schema": _SCHEMA, "bundle": origin_text})
-    if bundle.has(HISTORY):
+    if bundle.contains(HISTORY):
         bundle.copy_out(HISTORY, folder.history, progress)
     if manifest.checkpoint:
         name = manifest.checkpoint
-        place = f"{CHECKPOINTS}/{name}"
+        member_name = f"{CHECKPOINTS}/{name}"
         sidecar = folder.checkpoints / f"{name}{SIDECAR_SUFFIX}"
         bundle.copy_out(f"{CHECKPOINTS}/{sidecar.name}", sidecar, progress)
         # That of a script goes where the script wrote it.
-        own = read_json(sidecar).get("file") or f"checkpoints/{name}{CHECKPOINT_SUFFIX}"
-        inner = manifest.below(place)
-        targets = {f"{place}/{one}": folder.path / own / one for one in inner}
-        for part, target in (targets or {place + CHECKPOINT_SUFFIX: folder.path / own}).items():
+        relative_path = read_json(sidecar).get("file") or f"checkpoints/{name}{CHECKPOINT_SUFFIX}"
+        inner_paths = manifest.below(member_name)
+        targets = {
+            f"{member_name}/{path}": folder.path / relative_path / path for path in inner_paths
+        }
+        for part, target in (
+            targets or {member_name + CHECKPOINT_SUFFIX: folder.path / relative_path}
+        ).items():
             make_folders(target.parent)
             bundle.copy_out(part, target, progress)
         replace_json(folder.latest, {"name": manifest.checkpoint})
@@ -103,11 +107,11 @@ def _fill(
 
 def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
     status = manifest.status
-    origin_text = origin_words(manifest)
+    origin_text = origin_message(manifest)
     message = f"{status.message} {origin_text}".strip()
-    for one in manifest.runs:
-        make_folder(folder.attempt(one.run).path, exist_ok=True)
-        replace_json(folder.attempt(one.run).environment, one.to_dict())
+    for environment in manifest.runs:
+        make_folder(folder.attempt(environment.run).path, exist_ok=True)
+        replace_json(folder.attempt(environment.run).environment, environment.to_dict())
     newest = folder.attempt(status.run)
     make_folder(newest.path, exist_ok=True)
     end = RunExit(status.run, status.state, message, status.error, ended=status.updated)
@@ -149,10 +153,12 @@ def environment_of(folder: JobFolder, run: int) -> RunEnvironment | None:
 def environments(folder: JobFolder) -> tuple[RunEnvironment, ...]:
     """Return the environments of all runs that have one, oldest first."""
     runs = range(1, folder.newest_run() + 1)
-    return tuple(one for run in runs if (one := environment_of(folder, run)) is not None)
+    return tuple(
+        environment for run in runs if (environment := environment_of(folder, run)) is not None
+    )
 
 
 def safe_stem(name: str) -> str:
     """Make a file name of a job's name that is valid on any system."""
-    kept = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip()
-    return Path(kept[:80] or "job").name
+    safe_name = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip()
+    return Path(safe_name[:80] or "job").name

@@ -21,33 +21,33 @@ _IN_A_ROW_S = 600.0
 _log = logging.getLogger(__name__)
 
 
-def add(folder: OpenJob, what: str) -> None:
+def add(folder: OpenJob, action: str) -> None:
     """Record an action. A failure is logged and prevents nothing."""
     try:
-        add_entry(folder, folder.files, what, user_name())
+        add_entry(folder, folder.files, action, user_name())
     except (OSError, BackendError):
-        _log.warning("%s: “%s” could not be recorded", folder.job_id, what, exc_info=True)
+        _log.warning("%s: “%s” could not be recorded", folder.job_id, action, exc_info=True)
 
 
-def add_once(folder: OpenJob, file: JobFile, what: str) -> None:
+def add_once(folder: OpenJob, file: JobFile, action: str) -> None:
     """Record repeated actions once: notes are saved while they are typed."""
     newest = acts_of(folder, file)[0]
-    lately = abs(time.time() - timestamps.seconds(newest.time)) < _IN_A_ROW_S
-    if not (lately and (newest.what, newest.user) == (what, user_name())):
-        add(folder, what)
+    is_recent = abs(time.time() - timestamps.seconds(newest.time)) < _IN_A_ROW_S
+    if not (is_recent and (newest.what, newest.user) == (action, user_name())):
+        add(folder, action)
 
 
 def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:
     """Return all actions on a job, the newest first, its creation last."""
-    found = []
-    newest_first = sorted(folder.acts.glob("*.json"), key=lambda p: number_of(p.name), reverse=True)
-    for path in newest_first:
+    entries = []
+    paths = sorted(folder.acts.glob("*.json"), key=lambda p: number_of(p.name), reverse=True)
+    for path in paths:
         # Skip an incomplete file, or one of another program.
         with suppress(OSError, ValueError, AttributeError):
-            found.append(_act_in(path))
-    return (*found, AuditEntry(file.created, "Created", file.user))
+            entries.append(_read_entry(path))
+    return (*entries, AuditEntry(file.created, "Created", file.user))
 
 
 @read_once(_REMEMBERED)
-def _act_in(path: Path) -> AuditEntry:
+def _read_entry(path: Path) -> AuditEntry:
     return AuditEntry.from_dict(read_json(path))

@@ -19,7 +19,7 @@ from backend.records.jobs.checkpoint import Checkpoint, finite, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 
 
-class Damaged(BackendError):
+class DamagedCheckpoint(BackendError):
     """The file of a checkpoint does not match its record."""
 
 
@@ -27,13 +27,13 @@ def list_checkpoints(folder: OpenJob, policy: CheckpointPolicy) -> tuple[Checkpo
     """Return every checkpoint that has both file and sidecar, oldest first."""
     # A mirror has a sidecar only while the remote file exists.
     suffix = CHECKPOINT_SUFFIX if folder.files.has_files_of(folder) else SIDECAR_SUFFIX
-    found = read_checkpoints(folder.checkpoints, suffix)
-    usable = finite(found)
-    latest = newest_name(folder) or (usable[-1].name if usable else "")
-    best = _best(usable, policy)
+    checkpoints = read_checkpoints(folder.checkpoints, suffix)
+    usable_checkpoints = finite(checkpoints)
+    latest = newest_name(folder) or (usable_checkpoints[-1].name if usable_checkpoints else "")
+    best = _best_name(usable_checkpoints, policy)
     return tuple(
-        replace(record, is_latest=record.name == latest, is_best=record.name == best)
-        for record in found
+        replace(checkpoint, is_latest=checkpoint.name == latest, is_best=checkpoint.name == best)
+        for checkpoint in checkpoints
     )
 
 
@@ -46,15 +46,15 @@ def keep(files: DataRootAccess, record: Checkpoint, is_kept: bool) -> None:
         files.remove(mark)
 
 
-def checkpoint_named(found: Sequence[Checkpoint], name: str) -> Checkpoint | None:
+def checkpoint_named(checkpoints: Sequence[Checkpoint], name: str) -> Checkpoint | None:
     """Return the checkpoint of that name; "latest" and "best" are names too."""
-    for record in found:
+    for checkpoint in checkpoints:
         if (
-            name in (record.name, Path(record.file).name or record.name)
-            or (name == "latest" and record.is_latest)
-            or (name == "best" and record.is_best)
+            name in (checkpoint.name, Path(checkpoint.file).name or checkpoint.name)
+            or (name == "latest" and checkpoint.is_latest)
+            or (name == "best" and checkpoint.is_best)
         ):
-            return record
+            return checkpoint
     return None
 
 
@@ -67,20 +67,23 @@ def newest_name(folder: JobFolder) -> str:
         return ""
 
 
-def best_value(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> tuple[str, float] | None:
+def best_value(
+    checkpoints: Sequence[Checkpoint], policy: CheckpointPolicy
+) -> tuple[str, float] | None:
     """Return name and value of the policy's metric at the best checkpoint."""
-    value = next((r.metrics.get(policy.best_metric) for r in found if r.is_best), None)
+    value = next((r.metrics.get(policy.best_metric) for r in checkpoints if r.is_best), None)
     return None if value is None else (policy.best_metric, value)
 
 
-def _best(found: Sequence[Checkpoint], policy: CheckpointPolicy) -> str:
+def _best_name(checkpoints: Sequence[Checkpoint], policy: CheckpointPolicy) -> str:
     sign = 1.0 if policy.best_mode == "min" else -1.0
-    rated = [
-        (sign * value, -record.step, record.name)
-        for record in found
-        if (value := record.metrics.get(policy.best_metric)) is not None and math.isfinite(value)
+    ratings = [
+        (sign * value, -checkpoint.step, checkpoint.name)
+        for checkpoint in checkpoints
+        if (value := checkpoint.metrics.get(policy.best_metric)) is not None
+        and math.isfinite(value)
     ]
-    return min(rated)[2] if rated else ""
+    return min(ratings)[2] if ratings else ""
 
 
 def verify(
@@ -93,22 +96,22 @@ def verify(
     """Compare the file with its sidecar's size, and with its hash.
 
     Raises:
-        Damaged: The file does not match its record.
+        DamagedCheckpoint: The file does not match its record.
         BackendError: It cannot be read.
     """
     path = Path(record.path)
-    done = 0
+    checked_bytes = 0
 
-    def count(read: int) -> None:
-        nonlocal done
-        done += read
+    def count(read_bytes: int) -> None:
+        nonlocal checked_bytes
+        checked_bytes += read_bytes
         if progress is not None:
-            progress(done, record.bytes)
+            progress(checked_bytes, record.bytes)
 
     try:
         size = files.size(path)
         if size != record.bytes:
-            raise Damaged(
+            raise DamagedCheckpoint(
                 f"The checkpoint {record.name} is {size} bytes long, but {record.bytes} "
                 "were saved; it was cut or replaced."
             )
@@ -118,6 +121,6 @@ def verify(
             f"The checkpoint {record.name} cannot be read: {error.strerror or error}."
         ) from error
     if digest != record.sha256:
-        raise Damaged(
+        raise DamagedCheckpoint(
             f"The checkpoint {record.name} is damaged: its contents changed after it was saved."
         )

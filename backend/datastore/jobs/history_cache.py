@@ -39,18 +39,18 @@ class HistoryReader:
         """Read as `read_history`."""
         if cursor is not None and cursor.head:
             return read_history(path, cursor)
-        known = self._load(path)
-        if known is None:
-            update, after = read_history(path)
-            cached_to = 0
+        cached = self._load(path)
+        if cached is None:
+            update, new_cursor = read_history(path)
+            cached_bytes = 0
         else:
-            old, before = known
-            new, after = read_history(path, before)
-            update = joined(old, new)
-            cached_to = before.offset
-        if after.offset - cached_to > WORTH_KEEPING_BYTES:
-            self._save(path, update, after)
-        return replace(update, drop_from=0), after
+            cached_update, cached_cursor = cached
+            new_update, new_cursor = read_history(path, cached_cursor)
+            update = join_updates(cached_update, new_update)
+            cached_bytes = cached_cursor.offset
+        if new_cursor.offset - cached_bytes > WORTH_KEEPING_BYTES:
+            self._save(path, update, new_cursor)
+        return replace(update, drop_from=0), new_cursor
 
     def _file(self, path: Path) -> Path | None:
         if self._folder is None:
@@ -90,8 +90,8 @@ class HistoryReader:
                     head=bytes.fromhex(raw["head"]),
                     last_step=int(raw["last_step"]),
                     run=int(raw["run"]),
-                    began=float(raw["began"]),
-                    reached=float(raw["reached"]),
+                    started_s=float(raw["began"]),
+                    reached_s=float(raw["reached"]),
                 ),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -113,8 +113,8 @@ class HistoryReader:
             "head": cursor.head.hex(),
             "last_step": cursor.last_step,
             "run": cursor.run,
-            "began": cursor.began,
-            "reached": cursor.reached,
+            "began": cursor.started_s,
+            "reached": cursor.reached_s,
         }
         # A full disk only makes the next opening slower.
         with suppress(OSError):
@@ -130,26 +130,28 @@ class HistoryReader:
             replace_bytes(file, b"".join(content), mode=0o600)
 
 
-def joined(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
+def join_updates(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
     """Return ``old`` with ``new`` appended, as one read would have returned both."""
     if new.drop_from == 0 or not len(old.steps):
         return new
-    stays = np.asarray(old.steps) < new.drop_from if new.drop_from is not None else slice(None)
-    steps: Column = np.asarray(old.steps)[stays]
-    epochs: Column = np.concatenate([np.asarray(old.epochs)[stays], new.epochs])
-    seconds: Column = np.concatenate([np.asarray(old.seconds)[stays], new.seconds])
+    is_kept = np.asarray(old.steps) < new.drop_from if new.drop_from is not None else slice(None)
+    steps: Column = np.asarray(old.steps)[is_kept]
+    epochs: Column = np.concatenate([np.asarray(old.epochs)[is_kept], new.epochs])
+    seconds: Column = np.concatenate([np.asarray(old.seconds)[is_kept], new.seconds])
     metrics: dict[str, Column] = {}
     for name in dict.fromkeys([*old.metrics, *new.metrics]):
-        before, after = old.metrics.get(name), new.metrics.get(name)
+        old_values, new_values = old.metrics.get(name), new.metrics.get(name)
         metrics[name] = np.concatenate(
             [
-                np.full(len(steps), np.nan) if before is None else np.asarray(before)[stays],
-                np.full(len(new.steps), np.nan) if after is None else np.asarray(after),
+                np.full(len(steps), np.nan)
+                if old_values is None
+                else np.asarray(old_values)[is_kept],
+                np.full(len(new.steps), np.nan) if new_values is None else np.asarray(new_values),
             ]
         )
-    all_steps: Column = np.concatenate([steps, new.steps])
+    steps_of_both: Column = np.concatenate([steps, new.steps])
     return HistoryUpdate(
-        steps=all_steps,
+        steps=steps_of_both,
         epochs=epochs,
         seconds=seconds,
         metrics=metrics,

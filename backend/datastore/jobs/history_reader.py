@@ -67,20 +67,20 @@ class HistoryCursor:
     """The file's first bytes: another file of the same name is read from its start."""
     last_step: int = 0
     run: int = 0
-    began: float = 0.0
+    started_s: float = 0.0
     """Time of the first block; ``seconds`` counts from it."""
-    reached: float = 0.0
+    reached_s: float = 0.0
     """Time of the last block."""
 
 
 class _Block(NamedTuple):
-    begin: int
+    start: int
     end: int
     run: int
     epoch: int
-    first: int
-    last: int
-    time: float
+    first_step: int
+    last_step: int
+    time_s: float
     message: bytes
     openings: tuple[bytes, ...]
     """The text before each array, which contains the metric's name."""
@@ -88,7 +88,7 @@ class _Block(NamedTuple):
 
     @property
     def steps(self) -> int:
-        return self.last - self.first + 1
+        return self.last_step - self.first_step + 1
 
 
 # The records do not use numpy (the nodes import them), so their fields are sequences; for mypy an
@@ -109,18 +109,18 @@ def read_history(
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-            fresh = cursor is None or not cursor.head or not head.startswith(cursor.head)
-            before = HistoryCursor() if fresh or cursor is None else cursor
+            is_new = cursor is None or not cursor.head or not head.startswith(cursor.head)
+            start_cursor = HistoryCursor() if is_new or cursor is None else cursor
             size = os.fstat(file.fileno()).st_size
-            file.seek(before.offset)
-            data = file.read(max(0, min(size, history.LIMIT_BYTES) - before.offset))
+            file.seek(start_cursor.offset)
+            data = file.read(max(0, min(size, history.LIMIT_BYTES) - start_cursor.offset))
     except FileNotFoundError:
-        gone = HistoryUpdate(drop_from=0 if cursor is None or cursor.head else None)
-        return gone, HistoryCursor()
-    update, after = _read(data, replace(before, head=head))
-    if size > history.LIMIT_BYTES and (fresh or len(update.steps)):
+        empty_update = HistoryUpdate(drop_from=0 if cursor is None or cursor.head else None)
+        return empty_update, HistoryCursor()
+    update, end_cursor = _read(data, replace(start_cursor, head=head))
+    if size > history.LIMIT_BYTES and (is_new or len(update.steps)):
         update = replace(update, problems=(*update.problems, _TOO_LARGE))
-    return (replace(update, drop_from=0) if fresh else update), after
+    return (replace(update, drop_from=0) if is_new else update), end_cursor
 
 
 def epochs_done(update: HistoryUpdate, steps_per_epoch: int) -> HistoryUpdate:
@@ -133,125 +133,137 @@ def epochs_done(update: HistoryUpdate, steps_per_epoch: int) -> HistoryUpdate:
     """
     epochs: Column = np.asarray(update.epochs)
     if len(epochs) and not epochs.all():
-        known: Column = np.where(epochs, epochs, np.nan)
-        return replace(update, epochs_done=known)
+        numbered_epochs: Column = np.where(epochs, epochs, np.nan)
+        return replace(update, epochs_done=numbered_epochs)
     if steps_per_epoch < 1 or not len(update.steps):
         return update
-    done = np.asarray(update.steps) / steps_per_epoch
-    place: Column = np.where(np.ceil(done) == epochs, done, epochs.astype(np.float64))
-    return replace(update, epochs_done=place)
+    epoch_positions = np.asarray(update.steps) / steps_per_epoch
+    completed_epochs: Column = np.where(
+        np.ceil(epoch_positions) == epochs, epoch_positions, epochs.astype(np.float64)
+    )
+    return replace(update, epochs_done=completed_epochs)
 
 
 def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCursor]:
     problems: list[str] = []
     blocks, length = _blocks(data, cursor, problems)
     columns = _columns(blocks, cursor.offset, problems)
-    after = replace(cursor, offset=cursor.offset + length)
+    end_cursor = replace(cursor, offset=cursor.offset + length)
     if not blocks:
-        return HistoryUpdate(problems=tuple(problems), began_s=cursor.began), after
-    began = blocks[0].time if cursor.run == 0 else cursor.began
-    last = blocks[-1]
-    after = replace(after, last_step=last.last, run=last.run, began=began, reached=last.time)
+        return HistoryUpdate(problems=tuple(problems), began_s=cursor.started_s), end_cursor
+    started_s = blocks[0].time_s if cursor.run == 0 else cursor.started_s
+    last_block = blocks[-1]
+    end_cursor = replace(
+        end_cursor,
+        last_step=last_block.last_step,
+        run=last_block.run,
+        started_s=started_s,
+        reached_s=last_block.time_s,
+    )
 
-    firsts = np.array([block.first for block in blocks], np.int64)
+    first_steps = np.array([block.first_step for block in blocks], np.int64)
     counts = np.array([block.steps for block in blocks], np.int64)
     starts = np.cumsum(counts) - counts
-    within = np.arange(int(counts.sum())) - np.repeat(starts, counts)
-    steps = np.repeat(firsts, counts) + within
+    step_offsets = np.arange(int(counts.sum())) - np.repeat(starts, counts)
+    steps = np.repeat(first_steps, counts) + step_offsets
     # A resumed run replaces the steps from its first step on; the lowest first step of all later
     # blocks says what remains of each block.
-    lowest_later = np.append(np.minimum.accumulate(firsts[::-1])[::-1][1:], np.iinfo(np.int64).max)
+    lowest_later = np.append(
+        np.minimum.accumulate(first_steps[::-1])[::-1][1:], np.iinfo(np.int64).max
+    )
     keep = steps < np.repeat(lowest_later, counts)
-    everything = bool(keep.all())
+    keeps_all = bool(keep.all())
 
-    def kept(values: NDArray[Any]) -> Column:
-        return values if everything else values[keep]
+    def select(values: NDArray[Any]) -> Column:
+        return values if keeps_all else values[keep]
 
-    lowest = int(firsts.min())
+    lowest = int(first_steps.min())
     update = HistoryUpdate(
-        steps=kept(steps),
-        epochs=kept(np.repeat([block.epoch for block in blocks], counts)),
-        seconds=kept(_seconds(blocks, counts, within, cursor, began)),
-        metrics={name: kept(values) for name, values in columns.items()},
+        steps=select(steps),
+        epochs=select(np.repeat([block.epoch for block in blocks], counts)),
+        seconds=select(_seconds(blocks, counts, step_offsets, cursor, started_s)),
+        metrics={name: select(values) for name, values in columns.items()},
         run_starts=_run_starts(blocks, lowest_later, cursor.run),
         drop_from=lowest if lowest <= cursor.last_step else None,
         problems=tuple(problems),
-        began_s=began,
+        began_s=started_s,
     )
-    return update, after
+    return update, end_cursor
 
 
 def _blocks(data: bytes, cursor: HistoryCursor, problems: list[str]) -> tuple[list[_Block], int]:
     """Return the valid blocks, and how many bytes of ``data`` were processed."""
     blocks: list[_Block] = []
-    last_step, run, begin = cursor.last_step, cursor.run, 0
+    last_step, run, start = cursor.last_step, cursor.run, 0
     openings: tuple[bytes, ...] = ()
     while True:
-        block = _block(data, begin, openings)
+        block = _block(data, start, openings)
         if block is None:
-            end = data.find(_END, begin)
+            end = data.find(_END, start)
             if end < 0:
-                return blocks, begin
-            _add_problem(problems, cursor.offset + begin)
+                return blocks, start
+            _add_problem(problems, cursor.offset + start)
             # A complete block may follow one that a killed writer left incomplete.
-            inner = data.rfind(BLOCK_START, begin + 1, end)
+            inner = data.rfind(BLOCK_START, start + 1, end)
             block = _block(data, inner, openings) if inner > 0 else None
-            begin = end + len(_END)
+            start = end + len(_END)
             if block is None:
                 continue
-        begin, openings = block.end, block.openings
+        start, openings = block.end, block.openings
         # Only a later run repeats steps, and a block that says so. Any other step backwards is
         # damage, and accepting it would remove good steps. Blocks of before did not say it of a
         # script's last step.
-        is_last = block.first == block.last == last_step or block.message in _BACK
-        is_back = block.first <= last_step and block.run == run and run > 0
+        is_last = block.first_step == block.last_step == last_step or block.message in _BACK
+        is_back = block.first_step <= last_step and block.run == run and run > 0
         if block.run < run or (is_back and not is_last):
-            _add_problem(problems, cursor.offset + block.begin)
+            _add_problem(problems, cursor.offset + block.start)
             continue
-        last_step, run = block.last, block.run
+        last_step, run = block.last_step, block.run
         blocks.append(block)
 
 
-def _block(data: bytes, begin: int, expected: tuple[bytes, ...]) -> _Block | None:
-    """Return the complete block at ``begin``, if any; only its first array is counted.
+def _block(data: bytes, start: int, expected_openings: tuple[bytes, ...]) -> _Block | None:
+    """Return the complete block at ``start``, if any; only its first array is counted.
 
     ``expected`` are the openings of the block before: most blocks have the same.
     """
-    header = _HEADER.match(data, begin)
+    header = _HEADER.match(data, start)
     if header is None:
         return None
-    run, epoch, last, stamp, message, first = header.groups()
+    run, epoch, last_step, stamp, message, first_step = header.groups()
     openings: list[bytes] = []
     arrays: list[bytes] = []
-    place = header.end()
-    while data.startswith(_METRIC, place):
-        end = data.find(b"\n", place + 1)
-        opening = expected[len(openings)] if len(openings) < len(expected) else b""
-        if not opening or not data.startswith(opening, place):
-            opening = data[place : data.rfind(_OPENING, place, end) + len(_OPENING)]
+    position = header.end()
+    while data.startswith(_METRIC, position):
+        end = data.find(b"\n", position + 1)
+        opening = (
+            expected_openings[len(openings)] if len(openings) < len(expected_openings) else b""
+        )
+        if not opening or not data.startswith(opening, position):
+            opening = data[position : data.rfind(_OPENING, position, end) + len(_OPENING)]
             if not opening.endswith(_OPENING):
                 return None
         if data[end - 1] != _CLOSING:
             return None
         openings.append(opening)
-        arrays.append(data[place + len(opening) : end - 1])
-        place = end
-    count = int(last) - int(first) + 1
+        arrays.append(data[position + len(opening) : end - 1])
+        position = end
+    count = int(last_step) - int(first_step) + 1
     if (
-        not data.startswith(_END, place)
+        not data.startswith(_END, position)
         or count < 1
         or run == b"0"
         or (arrays and arrays[0].count(b",") + 1 != count)
     ):
         return None
     try:
-        time = datetime.fromisoformat(stamp.decode()).timestamp()
+        time_s = datetime.fromisoformat(stamp.decode()).timestamp()
     except ValueError as error:
         swallowed(error)
         return None
-    end, layout = place + len(_END), tuple(openings)
-    numbers = (int(run), int(epoch), int(first), int(last))
-    return _Block(begin, end, *numbers, time, message, layout, tuple(arrays))
+    end, layout = position + len(_END), tuple(openings)
+    numbers = (int(run), int(epoch), int(first_step), int(last_step))
+    return _Block(start, end, *numbers, time_s, message, layout, tuple(arrays))
 
 
 def _columns(
@@ -260,31 +272,35 @@ def _columns(
     """Return each metric over all ``blocks``; blocks with an invalid number are removed."""
     while True:
         try:
-            return _joined(blocks)
-        except _Damaged as damaged:
-            _add_problem(problems, offset + blocks.pop(damaged.index).begin)
+            return _join_columns(blocks)
+        except _DamagedBlock as error:
+            _add_problem(problems, offset + blocks.pop(error.index).start)
 
 
-class _Damaged(Exception):
+class _DamagedBlock(Exception):
     def __init__(self, index: int) -> None:
         self.index = index
 
 
-def _joined(blocks: Sequence[_Block]) -> dict[str, NDArray[np.float64]]:
+def _join_columns(blocks: Sequence[_Block]) -> dict[str, NDArray[np.float64]]:
     counts = np.array([block.steps for block in blocks], np.int64)
     layouts = dict.fromkeys(block.openings for block in blocks)
     columns: dict[str, NDArray[np.float64]] = {}
     for opening in dict.fromkeys(chain.from_iterable(layouts)):
-        places = {layout: _index(layout, opening) for layout in layouts}
-        found = [places[block.openings] for block in blocks]
-        arrays = [b.arrays[at] for b, at in zip(blocks, found, strict=True) if at is not None]
-        has = np.array([at is not None for at in found])
-        name, values = _name(opening), _values(arrays, counts[has])
+        positions_by_layout = {layout: _index(layout, opening) for layout in layouts}
+        positions = [positions_by_layout[block.openings] for block in blocks]
+        arrays = [
+            b.arrays[position]
+            for b, position in zip(blocks, positions, strict=True)
+            if position is not None
+        ]
+        is_present = np.array([position is not None for position in positions])
+        name, values = _name(opening), _values(arrays, counts[is_present])
         if name is None or values is None:
-            raise _Damaged(_guilty(blocks, found, name is not None))
+            raise _DamagedBlock(_damaged_index(blocks, positions, name is not None))
         if len(arrays) < len(blocks):
             column = np.full(int(counts.sum()), np.nan)
-            column[np.repeat(has, counts)] = values
+            column[np.repeat(is_present, counts)] = values
             values = column
         columns[name] = values
     return columns
@@ -296,19 +312,21 @@ def _index(layout: tuple[bytes, ...], opening: bytes) -> int | None:
 
 def _values(arrays: Sequence[bytes], counts: NDArray[np.int64]) -> NDArray[np.float64] | None:
     """Parse ``arrays`` as one; None if one does not have as many numbers as ``counts`` says."""
-    read = _numbers(_FENCE_TEXT.join(arrays))
+    numbers = _numbers(_FENCE_TEXT.join(arrays))
     fences = np.cumsum(counts + 1)[:-1] - 1
-    if read.size != int(counts.sum()) + fences.size or not (read[fences] == _FENCE).all():
+    if numbers.size != int(counts.sum()) + fences.size or not (numbers[fences] == _FENCE).all():
         return None
-    inside = np.ones(read.size, bool)
-    inside[fences] = False
-    return read[inside]
+    is_value = np.ones(numbers.size, bool)
+    is_value[fences] = False
+    return numbers[is_value]
 
 
-def _guilty(blocks: Sequence[_Block], found: Sequence[int | None], name_is_good: bool) -> int:
-    for index, (block, place) in enumerate(zip(blocks, found, strict=True)):
-        if place is not None and not (
-            name_is_good and _numbers(block.arrays[place]).size == block.steps
+def _damaged_index(
+    blocks: Sequence[_Block], positions: Sequence[int | None], name_is_good: bool
+) -> int:
+    for index, (block, position) in enumerate(zip(blocks, positions, strict=True)):
+        if position is not None and not (
+            name_is_good and _numbers(block.arrays[position]).size == block.steps
         ):
             return index
     raise AssertionError("each block alone is valid, but all together are not")
@@ -347,24 +365,24 @@ def _name(opening: bytes) -> str | None:
 def _seconds(
     blocks: Sequence[_Block],
     counts: NDArray[np.int64],
-    within: NDArray[np.int64],
+    step_offsets: NDArray[np.int64],
     cursor: HistoryCursor,
-    began: float,
+    started_s: float,
 ) -> NDArray[np.float64]:
     """Return the time of each step: a block has only its last one's; the others are interpolated.
 
     The first block of a run has none before it (a night may separate two runs), so all its steps
     get its own time.
     """
-    times = np.array([block.time for block in blocks]) - began
+    end_times = np.array([block.time_s for block in blocks]) - started_s
     runs = np.array([cursor.run, *(block.run for block in blocks)])
-    before = np.append(cursor.reached - began, times[:-1])
-    same_run = runs[1:] == runs[:-1]
+    previous_times = np.append(cursor.reached_s - started_s, end_times[:-1])
+    is_same_run = runs[1:] == runs[:-1]
     # A node's clock that was set back must not make time run backwards within a block.
-    since = np.where(same_run & (before <= times), before, times)
-    seconds: NDArray[np.float64] = np.repeat((times - since) / counts, counts)
-    seconds *= within + 1
-    seconds += np.repeat(since, counts)
+    start_times = np.where(is_same_run & (previous_times <= end_times), previous_times, end_times)
+    seconds: NDArray[np.float64] = np.repeat((end_times - start_times) / counts, counts)
+    seconds *= step_offsets + 1
+    seconds += np.repeat(start_times, counts)
     return seconds
 
 
@@ -374,8 +392,8 @@ def _run_starts(
     starts = []
     for block, lowest in zip(blocks, lowest_later.tolist(), strict=True):
         is_start = block.run != run or block.message == history.REPLACES_RUN.encode()
-        if is_start and block.first < lowest:
-            starts.append(RunStart(block.run, block.first))
+        if is_start and block.first_step < lowest:
+            starts.append(RunStart(block.run, block.first_step))
             run = block.run
     return tuple(starts)
 

@@ -16,17 +16,24 @@ from backend.datastore.access.root_access import DataRootAccess
 from backend.records.base.terminal_text import last_state
 
 BLOCK_BYTES = 256 * 1024
-PIECE_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 """Bytes per read when a whole log is read."""
 LINE_CHARACTERS = 4000
 """Characters of a line that are shown; a progress bar without line ends can be megabytes long."""
 MOST_MATCHES = 100_000
 _REMOTE_TAIL_BYTES = 2 * 1024 * 1024
 """Bytes at the end of a log that are fetched from a remote data root."""
-_NOTHING = Progress()
+_NO_PROGRESS = Progress()
 
-_FAULT_WORDS = (b"Traceback", b"Error", b"Exception", b"error", b"NCCL WARN", b"Segmentation fault")
-_FAULT = re.compile(
+_ERROR_PHRASES = (
+    b"Traceback",
+    b"Error",
+    b"Exception",
+    b"error",
+    b"NCCL WARN",
+    b"Segmentation fault",
+)
+_ERROR = re.compile(
     rb"(?:\x1b\[[0-9;]*m)*(?:Traceback \(most recent call last\)"
     rb"|(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)(?::|\s*$)|(?:\S+: )?(?:fatal |internal )?error:"
     rb"|[^\n]*\bCUDA error|[^\n]*\bNCCL WARN|Fatal Python error|Segmentation fault)",
@@ -43,12 +50,12 @@ class LogIndex:
         self._files = files
         self.generation = 0
         self._file = 0
-        self._forget()
+        self._reset()
 
     @property
     def lines(self) -> int:
         """Number of lines, including an incomplete last one."""
-        return self._newlines + (1 if self._rest else 0)
+        return self._newlines + (1 if self._has_partial_line else 0)
 
     @property
     def whole_lines(self) -> int:
@@ -61,9 +68,9 @@ class LogIndex:
 
     @property
     def begins_at(self) -> int:
-        return self._begin
+        return self._start
 
-    def refresh(self, progress: Progress = _NOTHING) -> None:
+    def refresh(self, progress: Progress = _NO_PROGRESS) -> None:
         """Read what was added since the last time; everything, if the log was replaced.
 
         Raises:
@@ -77,47 +84,47 @@ class LogIndex:
         file = self._identity()
         if size < self._read_to or (self._read_to and file != self._file):
             self.generation += 1
-            self._forget()
+            self._reset()
         self._file = file
-        if self._read_to == self._begin == 0 and not self._files.is_mounted:
-            self._begin_near_the_end(size)
+        if self._read_to == self._start == 0 and not self._files.is_mounted:
+            self._start_near_the_end(size)
         while self._read_to < size:
-            piece = self._files.read(
-                self._path, self._read_to, min(PIECE_BYTES, size - self._read_to)
+            chunk = self._files.read(
+                self._path, self._read_to, min(CHUNK_BYTES, size - self._read_to)
             )
-            if not piece:
+            if not chunk:
                 break
-            self._take(piece)
-            progress.step(self._read_to - self._begin, size - self._begin, "Reading the log")
+            self._count_lines(chunk)
+            progress.step(self._read_to - self._start, size - self._start, "Reading the log")
 
-    def read(self, first: int, count: int) -> tuple[str, ...]:
+    def read(self, first_line: int, count: int) -> tuple[str, ...]:
         """Return at most ``count`` existing lines from number ``first`` on (from 0)."""
-        first = max(0, first)
-        count = min(count, self.lines - first)
+        first_line = max(0, first_line)
+        count = min(count, self.lines - first_line)
         if count <= 0:
             return ()
-        number = bisect_right(self._before, first) - 1
+        block_index = bisect_right(self._newlines_before, first_line) - 1
         # A line may begin in an earlier block than the one in which the previous line ends.
-        skip = first - self._before[number]
-        place = self._begin + number * BLOCK_BYTES
-        kept: list[bytes] = []
-        rest = b""
-        while len(kept) < skip + count and place < self._read_to:
-            block = self._files.read(self._path, place, min(BLOCK_BYTES, self._read_to - place))
+        skip = first_line - self._newlines_before[block_index]
+        offset = self._start + block_index * BLOCK_BYTES
+        lines: list[bytes] = []
+        partial_line = b""
+        while len(lines) < skip + count and offset < self._read_to:
+            block = self._files.read(self._path, offset, min(BLOCK_BYTES, self._read_to - offset))
             if not block:
                 break
-            place += len(block)
-            parts = (rest + block).split(b"\n")
-            rest = _shortened(parts.pop())
-            kept += parts
-        if len(kept) < skip + count and rest:
-            kept.append(rest)
-        if skip == 0 and number > 0:
-            kept[:1] = [self._beginning(number) + b"".join(kept[:1])]
-        return tuple(_text(line) for line in kept[skip : skip + count])
+            offset += len(block)
+            parts = (partial_line + block).split(b"\n")
+            partial_line = _shorten(parts.pop())
+            lines += parts
+        if len(lines) < skip + count and partial_line:
+            lines.append(partial_line)
+        if skip == 0 and block_index > 0:
+            lines[:1] = [self._beginning(block_index) + b"".join(lines[:1])]
+        return tuple(_text(line) for line in lines[skip : skip + count])
 
     def find(
-        self, text: str, progress: Progress = _NOTHING, from_line: int = 0
+        self, text: str, progress: Progress = _NO_PROGRESS, from_line: int = 0
     ) -> tuple[tuple[int, ...], bool]:
         """Find the lines that contain ``text``, ignoring case; also whether there are more.
 
@@ -125,25 +132,25 @@ class LogIndex:
             OSError: It cannot be read.
             Cancelled: The progress was cancelled.
         """
-        wanted = text.casefold()
-        if not wanted:
+        folded_text = text.casefold()
+        if not folded_text:
             return (), False
-        found: list[int] = []
-        plain = wanted.isascii()
-        needle = wanted.encode("utf-8")
-        for number, block in self._whole_lines(progress, from_line, "Searching"):
+        line_numbers: list[int] = []
+        is_ascii = folded_text.isascii()
+        needle = folded_text.encode("utf-8")
+        for first_number, block in self._whole_lines(progress, from_line, "Searching"):
             if b"\x1b" in block:
                 block = _ANSI.sub(b"", block)
-            if plain:
-                _find_in(block.lower(), needle, number, found)
+            if is_ascii:
+                _find_lines(block.lower(), needle, first_number, line_numbers)
             else:
-                folded = block.decode("utf-8", "replace").casefold().encode("utf-8")
-                _find_in(folded, needle, number, found)
-            if len(found) > MOST_MATCHES:
-                return tuple(found[:MOST_MATCHES]), True
-        return tuple(one for one in found if one >= from_line), False
+                folded_block = block.decode("utf-8", "replace").casefold().encode("utf-8")
+                _find_lines(folded_block, needle, first_number, line_numbers)
+            if len(line_numbers) > MOST_MATCHES:
+                return tuple(line_numbers[:MOST_MATCHES]), True
+        return tuple(number for number in line_numbers if number >= from_line), False
 
-    def first_error(self, progress: Progress = _NOTHING) -> int | None:
+    def first_error(self, progress: Progress = _NO_PROGRESS) -> int | None:
         """Return the number of the first line that looks like an error, None if none does.
 
         Raises:
@@ -151,9 +158,9 @@ class LogIndex:
             Cancelled: The progress was cancelled.
         """
         for number, block in self._whole_lines(progress, 0, "Searching for an error"):
-            place = _first_fault(block)
-            if place is not None:
-                return number + block.count(b"\n", 0, place)
+            offset = _first_error(block)
+            if offset is not None:
+                return number + block.count(b"\n", 0, offset)
         return None
 
     def _identity(self) -> int:
@@ -165,41 +172,43 @@ class LogIndex:
         except FileNotFoundError:
             return 0
 
-    def _forget(self) -> None:
-        self._begin = 0
+    def _reset(self) -> None:
+        self._start = 0
         self._read_to = 0
         self._newlines = 0
-        self._filled = 0
-        self._rest = False
-        self._before: list[int] = [0]
+        self._filled_bytes = 0
+        self._has_partial_line = False
+        self._newlines_before: list[int] = [0]
         """Line ends before each block; the last number is that of the block being filled."""
 
-    def _begin_near_the_end(self, size: int) -> None:
+    def _start_near_the_end(self, size: int) -> None:
         if size <= _REMOTE_TAIL_BYTES:
             return
         block = self._files.read(self._path, size - _REMOTE_TAIL_BYTES, BLOCK_BYTES)
-        whole = block.find(b"\n") + 1
-        self._begin = self._read_to = size - _REMOTE_TAIL_BYTES + whole
+        line_start = block.find(b"\n") + 1
+        self._start = self._read_to = size - _REMOTE_TAIL_BYTES + line_start
 
-    def _take(self, piece: bytes) -> None:
-        self._read_to += len(piece)
-        self._rest = not piece.endswith(b"\n")
-        place = 0
-        while place < len(piece):
-            end = min(len(piece), place + BLOCK_BYTES - self._filled)
-            self._newlines += piece.count(b"\n", place, end)
-            self._filled += end - place
-            place = end
-            if self._filled == BLOCK_BYTES:
-                self._filled = 0
-                self._before.append(self._newlines)
+    def _count_lines(self, chunk: bytes) -> None:
+        self._read_to += len(chunk)
+        self._has_partial_line = not chunk.endswith(b"\n")
+        offset = 0
+        while offset < len(chunk):
+            end = min(len(chunk), offset + BLOCK_BYTES - self._filled_bytes)
+            self._newlines += chunk.count(b"\n", offset, end)
+            self._filled_bytes += end - offset
+            offset = end
+            if self._filled_bytes == BLOCK_BYTES:
+                self._filled_bytes = 0
+                self._newlines_before.append(self._newlines)
 
-    def _beginning(self, number: int) -> bytes:
-        """Return the part before block ``number`` of the line that continues in it."""
+    def _beginning(self, block_index: int) -> bytes:
+        """Return the part before block ``block_index`` of the line that continues in it."""
         beginning = b""
-        while number > 0:
-            number -= 1
-            block = self._files.read(self._path, self._begin + number * BLOCK_BYTES, BLOCK_BYTES)
+        while block_index > 0:
+            block_index -= 1
+            block = self._files.read(
+                self._path, self._start + block_index * BLOCK_BYTES, BLOCK_BYTES
+            )
             cut = block.rfind(b"\n") + 1
             beginning = (block[cut:] + beginning)[: LINE_CHARACTERS * 4]
             if cut:
@@ -207,67 +216,67 @@ class LogIndex:
         return beginning
 
     def _whole_lines(
-        self, progress: Progress, from_line: int, what: str
+        self, progress: Progress, from_line: int, label: str
     ) -> Iterator[tuple[int, bytes]]:
         """Yield blocks of complete lines, each with the number of its first line."""
         # As of now: other threads may read what is added meanwhile.
-        before, begin, end = self._before, self._begin, self._read_to
-        number = max(0, bisect_right(before, from_line) - 1)
-        place = begin + number * BLOCK_BYTES
-        rest = self._beginning(number) if number else b""
-        line = before[number]
-        while place < end:
-            block = self._files.read(self._path, place, min(PIECE_BYTES, end - place))
+        newlines_before, start, end = self._newlines_before, self._start, self._read_to
+        block_index = max(0, bisect_right(newlines_before, from_line) - 1)
+        offset = start + block_index * BLOCK_BYTES
+        partial_line = self._beginning(block_index) if block_index else b""
+        line_number = newlines_before[block_index]
+        while offset < end:
+            block = self._files.read(self._path, offset, min(CHUNK_BYTES, end - offset))
             if not block:
                 break
-            place += len(block)
-            progress.step(place - begin, end - begin, what)
+            offset += len(block)
+            progress.step(offset - start, end - start, label)
             cut = block.rfind(b"\n") + 1
             if not cut:
-                rest = (rest + block)[:PIECE_BYTES]
+                partial_line = (partial_line + block)[:CHUNK_BYTES]
                 continue
-            whole = rest + block[:cut]
-            yield line, whole
-            line += whole.count(b"\n")
-            rest = block[cut:]
-        if rest:
-            yield line, rest
+            complete_lines = partial_line + block[:cut]
+            yield line_number, complete_lines
+            line_number += complete_lines.count(b"\n")
+            partial_line = block[cut:]
+        if partial_line:
+            yield line_number, partial_line
 
 
-def _first_fault(block: bytes) -> int | None:
+def _first_error(block: bytes) -> int | None:
     """Return the start of the first line that looks like an error.
 
     Searching for the words first is five times as fast as the pattern alone.
     """
-    first: int | None = None
-    for word in _FAULT_WORDS:
-        place = block.find(word)
-        while place >= 0 and (first is None or place < first):
-            begin = block.rfind(b"\n", 0, place) + 1
-            if _FAULT.match(block, begin):
-                first = begin
+    error_start: int | None = None
+    for phrase in _ERROR_PHRASES:
+        offset = block.find(phrase)
+        while offset >= 0 and (error_start is None or offset < error_start):
+            line_start = block.rfind(b"\n", 0, offset) + 1
+            if _ERROR.match(block, line_start):
+                error_start = line_start
                 break
-            end = block.find(b"\n", place)
-            place = block.find(word, end) if end >= 0 else -1
-    return first
+            end = block.find(b"\n", offset)
+            offset = block.find(phrase, end) if end >= 0 else -1
+    return error_start
 
 
-def _find_in(block: bytes, needle: bytes, number: int, found: list[int]) -> None:
-    place = block.find(needle)
-    counted = 0
-    while place >= 0 and len(found) <= MOST_MATCHES:
-        number += block.count(b"\n", counted, place)
-        counted = place
-        found.append(number)
-        end = block.find(b"\n", place)
-        place = block.find(needle, end) if end >= 0 else -1
+def _find_lines(block: bytes, needle: bytes, line_number: int, line_numbers: list[int]) -> None:
+    offset = block.find(needle)
+    counted_to = 0
+    while offset >= 0 and len(line_numbers) <= MOST_MATCHES:
+        line_number += block.count(b"\n", counted_to, offset)
+        counted_to = offset
+        line_numbers.append(line_number)
+        end = block.find(b"\n", offset)
+        offset = block.find(needle, end) if end >= 0 else -1
 
 
-def _shortened(line: bytes) -> bytes:
+def _shorten(line: bytes) -> bytes:
     """Return the part of an incomplete line that is needed to show it later."""
-    returned = b"\r" if b"\r" in line else b""
-    ends = b"\r" if line.endswith(b"\r") else b""
-    return returned + last_state(line)[: LINE_CHARACTERS * 4] + ends
+    carriage_return = b"\r" if b"\r" in line else b""
+    line_ending = b"\r" if line.endswith(b"\r") else b""
+    return carriage_return + last_state(line)[: LINE_CHARACTERS * 4] + line_ending
 
 
 def _text(line: bytes) -> str:

@@ -27,15 +27,15 @@ def inspect(folder: OpenJob) -> tuple[RunFacts, RunState]:
     """
     try:
         folder.files.refresh_job(folder)
-        facts = RunStateReader(folder).collect()
+        run_facts = RunStateReader(folder).collect()
     except OSError as error:
         raise BackendError(
             f"The job's folder {folder.path} cannot be read: {error.strerror}.",
             "Check that the data root is mounted.",
         ) from error
-    if facts.run and facts.exit is None and facts.supervision is Supervision.NOT_SEEN:
-        facts = replace(facts, claimed_s=_claim_age_s(folder, facts.run))
-    return facts, judge(facts)
+    if run_facts.run and run_facts.exit is None and run_facts.supervision is Supervision.NOT_SEEN:
+        run_facts = replace(run_facts, claimed_s=_claim_age_s(folder, run_facts.run))
+    return run_facts, judge(run_facts)
 
 
 def reap(folder: OpenJob) -> UnrecordedEnd | None:
@@ -44,18 +44,18 @@ def reap(folder: OpenJob) -> UnrecordedEnd | None:
     Raises:
         BackendError: The job cannot be read, or the end cannot be written.
     """
-    facts, state = inspect(folder)
+    run_facts, state = inspect(folder)
     reason = state.unrecorded_end
     if reason is None:
         return None
-    _log.info("Reaping run %d of job %s: %s", facts.run, folder.job_id, reason.value)
+    _log.info("Reaping run %d of job %s: %s", run_facts.run, folder.job_id, reason.value)
     is_of_machine = reason is not UnrecordedEnd.NEVER_STARTED
     _, problem = close_run(
-        folder, facts.run, reason.sentence, facts.status, is_of_machine=is_of_machine
+        folder, run_facts.run, reason.sentence, run_facts.status, is_of_machine=is_of_machine
     )
     if problem:
         raise BackendError(problem, f"Check your write permission for {folder.path}.")
-    folder.files.notify_end(folder, facts.run)
+    folder.files.notify_end(folder, run_facts.run)
     return reason
 
 

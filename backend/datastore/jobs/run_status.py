@@ -99,38 +99,50 @@ class RunState:
         return self.status.state
 
 
-def judge(facts: RunFacts) -> RunState:
+def judge(run_facts: RunFacts) -> RunState:
     """Derive the state from the facts. Pure."""
-    run = facts.run
-    status = facts.status
+    run = run_facts.run
+    status = run_facts.status
     if run == 0:
-        state = JobState.QUEUED if facts.is_queued else JobState.CREATED
-        return RunState(RunStatus(state), problems=facts.problems)
+        state = JobState.QUEUED if run_facts.is_queued else JobState.CREATED
+        return RunState(RunStatus(state), problems=run_facts.problems)
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
-    if facts.exit is not None:
-        over = status.ended_as(facts.exit)
-        if facts.is_queued:
-            state = JobState.PAUSED if facts.pause else JobState.QUEUED
-            over = replace(status, state=state, message=facts.pause, error=None, eta_s=None)
-        return RunState(over, problems=facts.problems)
-    unrecorded = _unrecorded(facts)
+    if run_facts.exit is not None:
+        end_status = status.ended_as(run_facts.exit)
+        if run_facts.is_queued:
+            state = JobState.PAUSED if run_facts.pause else JobState.QUEUED
+            end_status = replace(
+                status, state=state, message=run_facts.pause, error=None, eta_s=None
+            )
+        return RunState(end_status, problems=run_facts.problems)
+    unrecorded = _unrecorded_end(run_facts)
     if unrecorded is not None:
-        over = replace(status, state=JobState.ERROR, message=unrecorded.sentence)
-        return RunState(over, problems=facts.problems, unrecorded_end=unrecorded)
-    if facts.stop_requested and status.state.is_live:
-        by = f"Stop requested by {facts.stopped_by}." if facts.stopped_by else ""
-        said = status.message if status.state is JobState.STOPPING else ""
-        message = _UNSEEN if facts.is_stop_unseen else facts.pause or said or by
+        end_status = replace(status, state=JobState.ERROR, message=unrecorded.sentence)
+        return RunState(end_status, problems=run_facts.problems, unrecorded_end=unrecorded)
+    if run_facts.stop_requested and status.state.is_live:
+        requester_message = (
+            f"Stop requested by {run_facts.stopped_by}." if run_facts.stopped_by else ""
+        )
+        own_message = status.message if status.state is JobState.STOPPING else ""
+        message = (
+            _UNSEEN
+            if run_facts.is_stop_unseen
+            else run_facts.pause or own_message or requester_message
+        )
         status = replace(status, state=JobState.STOPPING, message=message)
-    doubt = _doubt(facts, status)
-    return RunState(_without_forecast(status) if doubt else status, doubt, facts.problems)
+    silence_message = _silence_message(run_facts, status)
+    return RunState(
+        _without_forecast(status) if silence_message else status,
+        silence_message,
+        run_facts.problems,
+    )
 
 
-def _unrecorded(facts: RunFacts) -> UnrecordedEnd | None:
-    if facts.supervision is Supervision.NOT_SEEN and facts.claimed_s > START_LIMIT_S:
+def _unrecorded_end(run_facts: RunFacts) -> UnrecordedEnd | None:
+    if run_facts.supervision is Supervision.NOT_SEEN and run_facts.claimed_s > START_LIMIT_S:
         return UnrecordedEnd.NEVER_STARTED
-    return ENDED_UNRECORDED.get(facts.supervision)
+    return ENDED_UNRECORDED.get(run_facts.supervision)
 
 
 def _without_forecast(status: RunStatus) -> RunStatus:
@@ -138,18 +150,18 @@ def _without_forecast(status: RunStatus) -> RunStatus:
     return replace(status, eta_s=None, samples_per_second=None)
 
 
-def _doubt(facts: RunFacts, status: RunStatus) -> str:
+def _silence_message(run_facts: RunFacts, status: RunStatus) -> str:
     if not status.state.is_live:
         return ""
-    if facts.silent_nodes:
-        verb = "gives" if len(facts.silent_nodes) == 1 else "give"
-        return f"{number_format.some(facts.silent_nodes)} {verb} no sign of life"
-    if facts.silent_s <= DOUBT_AFTER_S:
+    if run_facts.silent_nodes:
+        verb = "gives" if len(run_facts.silent_nodes) == 1 else "give"
+        return f"{number_format.some(run_facts.silent_nodes)} {verb} no sign of life"
+    if run_facts.silent_s <= DOUBT_AFTER_S:
         return ""
     # Rank 0 writes the first heartbeat; until then a living supervisor is news enough.
-    if facts.supervision is Supervision.ALIVE and status.heartbeat == 0:
+    if run_facts.supervision is Supervision.ALIVE and status.heartbeat == 0:
         return ""
-    return f"no news since {facts.last_news}" if facts.last_news else "no news"
+    return f"no news since {run_facts.last_news}" if run_facts.last_news else "no news"
 
 
 class RunStateReader:
@@ -166,14 +178,14 @@ class RunStateReader:
         self._silent = silent
         self._nodes: tuple[int, Sequence[str]] = (0, ())
         self._progress: object = None
-        self._moved_at = -math.inf
+        self._moved_s = -math.inf
         self._monotonic = monotonic
-        self._last: RunState | None = None
+        self._last_state: RunState | None = None
         self._status: RunStatus | None = None
-        self._beat: tuple[int, int] = (0, 0)
+        self._heartbeat: tuple[int, int] = (0, 0)
         self._run = 0
-        self._run_since = monotonic()
-        self._news_at = monotonic()
+        self._run_seen_s = monotonic()
+        self._heartbeat_s = monotonic()
         self._last_news = ""
 
     def read(self) -> RunState:
@@ -184,20 +196,20 @@ class RunStateReader:
         """
         try:
             self._folder.files.refresh_job(self._folder)
-            facts = self.collect()
+            run_facts = self.collect()
         except OSError as error:
-            what = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
-            unreadable = BackendError(what, "Check that the data root is mounted.")
+            message = f"The job's folder {self._folder.path} cannot be read: {error.strerror}."
+            unreadable = BackendError(message, "Check that the data root is mounted.")
             unreadable.__cause__ = error
             return self.without_news(unreadable)
         except BackendError as error:
-            if self._last is None and self._folder.files.is_mounted:
+            if self._last_state is None and self._folder.files.is_mounted:
                 # The node that stages the run is silent: nothing is concluded from that.
-                known = judge(replace(self.collect(), claimed_s=0.0))
-                self._last = replace(known, unrecorded_end=None)
+                state = judge(replace(self.collect(), claimed_s=0.0))
+                self._last_state = replace(state, unrecorded_end=None)
             return self.without_news(error)
-        self._last = judge(facts)
-        return self._last
+        self._last_state = judge(run_facts)
+        return self._last_state
 
     def without_news(self, error: BackendError) -> RunState:
         """Return the state that was read last, marked as doubtful for this reason.
@@ -205,13 +217,13 @@ class RunStateReader:
         Raises:
             BackendError: ``error``; nothing was ever read.
         """
-        if self._last is None:
+        if self._last_state is None:
             raise error
-        last = self._last
-        if last.state.is_live:
-            status = _without_forecast(last.status)
-            last = replace(last, status=status, doubt=f"no news since {self._last_news}")
-        return replace(last, problems=(error.sentence,))
+        state = self._last_state
+        if state.state.is_live:
+            status = _without_forecast(state.status)
+            state = replace(state, status=status, doubt=f"no news since {self._last_news}")
+        return replace(state, problems=(error.sentence,))
 
     def collect(self) -> RunFacts:
         """Read everything that `judge` needs.
@@ -219,55 +231,55 @@ class RunStateReader:
         Raises:
             OSError, BackendError: The job's folder cannot be read.
         """
-        folder, now = self._folder, self._monotonic()
+        folder, now_s = self._folder, self._monotonic()
         problems: list[str] = []
         # Read first: the claim of a run ends the waiting, and neither would be seen after it.
-        entry = queue_entries.entry_of(folder)
+        queue_entry = queue_entries.entry_of(folder)
         run = folder.newest_run()
         if run != self._run:
-            self._run, self._run_since = run, now
+            self._run, self._run_seen_s = run, now_s
         self._read_status(problems)
         if self._status is not None:
-            beat = (self._status.run, self._status.heartbeat)
-            if beat != self._beat or not self._last_news:
-                self._beat, self._news_at = beat, now
+            heartbeat = (self._status.run, self._status.heartbeat)
+            if heartbeat != self._heartbeat or not self._last_news:
+                self._heartbeat, self._heartbeat_s = heartbeat, now_s
                 self._last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
             progress = (self._status.run, self._status.epoch, self._status.step)
             if progress != self._progress:
                 # What moved before the first look is not known.
-                self._moved_at = -math.inf if self._progress is None else now
+                self._moved_s = -math.inf if self._progress is None else now_s
                 self._progress = progress
         supervision = self._supervision(run, problems)
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
         # has left none.
-        ended = self._read_exit(run, problems)
-        if ended is not None and not self._has_ended(run):
+        run_exit = self._read_exit(run, problems)
+        if run_exit is not None and not self._has_ended(run):
             # It came between the two reads; the figures before it are not the last ones.
             self._folder.files.refresh_job(folder)
             self._read_status(problems)
-        if ended is None and folder.newest_run() != run:
+        if run_exit is None and folder.newest_run() != run:
             # Another desktop moved the run away, or started the next one, between two reads.
             return self.collect()
         try:
-            stop = run > 0 and stop_requested(folder.lock, run)
+            is_stop_requested = run > 0 and stop_requested(folder.lock, run)
         except OSError as error:
             swallowed(error)
             # A request that this user may not read is one, too.
-            stop = isinstance(error, PermissionError)
+            is_stop_requested = isinstance(error, PermissionError)
         return RunFacts(
             run=run,
-            exit=ended,
+            exit=run_exit,
             status=self._status,
             supervision=supervision,
-            claimed_s=now - self._run_since,
-            silent_s=now - self._news_at,
+            claimed_s=now_s - self._run_seen_s,
+            silent_s=now_s - self._heartbeat_s,
             last_news=self._last_news,
-            silent_nodes=() if ended is not None else self._silent_nodes(run, now),
-            stop_requested=stop,
-            is_stop_unseen=stop and self._is_stop_unseen(),
-            stopped_by=stop_requested_by(folder.lock) if stop else "",
-            pause=_pause(folder, run, entry) if stop or entry else "",
-            is_queued=entry is not None,
+            silent_nodes=() if run_exit is not None else self._silent_nodes(run, now_s),
+            stop_requested=is_stop_requested,
+            is_stop_unseen=is_stop_requested and self._is_stop_unseen(),
+            stopped_by=stop_requested_by(folder.lock) if is_stop_requested else "",
+            pause=_pause(folder, run, queue_entry) if is_stop_requested or queue_entry else "",
+            is_queued=queue_entry is not None,
             problems=tuple(problems),
         )
 
@@ -280,8 +292,8 @@ class RunStateReader:
             return changed_s(self._folder.status) - changed_s(self._folder.lock) > _STOP_SEEN_S
         return False
 
-    def _silent_nodes(self, run: int, now: float) -> tuple[str, ...]:
-        if now <= self._moved_at + DOUBT_AFTER_S:
+    def _silent_nodes(self, run: int, now_s: float) -> tuple[str, ...]:
+        if now_s <= self._moved_s + DOUBT_AFTER_S:
             return ()
         if run != self._nodes[0]:
             launch = launch_of(self._folder.launch, run)
@@ -301,8 +313,10 @@ class RunStateReader:
             if self._status is not None:
                 problems.append("status.json is gone; the values are the last ones seen.")
         except (OSError, ValueError) as error:
-            shown = "the last good ones" if self._status is not None else "missing"
-            problems.append(f"status.json cannot be read, so the values are {shown}: {error}.")
+            value_label = "the last good ones" if self._status is not None else "missing"
+            problems.append(
+                f"status.json cannot be read, so the values are {value_label}: {error}."
+            )
 
     def _read_exit(self, run: int, problems: list[str]) -> RunExit | None:
         if run == 0:
@@ -329,21 +343,23 @@ class RunStateReader:
         return supervision_of(supervisor)
 
 
-def _pause(folder: JobFolder, run: int, entry: QueueEntry | None) -> str:
+def _pause(folder: JobFolder, run: int, queue_entry: QueueEntry | None) -> str:
     """Return why a job gives way, or waits because it did; "" if a user queued it since."""
-    if entry is None:
+    if queue_entry is None:
         return pause_requested(folder.lock, run)
-    return entry.reason if entry.quiet_s else ""
+    return queue_entry.reason if queue_entry.quiet_s else ""
 
 
 def with_progress(
     status: RunStatus, folder: JobFolder, checkpoints: Sequence[Checkpoint]
 ) -> RunStatus:
     """Return the status with the last step on record: it is old where it could not be written."""
-    places = [(one.run, one.epoch, one.step) for one in checkpoints]
+    positions = [(checkpoint.run, checkpoint.epoch, checkpoint.step) for checkpoint in checkpoints]
     with suppress(OSError):
-        places.append(last_written(folder.history))
-    run, epoch, step = max(places, key=lambda place: (place[0], place[2]), default=(0, 0, 0))
+        positions.append(last_written(folder.history))
+    run, epoch, step = max(
+        positions, key=lambda position: (position[0], position[2]), default=(0, 0, 0)
+    )
     if run != status.run or step <= status.step:
         return status
     return replace(status, epoch=epoch, step=step)
@@ -353,7 +369,9 @@ def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:
     """Add to each run of ``history`` how the run before it ended, where that is recorded."""
     if not history.run_starts:
         return history
-    starts = (replace(one, after=_ended_as(folder, one.run - 1)) for one in history.run_starts)
+    starts = (
+        replace(start, after=_ended_as(folder, start.run - 1)) for start in history.run_starts
+    )
     return replace(history, run_starts=tuple(starts))
 
 

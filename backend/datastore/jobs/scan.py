@@ -45,8 +45,8 @@ class JobFolderReader:
                 error
             )
         try:
-            end = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
-            status = status.ended_as(end)
+            run_exit = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
+            status = status.ended_as(run_exit)
         except (OSError, ValueError):
             # The run is active, or its end was not recorded; the status is all there is.
             pass

@@ -1,8 +1,8 @@
 """Import a folder, an archive or one file into the data root, completely or not at all.
 
 First everything is checked, and refused if needed. Then it is copied to a hidden folder, hashed
-during the copy, flushed to the disk, and renamed to its version. If it is killed, a hidden folder
-remains that no list shows and that the next import of that name removes.
+during the copy, flushed to the disk, and renamed to its version. If an import is killed, a
+hidden folder remains that no list shows and that the next import of that name removes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.base.room import LEAST_FILES, files_words, room_of
-from backend.datastore.access.hashes import MANIFEST, fingerprint, manifest
-from backend.datastore.access.hashes import files_text as shown
+from backend.datastore.access.hashes import MANIFEST, files_text, fingerprint, manifest
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder, kind_folder
@@ -42,9 +41,9 @@ from backend.records.library.project import WHOLE, ProjectPart
 
 _SPARE_BYTES = 64_000_000
 _POLL_S = 0.1
-_MANY = 64
+_MANY_FILES = 64
 # Errors of shares for a name that they cannot store: too long, with ":" or "?", a Windows name.
-_OF_THE_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.ENOENT)
+_NAME_ERRORS = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST, errno.ENOENT)
 
 
 def import_version(
@@ -53,7 +52,7 @@ def import_version(
     source: Path,
     name: str,
     progress: Progress,
-    same: Callable[[str], LibraryItem | None] = lambda sha256: None,
+    find_same: Callable[[str], LibraryItem | None] = lambda sha256: None,
 ) -> tuple[LibraryItem, str]:
     """Import ``source`` as the next version of ``name``.
 
@@ -67,11 +66,11 @@ def import_version(
         BackendError: It cannot be imported; nothing was changed.
         Cancelled: The user cancelled; nothing was changed.
     """
-    fault = name_fault(name)
-    if fault:
-        raise BackendError(fault)
+    message = name_fault(name)
+    if message:
+        raise BackendError(message)
     content = inspect(kind, source, progress)
-    return import_source(root, kind, content, name, origin(source), progress, same)
+    return import_source(root, kind, content, name, origin(source), progress, find_same)
 
 
 def import_source(
@@ -81,17 +80,17 @@ def import_source(
     name: str,
     origin: str,
     progress: Progress,
-    same: Callable[[str], LibraryItem | None] = lambda sha256: None,
+    find_same: Callable[[str], LibraryItem | None] = lambda sha256: None,
 ) -> tuple[LibraryItem, str]:
     """Import a source that was checked already; ``origin`` is its name for users."""
-    fault = name_fault(name)
-    if fault:
-        raise BackendError(fault)
+    message = name_fault(name)
+    if message:
+        raise BackendError(message)
     folder = kind_folder(root, kind)
-    for left in stagings(folder):
-        if left.name == name and left.is_left_over:
-            sweep(left)
-    with _world(root), contextlib.closing(content):
+    for earlier_staging in stagings(folder):
+        if earlier_staging.name == name and earlier_staging.is_left_over:
+            sweep(earlier_staging)
+    with _data_root_errors(root), contextlib.closing(content):
         _refuse_full_disk(root, content.bytes, len(content.files) + len(content.folders))
         staging = make_staging(folder, name)
         try:
@@ -114,14 +113,14 @@ def import_source(
                 created=timestamps.now("seconds"),
                 source=origin,
                 facts=import_facts(
-                    content.left_out,
+                    content.excluded_paths,
                     [] if kind.is_code else [f.path for f in content.files if is_packed(f.path)],
                 ),
             )
-            known = same(item.sha256)
-            if known is not None:
+            existing_item = find_same(item.sha256)
+            if existing_item is not None:
                 remove_tree(staging)
-                return known, ""
+                return existing_item, ""
             root.files.publish(staging, progress)
             # From here on it cannot be cancelled: the version is about to appear.
             progress.step(content.bytes, content.bytes, "Writing to the disk")
@@ -166,27 +165,27 @@ class _Copy:
         self._target = target
         self._root = root
         self._progress = progress
-        self._given_up = threading.Event()
-        self._done = 0
+        self._stop_event = threading.Event()
+        self._copied_bytes = 0
         # One flush of the whole disk also waits for other programs' data, and is still much
         # faster than one for each of thousands of files.
-        self.syncs_at_end = sys.platform == "linux" and len(source.files) > _MANY
+        self.syncs_at_end = sys.platform == "linux" and len(source.files) > _MANY_FILES
         self._lock = threading.Lock()
 
     def run(self) -> dict[str, str]:
         """Copy the files and return each file's hash by path."""
         make_folder(self._target, exist_ok=True)
         for folder in self._source.folders:
-            with _world(self._root, folder):
+            with _data_root_errors(self._root, folder):
                 make_folder(self._target / folder, exist_ok=True)
         workers = 1 if self._source.is_sequential else min(4, usable_cores())
-        todo = iter(self._source.files)
+        pending_files = iter(self._source.files)
         with ThreadPoolExecutor(workers) as pool:
-            tasks = [pool.submit(self._copy, todo) for _ in range(workers)]
+            tasks = [pool.submit(self._copy, pending_files) for _ in range(workers)]
             try:
                 self._watch(tasks)
             except BaseException:
-                self._given_up.set()
+                self._stop_event.set()
                 raise
         hashes: dict[str, str] = {}
         for task in tasks:
@@ -197,16 +196,16 @@ class _Copy:
         """Report progress until all is done; the first failure ends the others."""
         running: set[Future[dict[str, str]]] = set(tasks)
         while running:
-            done, running = wait(running, _POLL_S, FIRST_EXCEPTION)
-            for task in done:
+            finished_tasks, running = wait(running, _POLL_S, FIRST_EXCEPTION)
+            for task in finished_tasks:
                 task.result()
-            self._progress.step(self._done, self._source.bytes, "Copying files")
+            self._progress.step(self._copied_bytes, self._source.bytes, "Copying files")
 
-    def _copy(self, todo: Iterator[SourceFile]) -> dict[str, str]:
+    def _copy(self, pending_files: Iterator[SourceFile]) -> dict[str, str]:
         """Copy files that no other thread has taken yet."""
         hashes = {}
-        for file in todo:
-            with _world(self._root, file.path):
+        for file in pending_files:
+            with _data_root_errors(self._root, file.path):
                 hashes[file.path] = self._copy_one(file, self._target / file.path)
         return hashes
 
@@ -222,10 +221,10 @@ class _Copy:
             os.close(descriptor)
 
     def _count(self, count: int) -> None:
-        if self._given_up.is_set():
+        if self._stop_event.is_set():
             raise Cancelled
         with self._lock:
-            self._done += count
+            self._copied_bytes += count
 
 
 def sync_file_system(path: Path) -> None:
@@ -241,31 +240,31 @@ def sync_file_system(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _world(root: OpenRoot, path: str = "") -> Iterator[None]:
+def _data_root_errors(root: OpenRoot, path: str = "") -> Iterator[None]:
     """Report failures of the data root, with the file or folder of the import."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            at = f" at {shown(path)}" if path else ""
+            location = f" at {files_text(path)}" if path else ""
             raise BackendError(
-                f"{_full(root, error)}{at}; nothing was imported.",
+                f"{_full_disk_message(root, error)}{location}; nothing was imported.",
                 "Free some space in the data root, then import again.",
             ) from error
-        why = error.strerror or str(error)
+        reason = error.strerror or str(error)
         if error.errno == errno.EEXIST:
-            why = "another file has the same name on a disk that ignores upper case"
-        what = f"{shown(path)} cannot be written to the" if path else "The"
-        cannot = "" if path else " cannot be written to"
+            reason = "another file has the same name on a disk that ignores upper case"
+        subject = f"{files_text(path)} cannot be written to the" if path else "The"
+        predicate = "" if path else " cannot be written to"
         raise BackendError(
-            f"{what} data root {root.name}{cannot}: {why}.",
+            f"{subject} data root {root.name}{predicate}: {reason}.",
             "Rename, shorten or remove it; nothing was imported."
-            if path and error.errno in _OF_THE_NAME
+            if path and error.errno in _NAME_ERRORS
             else "Nothing was imported; check that the data root is mounted and writable.",
         ) from error
 
 
-def _full(root: OpenRoot, error: OSError) -> str:
+def _full_disk_message(root: OpenRoot, error: OSError) -> str:
     if error.errno == errno.EDQUOT:
         return f"Your disk quota on the data root {root.name} was used up"
     with suppress(OSError):
@@ -274,18 +273,18 @@ def _full(root: OpenRoot, error: OSError) -> str:
     return f"The disk of the data root {root.name} became full"
 
 
-def _refuse_full_disk(root: OpenRoot, needed: int, files: int) -> None:
-    room = room_of(root.path)
-    free = room.free_bytes
-    if room.free_files is not None and room.lacks_files(files + LEAST_FILES):
+def _refuse_full_disk(root: OpenRoot, needed_bytes: int, files: int) -> None:
+    capacity = room_of(root.path)
+    free_bytes = capacity.free_bytes
+    if capacity.free_files is not None and capacity.lacks_files(files + LEAST_FILES):
         raise BackendError(
             f"It has {files} file{'' if files == 1 else 's'}, and the data root {root.name} "
-            f"{files_words(room.free_files)}.",
+            f"{files_words(capacity.free_files)}.",
             "Remove files from it, or pack small files into larger ones; nothing was imported.",
         )
-    if free < needed + _SPARE_BYTES:
+    if free_bytes < needed_bytes + _SPARE_BYTES:
         raise BackendError(
-            f"It needs {needed / 1e9:.2f} GB, and the data root {root.name} has "
-            f"{free / 1e9:.2f} GB left.",
+            f"It needs {needed_bytes / 1e9:.2f} GB, and the data root {root.name} has "
+            f"{free_bytes / 1e9:.2f} GB left.",
             "Free some space in the data root; nothing was imported.",
         )

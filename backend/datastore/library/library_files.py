@@ -29,7 +29,7 @@ _SCHEMA = 1
 _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
 _REMOVED = re.compile(r"v([1-9][0-9]{0,8})\.removed")
 _TEXT_BYTES = 1_000_000
-_TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
+_EXISTS_ERRORS = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR})
 
 
 @dataclass(frozen=True)
@@ -87,16 +87,16 @@ def versions(root: DataRoot, kind: Kind, name: str) -> list[int]:
 
 
 def next_version(root: DataRoot, kind: Kind, name: str) -> int:
-    used = versions(root, kind, name) + _numbers(root, kind, name, _REMOVED)
-    return max(used, default=0) + 1
+    used_numbers = versions(root, kind, name) + _numbers(root, kind, name, _REMOVED)
+    return max(used_numbers, default=0) + 1
 
 
-def _numbers(root: DataRoot, kind: Kind, name: str, form: re.Pattern[str]) -> list[int]:
+def _numbers(root: DataRoot, kind: Kind, name: str, pattern: re.Pattern[str]) -> list[int]:
     try:
-        found = os.listdir(kind_folder(root, kind) / name)
+        names = os.listdir(kind_folder(root, kind) / name)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted((int(m[1]) for m in map(form.fullmatch, found) if m), reverse=True)
+    return sorted((int(m[1]) for m in map(pattern.fullmatch, names) if m), reverse=True)
 
 
 def read_item(folder: VersionFolder) -> LibraryItem:
@@ -132,11 +132,11 @@ def read_item(folder: VersionFolder) -> LibraryItem:
 
 def _missing(folder: VersionFolder) -> tuple[str, str]:
     try:
-        gone = read_json(folder.removed)
+        removal = read_json(folder.removed)
         return (
-            f"The {folder.text} was removed on {str(gone['removed'])[:10]}.",
-            f"It is in {folder.root.shown(folder.root.trash / str(gone['trash']))}; move it back "
-            f"to {folder.root.shown(folder.path)}.",
+            f"The {folder.text} was removed on {str(removal['removed'])[:10]}.",
+            f"It is in {folder.root.shown(folder.root.trash / str(removal['trash']))}; move it "
+            f"back to {folder.root.shown(folder.path)}.",
         )
     except (OSError, ValueError, KeyError) as error:
         swallowed(error)
@@ -174,19 +174,19 @@ def list_files(folder: VersionFolder) -> tuple[FileEntry, ...]:
 def read_text(folder: VersionFolder, path: str) -> str:
     """Read one of the user's files as text, at most a megabyte of it."""
     content = folder.content.resolve()
-    wanted = (content / path).resolve()
-    if not wanted.is_relative_to(content) or wanted == content:
+    file = (content / path).resolve()
+    if not file.is_relative_to(content) or file == content:
         raise BackendError(f"{files_text(path)} is not a file of the {folder.text}.")
     try:
-        piece = folder.root.files.read(wanted, 0, _TEXT_BYTES + 1)
+        head = folder.root.files.read(file, 0, _TEXT_BYTES + 1)
     except OSError as error:
         raise BackendError(
             f"{files_text(path)} of the {folder.text} cannot be read: {error.strerror or error}."
         ) from error
-    if b"\0" in piece:
+    if b"\0" in head:
         raise BackendError(f"{files_text(path)} of the {folder.text} is not text.")
-    text = piece[:_TEXT_BYTES].decode("utf-8", "replace")
-    return text + "\n… (cut off after 1 MB)" if len(piece) > _TEXT_BYTES else text
+    text = head[:_TEXT_BYTES].decode("utf-8", "replace")
+    return text + "\n… (cut off after 1 MB)" if len(head) > _TEXT_BYTES else text
 
 
 def claim(staging: Path, root: OpenRoot, item: LibraryItem) -> LibraryItem:
@@ -200,7 +200,7 @@ def claim(staging: Path, root: OpenRoot, item: LibraryItem) -> LibraryItem:
         try:
             root.files.rename(staging, folder.path)
         except OSError as error:
-            if error.errno not in _TAKEN or not root.files.exists(folder.path):
+            if error.errno not in _EXISTS_ERRORS or not root.files.exists(folder.path):
                 raise
             # Another desktop took this number a moment ago.
             continue
@@ -208,13 +208,13 @@ def claim(staging: Path, root: OpenRoot, item: LibraryItem) -> LibraryItem:
         return item
 
 
-def move_to_trash(folder: VersionFolder, record: dict[str, Any], place: str) -> Path:
-    """Move a version to ``trash/<place>`` and mark its number as used."""
-    target = folder.root.trash / place
+def move_to_trash(folder: VersionFolder, record: dict[str, Any], trash_name: str) -> Path:
+    """Move a version to ``trash/<trash_name>`` and mark its number as used."""
+    target = folder.root.trash / trash_name
     number = 1
     while folder.root.files.exists(target):
         number += 1
-        target = folder.root.trash / f"{place}-{number}"
+        target = folder.root.trash / f"{trash_name}-{number}"
     folder.root.files.make_folder(target.parent, exist_ok=True)
     folder.root.files.replace_json(folder.removed, {**record, "trash": target.name})
     try:
@@ -252,7 +252,7 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def found(root: OpenRoot, kind: Kind) -> Iterator[VersionFolder]:
+def all_versions(root: OpenRoot, kind: Kind) -> Iterator[VersionFolder]:
     """Yield every version in the data root; raises as `names` does."""
     for name in names(root, kind):
         for version in versions(root, kind, name):

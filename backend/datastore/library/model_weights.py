@@ -47,17 +47,21 @@ def put(folder: VersionFolder, source: Path, progress: Progress) -> tuple[Path, 
         try:
             total = source.stat().st_size
             copy = staging / target.name
-            digest = _copy(source, copy, lambda done: progress.step(done, total, "Copying weights"))
+            digest = _copy(
+                source,
+                copy,
+                lambda copied_bytes: progress.step(copied_bytes, total, "Copying weights"),
+            )
             folder.root.files.publish(staging, progress)
             folder.root.files.rename(copy, target)
         finally:
             folder.root.files.remove_tree(staging)
         sync_folder(folder.path)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        why = "its disk is full" if full else error.strerror or str(error)
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "its disk is full" if is_full else error.strerror or str(error)
         raise BackendError(
-            f"The weights could not be copied into the data root {folder.root.name}: {why}.",
+            f"The weights could not be copied into the data root {folder.root.name}: {reason}.",
             "The model was not changed.",
         ) from error
     return target, digest, total
@@ -65,33 +69,35 @@ def put(folder: VersionFolder, source: Path, progress: Progress) -> tuple[Path, 
 
 def require_possible(folder: VersionFolder, source: Path) -> None:
     """Refuse another file of weights, and a file that is none by its first bytes."""
-    there = find(folder)
-    if there is not None:
+    existing_path = find(folder)
+    if existing_path is not None:
         raise BackendError(
-            f"The {folder.text} has weights already ({folder.root.shown(there)}).",
+            f"The {folder.text} has weights already ({folder.root.shown(existing_path)}).",
             "Import the model again as a new version, and add these weights to that one.",
         )
-    _refuse_others(source)
+    _require_weights(source)
 
 
 def _copy(source: Path, target: Path, on_bytes: Callable[[int], None]) -> str:
-    digest, done = hashlib.sha256(), 0
+    digest, copied_bytes = hashlib.sha256(), 0
     with source.open("rb") as origin, open(create(target), "wb") as copy:
-        while piece := origin.read(CHUNK_BYTES):
-            digest.update(piece)
-            copy.write(piece)
-            done += len(piece)
-            on_bytes(done)
+        while chunk := origin.read(CHUNK_BYTES):
+            digest.update(chunk)
+            copy.write(chunk)
+            copied_bytes += len(chunk)
+            on_bytes(copied_bytes)
         copy.flush()
         os.fsync(copy.fileno())
     return digest.hexdigest()
 
 
-def _refuse_others(source: Path) -> None:
+def _require_weights(source: Path) -> None:
     """Refuse a file whose first bytes are not weights; a node finds out whether they fit."""
-    shown = files_text(source.name)
+    file_label = files_text(source.name)
     if not is_weights(source.name):
-        raise BackendError(f"{shown} is not a weights file.", "Choose a .pt or .safetensors file.")
+        raise BackendError(
+            f"{file_label} is not a weights file.", "Choose a .pt or .safetensors file."
+        )
     try:
         if not source.is_file():
             raise BackendError(f"{source} is not a file.", "Choose a .pt or .safetensors file.")
@@ -100,10 +106,10 @@ def _refuse_others(source: Path) -> None:
     except OSError as error:
         raise BackendError(f"{source} cannot be read: {error.strerror or error}.") from error
     if source.suffix.lower() == ".pt":
-        fits = head.startswith((_ZIP, _PICKLE))
+        is_plausible = head.startswith((_ZIP, _PICKLE))
         remedy = "Save them with torch.save(model.state_dict(), …)."
     else:
-        fits = len(head) == _HEADER_BYTES and head.endswith(b"{")
+        is_plausible = len(head) == _HEADER_BYTES and head.endswith(b"{")
         remedy = "Save them with safetensors.torch.save_file(model.state_dict(), …)."
-    if not fits:
-        raise BackendError(f"{shown} contains no weights, despite its name.", remedy)
+    if not is_plausible:
+        raise BackendError(f"{file_label} contains no weights, despite its name.", remedy)

@@ -60,24 +60,30 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
     """
     tree = _Tree(paths)
     top = tree.top
-    here = tree.inside(top)
-    has_code = any(name.endswith((".py", ".sh")) for name in here)
-    usual = Kind.SCRIPT if has_code else Kind.DATASET
-    kind = next((k for k in _CODE if k.entry_file in here), usual)
+    names = tree.names_in(top)
+    has_code = any(name.endswith((".py", ".sh")) for name in names)
+    default_kind = Kind.SCRIPT if has_code else Kind.DATASET
+    kind = next((k for k in _CODE if k.entry_file in names), default_kind)
     homes = {kind: home for kind in reversed(_CODE) if (home := tree.home(kind)) is not None}
     if len(homes) < len(_CODE):
         return ImportGuess(kind)
-    used = frozenset(homes.values())
+    code_folders = frozenset(homes.values())
     loader = homes[Kind.LOADER]
-    data = tree.data(top, used) or tree.data(loader, used, folders_only=len(used) > 1)
-    taken = data.shown if data else []
+    data = tree.data(top, code_folders) or tree.data(
+        loader, code_folders, folders_only=len(code_folders) > 1
+    )
+    data_paths = data.shown if data else []
     parts = {Kind.DATASET: data} if data else {}
     for code, home in homes.items():
-        inside = (path.removeprefix(f"{home}/") for path in taken if _is_in(path, home))
-        parts[code] = ProjectPart(home, but=frozenset(inside))
-    rest = () if top in used else sorted(tree.inside(top))
-    others = (n for n in rest if not any(_is_in(path, _join(top, n)) for path in (*taken, *used)))
-    return ImportGuess(kind, Project(parts, tuple(others)))
+        inner_paths = (path.removeprefix(f"{home}/") for path in data_paths if _is_in(path, home))
+        parts[code] = ProjectPart(home, but=frozenset(inner_paths))
+    top_names = () if top in code_folders else sorted(tree.names_in(top))
+    other_names = (
+        n
+        for n in top_names
+        if not any(_is_in(path, _join(top, n)) for path in (*data_paths, *code_folders))
+    )
+    return ImportGuess(kind, Project(parts, tuple(other_names)))
 
 
 class _Tree:
@@ -90,70 +96,74 @@ class _Tree:
             if "" in parts:
                 continue
             folder = ""
-            for number, part in enumerate(parts[:_DEPTH], 1):
+            for depth, part in enumerate(parts[:_DEPTH], 1):
                 if is_litter(Kind.MODEL, part):
                     break
-                here = self._names.setdefault(folder, set())
-                is_file = number == len(parts) and not path.endswith("/")
-                if len(here) < _MOST_NAMES or part in _ENTRY_FILES:
-                    here.add(part if is_file else f"{part}/")
+                names = self._names.setdefault(folder, set())
+                is_file = depth == len(parts) and not path.endswith("/")
+                if len(names) < _MOST_NAMES or part in _ENTRY_FILES:
+                    names.add(part if is_file else f"{part}/")
                 folder = _join(folder, part)
         self.top = ""
-        while len(self.inside(self.top)) == 1:
+        while len(self.names_in(self.top)) == 1:
             # One folder wraps all the others, as in many zip files.
-            only = next(iter(self.inside(self.top)))
-            if not only.endswith("/"):
+            only_name = next(iter(self.names_in(self.top)))
+            if not only_name.endswith("/"):
                 break
-            self.top = _join(self.top, only)
+            self.top = _join(self.top, only_name)
 
-    def inside(self, folder: str) -> set[str]:
+    def names_in(self, folder: str) -> set[str]:
         return self._names.get(folder, set())
 
     def home(self, kind: Kind) -> str | None:
         """Return the folder with the entry file of a kind; None for none, and for several."""
-        if kind.entry_file in self.inside(self.top):
+        if kind.entry_file in self.names_in(self.top):
             return self.top
-        below = (_join(self.top, name) for name in self._folders(self.top))
-        homes = [folder for folder in below if kind.entry_file in self.inside(folder)]
+        subfolders = (_join(self.top, name) for name in self._folders(self.top))
+        homes = [folder for folder in subfolders if kind.entry_file in self.names_in(folder)]
         if len(homes) > 1:
-            homes = [one for one in homes if one == _join(self.top, kind.value)]
+            homes = [folder for folder in homes if folder == _join(self.top, kind.value)]
         return homes[0] if homes else None
 
     def data(
-        self, place: str, homes: frozenset[str], *, folders_only: bool = False
+        self, folder: str, homes: frozenset[str], *, folders_only: bool = False
     ) -> ProjectPart | None:
         """Return the data in a folder whose ``homes`` are code."""
-        folders = [n for n in self._folders(place) if _join(place, n) not in homes]
-        plain = [n for n in folders if not self._has_code(_join(place, n))]
-        found = [n for n in folders if self._is_called_data(_join(place, n))]
-        found = found or [n for n in plain if not _NO_DATA.fullmatch(n)]
-        if not found and not folders_only:
-            names = self.inside(place)
+        folders = [n for n in self._folders(folder) if _join(folder, n) not in homes]
+        codeless_folders = [n for n in folders if not self._has_code(_join(folder, n))]
+        data_folders = [n for n in folders if self._is_called_data(_join(folder, n))]
+        data_folders = data_folders or [n for n in codeless_folders if not _NO_DATA.fullmatch(n)]
+        if not data_folders and not folders_only:
+            names = self.names_in(folder)
             files = [n for n in names if _DATA_FILE.fullmatch(n)]
             if files and len(names) < _MOST_NAMES:
-                return ProjectPart(place, only=frozenset(files))
-            found = plain if len(plain) == 1 else []
-        if len(found) == 1:
-            return ProjectPart(_join(place, found[0]))
-        return ProjectPart(place, only=frozenset(found)) if found else None
+                return ProjectPart(folder, only=frozenset(files))
+            data_folders = codeless_folders if len(codeless_folders) == 1 else []
+        if len(data_folders) == 1:
+            return ProjectPart(_join(folder, data_folders[0]))
+        return ProjectPart(folder, only=frozenset(data_folders)) if data_folders else None
 
-    def _folders(self, place: str) -> list[str]:
+    def _folders(self, folder: str) -> list[str]:
         """Return the names of folders that are not Python environments and not hidden."""
-        found = (n[:-1] for n in self.inside(place) if n.endswith("/") and n[0] != ".")
-        return [n for n in sorted(found) if not self._is_environment(_join(place, n))]
+        names = (n[:-1] for n in self.names_in(folder) if n.endswith("/") and n[0] != ".")
+        return [n for n in sorted(names) if not self._is_environment(_join(folder, n))]
 
     def _is_environment(self, folder: str) -> bool:
-        return not ENVIRONMENT_MARKS.isdisjoint(n.rstrip("/") for n in self.inside(folder))
+        return not ENVIRONMENT_MARKS.isdisjoint(n.rstrip("/") for n in self.names_in(folder))
 
     def _has_code(self, folder: str) -> bool:
-        below = (_join(folder, name) for name in self._folders(folder))
-        return any(n.endswith(".py") for place in (folder, *below) for n in self.inside(place))
+        subfolders = (_join(folder, name) for name in self._folders(folder))
+        return any(
+            n.endswith(".py")
+            for subfolder in (folder, *subfolders)
+            for n in self.names_in(subfolder)
+        )
 
     def _is_called_data(self, folder: str) -> bool:
         """Return True even with a script next to the data; False for a package or only code."""
-        inside = self.inside(folder)
-        is_package = "__init__.py" in inside
-        is_code = bool(inside) and all(name.endswith(".py") for name in inside)
+        names = self.names_in(folder)
+        is_package = "__init__.py" in names
+        is_code = bool(names) and all(name.endswith(".py") for name in names)
         return bool(_DATA.fullmatch(PurePath(folder).name)) and not is_package and not is_code
 
 
@@ -167,23 +177,25 @@ def _is_in(path: str, folder: str) -> bool:
 
 def _names(folder: Path) -> Iterator[str]:
     """Yield the first names in each of the first folders, level by level."""
-    waiting = deque([("", folder)])
+    pending_folders = deque([("", folder)])
     examined = 0
-    while waiting and examined < _MOST_FOLDERS:
-        path, place = waiting.popleft()
+    while pending_folders and examined < _MOST_FOLDERS:
+        prefix, folder_path = pending_folders.popleft()
         examined += 1
         try:
-            with os.scandir(place) as entries:
-                found = [(one.name, _is_folder(one)) for one in islice(entries, _MOST_NAMES)]
+            with os.scandir(folder_path) as entries:
+                listing = [
+                    (entry.name, _is_folder(entry)) for entry in islice(entries, _MOST_NAMES)
+                ]
         except OSError:
-            _log.info("%s could not be listed", place, exc_info=True)
+            _log.info("%s could not be listed", folder_path, exc_info=True)
             continue
-        for name, is_folder in found:
-            yield f"{path}{name}/" if is_folder else f"{path}{name}"
-            if is_folder and path.count("/") < _DEPTH - 1 and not is_litter(Kind.MODEL, name):
-                waiting.append((f"{path}{name}/", place / name))
-        if len(found) >= _MOST_NAMES:
-            yield from (path + name for name in _ENTRY_FILES if (place / name).is_file())
+        for name, is_folder in listing:
+            yield f"{prefix}{name}/" if is_folder else f"{prefix}{name}"
+            if is_folder and prefix.count("/") < _DEPTH - 1 and not is_litter(Kind.MODEL, name):
+                pending_folders.append((f"{prefix}{name}/", folder_path / name))
+        if len(listing) >= _MOST_NAMES:
+            yield from (prefix + name for name in _ENTRY_FILES if (folder_path / name).is_file())
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -191,8 +203,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         if not entry.is_dir():
             return False
-        place = Path(entry.path)
-        return not entry.is_symlink() or not place.parent.resolve().is_relative_to(place.resolve())
+        path = Path(entry.path)
+        return not entry.is_symlink() or not path.parent.resolve().is_relative_to(path.resolve())
     except OSError:
         _log.info("%s could not be examined", entry.path, exc_info=True)
         return False

@@ -54,10 +54,10 @@ class ImportSource(ABC):
         self,
         files: Sequence[SourceFile],
         folders: Iterable[str],
-        left_out: Iterable[str] = (),
+        excluded_paths: Iterable[str] = (),
     ) -> None:
         self.files = files
-        self.left_out = sorted(left_out)
+        self.excluded_paths = sorted(excluded_paths)
         self.folders = sorted(folders)
         """Every folder that is needed, parents first."""
         self.bytes = sum(file.bytes for file in files)
@@ -66,7 +66,7 @@ class ImportSource(ABC):
     def copy(self, file: SourceFile, target: int, on_bytes: Callable[[int], None]) -> str:
         """Write the file to a descriptor and return its SHA-256.
 
-        ``on_bytes`` is called for every piece, on any thread; an exception in it ends the copy.
+        ``on_bytes`` is called for every chunk, on any thread; an exception in it ends the copy.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -83,16 +83,16 @@ class FolderSource(ImportSource):
         except OSError as error:
             raise unreadable(file, error) from error
         try:
-            before = os.fstat(origin)
+            earlier_status = os.fstat(origin)
             if file.bytes >= _LARGE_BYTES and hasattr(os, "sendfile"):
                 digest, count = _copy_beside_hashing(origin, target, file.bytes, on_bytes)
             else:
                 digest, count = _copy_plainly(origin, target, file, on_bytes)
-            after = os.fstat(origin)
-            if (count, after.st_size, after.st_mtime_ns) != (
+            later_status = os.fstat(origin)
+            if (count, later_status.st_size, later_status.st_mtime_ns) != (
                 file.bytes,
                 file.bytes,
-                before.st_mtime_ns,
+                earlier_status.st_mtime_ns,
             ):
                 raise BackendError(
                     f"{files_text(file.path)} was written to while it was imported.",
@@ -113,63 +113,65 @@ def unreadable(file: SourceFile, error: OSError) -> BackendError:
 def _copy_plainly(
     origin: int, target: int, file: SourceFile, on_bytes: Callable[[int], None]
 ) -> tuple[str, int]:
-    digest, total = hashlib.sha256(), 0
+    digest, copied_bytes = hashlib.sha256(), 0
     # At most the size that it had when it was listed: a log may grow faster than it is copied.
-    while total < file.bytes:
+    while copied_bytes < file.bytes:
         try:
-            piece = os.read(origin, min(CHUNK_BYTES, file.bytes - total))
+            chunk = os.read(origin, min(CHUNK_BYTES, file.bytes - copied_bytes))
         except OSError as error:
             raise unreadable(file, error) from error
-        if not piece:
+        if not chunk:
             break
-        digest.update(piece)
-        write_all(target, piece)
-        total += len(piece)
-        on_bytes(len(piece))
-    return digest.hexdigest(), total
+        digest.update(chunk)
+        write_all(target, chunk)
+        copied_bytes += len(chunk)
+        on_bytes(len(chunk))
+    return digest.hexdigest(), copied_bytes
 
 
 def _copy_beside_hashing(
     origin: int, target: int, size: int, on_bytes: Callable[[int], None]
 ) -> tuple[str, int]:
     """Let the kernel copy while a thread hashes: both read the same pages of its cache."""
-    digest, hashed = hashlib.sha256(), 0
-    given_up = threading.Event()
+    digest, hashed_bytes = hashlib.sha256(), 0
+    stop_event = threading.Event()
 
     def hash_all() -> None:
-        nonlocal hashed
+        nonlocal hashed_bytes
         buffer = memoryview(bytearray(CHUNK_BYTES))
-        while hashed < size and not given_up.is_set():
-            count = os.preadv(origin, [buffer[: size - hashed]], hashed)
+        while hashed_bytes < size and not stop_event.is_set():
+            count = os.preadv(origin, [buffer[: size - hashed_bytes]], hashed_bytes)
             if not count:
                 return
             digest.update(buffer[:count])
-            hashed += count
+            hashed_bytes += count
 
     with ThreadPoolExecutor(1) as pool:
         hashing = pool.submit(hash_all)
-        copied = 0
+        copied_bytes = 0
         try:
-            while copied < size:
-                count = os.sendfile(target, origin, copied, min(_LARGE_BYTES, size - copied))
+            while copied_bytes < size:
+                count = os.sendfile(
+                    target, origin, copied_bytes, min(_LARGE_BYTES, size - copied_bytes)
+                )
                 if not count:
                     break
-                copied += count
+                copied_bytes += count
                 on_bytes(count)
             # Start writing to the disk while the hash is computed.
             os.fsync(target)
             hashing.result()
         except BaseException:
-            given_up.set()
+            stop_event.set()
             raise
-    return digest.hexdigest(), min(copied, hashed)
+    return digest.hexdigest(), min(copied_bytes, hashed_bytes)
 
 
-def write_all(target: int, piece: bytes) -> None:
+def write_all(target: int, content: bytes) -> None:
     """Write everything; `os.write` may write only a part, for example on a nearly full disk."""
-    rest = memoryview(piece)
-    while rest:
-        rest = rest[os.write(target, rest) :]
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(target, remaining) :]
 
 
 def scan_folder(
@@ -184,14 +186,14 @@ def scan_folder(
     scan.run()
     if not kind.entry_file:
         require_code(kind, f"The folder {path / part.folder}", [file.path for file in scan.files])
-        return FolderSource(scan.files, scan.folders, scan.left_out)
+        return FolderSource(scan.files, scan.folders, scan.excluded_paths)
     home = home_of(kind.entry_file, [file.path for file in scan.files])
     files = [replace(file, path=file.path.removeprefix(home)) for file in scan.files]
     if kind.entry_file not in {file.path for file in files}:
         raise no_entry_file(kind, f"The folder {path / part.folder}")
     folders = [name.removeprefix(home) for name in scan.folders if name.startswith(home)]
-    left_out = [path.removeprefix(home) for path in scan.left_out]
-    return FolderSource(files, filter(None, folders), left_out)
+    excluded_paths = [path.removeprefix(home) for path in scan.excluded_paths]
+    return FolderSource(files, filter(None, folders), excluded_paths)
 
 
 def home_of(entry_file: str, paths: Collection[str]) -> str:
@@ -208,16 +210,16 @@ def inspect_file(kind: Kind, path: Path) -> FolderSource:
             f"{path} is neither a folder nor an archive nor Python code.",
             "Choose a folder, a .zip or .tar.gz file, or a .py file.",
         )
-    fault = path_fault(path.name)
-    if fault:
-        raise _refusal(path.name, fault, "Rename it")
+    reason = path_fault(path.name)
+    if reason:
+        raise _refusal(path.name, reason, "Rename it")
     if not os.access(path, os.R_OK):
         raise BackendError(f"{path} cannot be read.", "Ask its owner for read permission.")
     name = kind.entry_file or path.name
     return FolderSource([SourceFile(name, path.stat().st_size, str(path))], ())
 
 
-def require_code(kind: Kind, where: str, paths: Collection[str]) -> None:
+def require_code(kind: Kind, label: str, paths: Collection[str]) -> None:
     """Check that a script has a file that can be run.
 
     Raises:
@@ -225,14 +227,14 @@ def require_code(kind: Kind, where: str, paths: Collection[str]) -> None:
     """
     if kind is Kind.SCRIPT and not any(path.endswith((".py", ".sh")) for path in paths):
         raise BackendError(
-            f"{where} has no Python file and no shell script.",
+            f"{label} has no Python file and no shell script.",
             "Choose the folder of the program that trains.",
         )
 
 
-def no_entry_file(kind: Kind, where: str) -> BackendError:
+def no_entry_file(kind: Kind, label: str) -> BackendError:
     return BackendError(
-        f"{where} has no {kind.entry_file}, which every {kind.value} needs at its top.",
+        f"{label} has no {kind.entry_file}, which every {kind.value} needs at its top.",
         f"Choose the folder or zip file that contains {kind.entry_file}.",
     )
 
@@ -242,21 +244,21 @@ class _Scan:
 
     def __init__(self, kind: Kind, top: Path, progress: Progress, part: ProjectPart) -> None:
         self._kind = kind
-        begin = (top / part.folder).resolve()
+        start = (top / part.folder).resolve()
         # The folder of the data may be a link to a large disk, as a chosen folder may.
-        self._top = top if begin.is_relative_to(top) else begin
+        self._top = top if start.is_relative_to(top) else start
         self._part = part
         self._progress = progress
         # A folder, its path in the import, and the folders of the links that led to it.
-        self._waiting: list[tuple[str, str, tuple[str, ...]]] = [(os.fspath(begin), "", ())]
+        self._pending_folders: list[tuple[str, str, tuple[str, ...]]] = [(os.fspath(start), "", ())]
         self._links = 0
         self.files: list[SourceFile] = []
         self.folders: list[str] = []
-        self.left_out: list[str] = []
+        self.excluded_paths: list[str] = []
 
     def run(self) -> None:
-        while self._waiting:
-            folder, path, links = self._waiting.pop()
+        while self._pending_folders:
+            folder, path, links = self._pending_folders.pop()
             try:
                 self._enter(folder, path, (*links, folder))
             except OSError as error:
@@ -267,38 +269,38 @@ class _Scan:
                 ) from error
 
     def _enter(self, folder: str, path: str, links: tuple[str, ...]) -> None:
-        with os.scandir(folder) as found:
-            entries = list(found)
+        with os.scandir(folder) as iterator:
+            entries = list(iterator)
         if path:
             if self._kind.is_code and any(e.name in ENVIRONMENT_MARKS for e in entries):
-                self.left_out.append(path)
+                self.excluded_paths.append(path)
                 return
             self.folders.append(path)
         for entry in entries:
-            self._take(entry, f"{path}/{entry.name}" if path else entry.name, links)
+            self._add_entry(entry, f"{path}/{entry.name}" if path else entry.name, links)
 
-    def _take(self, entry: os.DirEntry[str], path: str, links: tuple[str, ...]) -> None:
+    def _add_entry(self, entry: os.DirEntry[str], path: str, links: tuple[str, ...]) -> None:
         if not self._part.takes(path):
             return
         if is_litter(self._kind, entry.name):
-            self.left_out.append(path)
+            self.excluded_paths.append(path)
             return
-        fault = path_fault(entry.name)
-        if fault:
-            raise _refusal(path, fault, "Rename it")
+        reason = path_fault(entry.name)
+        if reason:
+            raise _refusal(path, reason, "Rename it")
         if entry.is_dir(follow_symlinks=False):
-            self._waiting.append((entry.path, path, links[:-1]))
+            self._pending_folders.append((entry.path, path, links[:-1]))
             return
         origin = entry.path
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
-            origin = self._behind(entry, path)
+            origin = self._resolve_link(entry, path)
             status = os.stat(origin)
         if stat.S_ISDIR(status.st_mode):
             self._follow(origin, path, links)
             return
         if not stat.S_ISREG(status.st_mode):
-            raise _refusal(path, f"is {_thing(status.st_mode)}, not a file", "Remove it")
+            raise _refusal(path, f"is {_file_type_label(status.st_mode)}, not a file", "Remove it")
         if not os.access(origin, os.R_OK):
             raise _refusal(path, "cannot be read", "Ask its owner for read permission")
         self.files.append(
@@ -307,7 +309,7 @@ class _Scan:
         if len(self.files) % _CHECK_EVERY == 0:
             self._progress.step(0, 0, f"Checking {len(self.files)} files")
 
-    def _behind(self, link: os.DirEntry[str], path: str) -> str:
+    def _resolve_link(self, link: os.DirEntry[str], path: str) -> str:
         try:
             target = Path(link.path).resolve(strict=True)
         except (OSError, RuntimeError) as error:
@@ -321,19 +323,19 @@ class _Scan:
     def _follow(self, target: str, path: str, links: tuple[str, ...]) -> None:
         """Continue in the folder behind a link, unless that would never end."""
         if any(Path(link).is_relative_to(target) for link in links):
-            self.left_out.append(path)
+            self.excluded_paths.append(path)
             return
         self._links += 1
         if self._links > _MOST_LINKS:
             raise _refusal(path, "is one of more than 100,000 links to folders", "Remove links")
-        self._waiting.append((target, path, links))
+        self._pending_folders.append((target, path, links))
 
 
-def _refusal(path: str, fault: str, remedy: str) -> BackendError:
-    return BackendError(f"{files_text(path)} {fault}.", f"{remedy}; nothing was imported.")
+def _refusal(path: str, reason: str, remedy: str) -> BackendError:
+    return BackendError(f"{files_text(path)} {reason}.", f"{remedy}; nothing was imported.")
 
 
-def _thing(mode: int) -> str:
+def _file_type_label(mode: int) -> str:
     if stat.S_ISSOCK(mode):
         return "a socket"
     if stat.S_ISFIFO(mode):

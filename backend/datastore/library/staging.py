@@ -1,8 +1,8 @@
 """The hidden folder in which a version is built before it appears under its name.
 
-It is next to its target, so that one rename moves it there, and its name contains the process that
-builds it. An import that was killed is recognised by its missing process on this computer, and by
-a week without writes, by the file server's own clock, on another.
+The folder is next to its target, so that one rename moves it there; its name contains the process
+that builds the version. An import that was killed is recognised by its missing process on this
+computer, and by a week without writes, by the file server's own clock, on another.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Staging:
 
 def make_staging(folder: Path, name: str) -> Path:
     """Make the hidden folder for a version of ``name`` in ``folder``."""
-    host, boot, pid, ticks = _own()
+    host, boot, pid, ticks = _own_process()
     token = secrets.token_hex(4)
     staging = folder / f".{name}.importing-{host}-{boot}-{pid}-{ticks}-{token}"
     make_folder(folder, exist_ok=True)
@@ -58,10 +58,10 @@ def stagings(folder: Path, names: Iterable[str] | None = None) -> Iterator[Stagi
         names = os.listdir(folder) if names is None else names
     except FileNotFoundError:
         return
-    for found in names:
-        match = _NAME.fullmatch(found)
+    for folder_name in names:
+        match = _NAME.fullmatch(folder_name)
         if match is not None:
-            path = folder / found
+            path = folder / folder_name
             yield Staging(path, match["name"], match["host"], _is_left_over(path, match))
 
 
@@ -70,18 +70,18 @@ def sweep(staging: Staging) -> None:
     shutil.rmtree(staging.path, ignore_errors=True)
 
 
-def _own() -> tuple[str, str, int, int]:
+def _own_process() -> tuple[str, str, int, int]:
     host = re.sub(r"[^A-Za-z0-9_-]", "_", socket.gethostname())[:40]
     try:
-        mine = process_identity.own()
+        process = process_identity.own()
     except (OSError, AssertionError):
         # Without /proc an import counts as abandoned after a long time without writes.
         return host, "", os.getpid(), 0
-    return host, mine.boot_id.replace("-", "")[:12], mine.pid, mine.start_ticks
+    return host, process.boot_id.replace("-", "")[:12], process.pid, process.start_ticks
 
 
 def _is_left_over(path: Path, match: re.Match[str]) -> bool:
-    host, boot, _, _ = _own()
+    host, boot, _, _ = _own_process()
     if boot and match["boot"] == boot:
         builder = ProcessIdentity(
             socket.gethostname(), process_identity.boot_id(), int(match["pid"]), int(match["ticks"])
@@ -98,10 +98,10 @@ def _silence_s(path: Path) -> float:
     mark = path.with_name(f".now-{secrets.token_hex(4)}")
     try:
         mark.touch()
-        now = mark.stat().st_mtime
+        now_s = mark.stat().st_mtime
         mark.unlink()
-        newest = max(Path(folder).stat().st_mtime for folder, _, _ in os.walk(path))
+        newest_s = max(Path(folder).stat().st_mtime for folder, _, _ in os.walk(path))
     except (OSError, ValueError) as error:
         swallowed(error)
         return 0.0
-    return now - newest
+    return now_s - newest_s

@@ -51,7 +51,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 # Made on FAT, NTFS or VFAT, where a backslash separates the parts of a path.
 _WINDOWS = (0, 10, 11, 14)
 _UNICODE_PATH = 0x7075
-_Named = list[tuple[str, zipfile.ZipInfo]]
+_NamedEntries = list[tuple[str, zipfile.ZipInfo]]
 _BROKEN = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError,
 )  # fmt: skip
@@ -107,12 +107,12 @@ class ZipSource(ImportSource):
         path: Path,
         files: Sequence[SourceFile],
         folders: set[str],
-        left_out: Iterable[str] = (),
+        excluded_paths: Iterable[str] = (),
     ) -> None:
-        super().__init__(files, folders, left_out)
+        super().__init__(files, folders, excluded_paths)
         self._path = path
-        self._mine = threading.local()
-        self._opened: list[zipfile.ZipFile | tarfile.TarFile] = []
+        self._thread_local = threading.local()
+        self._open_archives: list[zipfile.ZipFile | tarfile.TarFile] = []
         # Of a compressed archive, each step back would unpack it from its start.
         self.is_sequential = _is_tar(path)
 
@@ -120,15 +120,17 @@ class ZipSource(ImportSource):
         digest, count = hashlib.sha256(), 0
         try:
             with self._open(file) as entry:
-                while piece := self._read(entry, file):
-                    digest.update(piece)
-                    write_all(target, piece)
-                    count += len(piece)
-                    on_bytes(len(piece))
+                while chunk := self._read(entry, file):
+                    digest.update(chunk)
+                    write_all(target, chunk)
+                    count += len(chunk)
+                    on_bytes(len(chunk))
         except _BROKEN as error:
-            raise _damaged(self._path, f"{files_text(file.path)} is cut off or damaged") from error
+            raise _damage_error(
+                self._path, f"{files_text(file.path)} is cut off or damaged"
+            ) from error
         if count != file.bytes:
-            raise _damaged(self._path, f"{files_text(file.path)} is shorter than it should be")
+            raise _damage_error(self._path, f"{files_text(file.path)} is shorter than it should be")
         return digest.hexdigest()
 
     def _read(self, entry: IO[bytes], file: SourceFile) -> bytes:
@@ -139,12 +141,14 @@ class ZipSource(ImportSource):
 
     def _open(self, file: SourceFile) -> IO[bytes]:
         """Open an entry in an archive for each thread: readers of one would wait for others."""
-        archive: zipfile.ZipFile | tarfile.TarFile | None = getattr(self._mine, "archive", None)
+        archive: zipfile.ZipFile | tarfile.TarFile | None = getattr(
+            self._thread_local, "archive", None
+        )
         is_tar = isinstance(file.key, TarEntry)
         if archive is None:
-            opened = tarfile.open if is_tar else zipfile.ZipFile
-            archive = self._mine.archive = opened(self._path)
-            self._opened.append(archive)
+            opener = tarfile.open if is_tar else zipfile.ZipFile
+            archive = self._thread_local.archive = opener(self._path)
+            self._open_archives.append(archive)
         if isinstance(archive, tarfile.TarFile):
             assert isinstance(file.key, TarEntry)
             member = archive.extractfile(file.key.member)
@@ -154,7 +158,7 @@ class ZipSource(ImportSource):
         return archive.open(file.key)
 
     def close(self) -> None:
-        for archive in self._opened:
+        for archive in self._open_archives:
             archive.close()
 
 
@@ -163,13 +167,15 @@ def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHO
 
     The files of a whole zip may be at its top or inside one folder, whose name is then dropped.
     """
-    folders, files, left_out = scan_entries(path, progress, kind)
+    folders, files, excluded_paths = scan_entries(path, progress, kind)
     if part == WHOLE:
         prefix = _wrapping(kind, folders, files)
     else:
         prefix = part.path_of("")
-        files = {name: entry for name, entry in files.items() if _is_of(part, name)}
-        folders, left_out = ({n for n in names if _is_of(part, n)} for names in (folders, left_out))
+        files = {name: entry for name, entry in files.items() if _is_in_part(part, name)}
+        folders, excluded_paths = (
+            {n for n in names if _is_in_part(part, n)} for names in (folders, excluded_paths)
+        )
     if kind.entry_file and prefix + kind.entry_file not in files:
         raise no_entry_file(kind, path.name)
     require_code(kind, path.name, files)
@@ -185,7 +191,7 @@ def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHO
             for name, entry in files.items()
         ],
         {name.removeprefix(prefix) for name in folders if name.startswith(prefix)},
-        {name.removeprefix(prefix) for name in left_out},
+        {name.removeprefix(prefix) for name in excluded_paths},
     )
 
 
@@ -209,42 +215,49 @@ def scan_entries(
         BackendError: It is not a complete zip, or an entry could not be stored under its name.
     """
     progress.step(0, 0, "Checking the archive")
-    named = _names(_listing(path))
-    named, left_out = _sift(kind, named) if kind else (named, set())
-    if len(named) > MAX_ENTRIES:
+    named_entries = _names(_listing(path))
+    named_entries, excluded_paths = (
+        _remove_litter(kind, named_entries) if kind else (named_entries, set())
+    )
+    if len(named_entries) > MAX_ENTRIES:
         raise BackendError(
-            f"{path.name} has {len(named)} entries; the limit for an archive is {MAX_ENTRIES}.",
+            f"{path.name} has {len(named_entries)} entries; the limit for an archive is "
+            f"{MAX_ENTRIES}.",
             "Unpack it and import the folder.",
         )
-    for name, entry in named:
-        _check(path, name, entry)
-    folders, files = _tree(path, named)
-    entries = [entry for _, entry in named]
+    for name, entry in named_entries:
+        _check_entry(path, name, entry)
+    folders, files = _tree(path, named_entries)
+    entries = [entry for _, entry in named_entries]
     _refuse_bomb(path, entries)
     _refuse_overlap(path, entries)
-    return folders, files, left_out
+    return folders, files, excluded_paths
 
 
-def _sift(kind: Kind, named: _Named) -> tuple[_Named, set[str]]:
+def _remove_litter(kind: Kind, named_entries: _NamedEntries) -> tuple[_NamedEntries, set[str]]:
     """Remove the litter; a folder that contains all the rest is the source and never litter."""
-    left_out: set[str] = set()
-    for of in dict.fromkeys((Kind.DATASET, kind)):
-        tops = {name.partition("/")[0] for name, _ in named}
-        top = f"{min(tops)}/" if of is not Kind.DATASET and len(tops) == 1 else ""
-        inside = [name.removeprefix(top).rstrip("/") for name, _ in named]
-        environments = frozenset(_environments(inside) if of is not Kind.DATASET else ())
-        kept = []
-        for name, entry in zip(inside, named, strict=True):
-            litter = left_out_of(of, name, environments)
+    excluded_paths: set[str] = set()
+    for rule_kind in dict.fromkeys((Kind.DATASET, kind)):
+        tops = {name.partition("/")[0] for name, _ in named_entries}
+        top = f"{min(tops)}/" if rule_kind is not Kind.DATASET and len(tops) == 1 else ""
+        inner_names = [name.removeprefix(top).rstrip("/") for name, _ in named_entries]
+        environments = frozenset(
+            _environments(inner_names) if rule_kind is not Kind.DATASET else ()
+        )
+        kept_entries = []
+        for name, entry in zip(inner_names, named_entries, strict=True):
+            litter = left_out_of(rule_kind, name, environments)
             if litter:
-                left_out.add(top + litter)
+                excluded_paths.add(top + litter)
             else:
-                kept.append(entry)
-        named = kept
-    return named, {path for path in left_out if left_out.isdisjoint(_parents(path))}
+                kept_entries.append(entry)
+        named_entries = kept_entries
+    return named_entries, {
+        path for path in excluded_paths if excluded_paths.isdisjoint(_parents(path))
+    }
 
 
-def _is_of(part: ProjectPart, path: str) -> bool:
+def _is_in_part(part: ProjectPart, path: str) -> bool:
     top = part.path_of("")
     return path.startswith(top) and part.takes(path.removeprefix(top))
 
@@ -272,10 +285,10 @@ def _listing(path: Path) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(path) as zip_file:
             return zip_file.infolist()
     except UnicodeDecodeError as error:
-        shown = sanitize(bytes(error.object).decode("utf-8", "replace"))
-        raise _refusal(path, f"“{shown}”", "has a name that is not UTF-8") from error
+        label = sanitize(bytes(error.object).decode("utf-8", "replace"))
+        raise _refusal(path, f"“{label}”", "has a name that is not UTF-8") from error
     except (*_BROKEN, ValueError) as error:
-        raise _damaged(path, "its list of files is missing or damaged") from error
+        raise _damage_error(path, "its list of files is missing or damaged") from error
     except OSError as error:
         raise BackendError(
             f"{path} cannot be read: {error.strerror or error}.", "Nothing was imported."
@@ -290,34 +303,36 @@ def _require_end(archive: tarfile.TarFile) -> None:
         raise tarfile.ReadError("no end")
 
 
-def _names(entries: Sequence[zipfile.ZipInfo]) -> _Named:
+def _names(entries: Sequence[zipfile.ZipInfo]) -> _NamedEntries:
     """Return the entries with their paths, of folders with ``/`` at the end; without the top.
 
     Programs mark a folder by a separator at its end, by a Unix mode, by a DOS attribute, or not at
     all: an empty entry with others below it is a folder, whatever it says.
     """
-    raw = [_raw_name(entry) for entry in entries]
+    raw_names = [_raw_name(entry) for entry in entries]
     # A whole archive without a slash was made with backslashes, whatever system it names.
-    is_windows = not any("/" in name for name in raw)
-    named = []
-    for name, entry in zip(raw, entries, strict=True):
+    is_windows = not any("/" in name for name in raw_names)
+    marked_entries = []
+    for name, entry in zip(raw_names, entries, strict=True):
         if is_windows or entry.create_system in _WINDOWS:
             name = name.replace("\\", "/")
         parts = name.split("/")
-        kept = [part for part in parts if part not in ("", ".")]
+        path_parts = [part for part in parts if part not in ("", ".")]
         if name.startswith("/"):
-            kept.insert(0, "")
-        if kept:
-            named.append(("/".join(kept), parts[-1] in ("", ".") or _says_folder(entry), entry))
-    above = {name for name, is_folder, _ in named if is_folder}
-    above.update(parent for name, _, _ in named for parent in _parents(name))
+            path_parts.insert(0, "")
+        if path_parts:
+            marked_entries.append(
+                ("/".join(path_parts), parts[-1] in ("", ".") or _is_marked_folder(entry), entry)
+            )
+    folder_names = {name for name, is_folder, _ in marked_entries if is_folder}
+    folder_names.update(parent for name, _, _ in marked_entries for parent in _parents(name))
     return [
-        (f"{name}/" if is_folder or (name in above and not entry.file_size) else name, entry)
-        for name, is_folder, entry in named
+        (f"{name}/" if is_folder or (name in folder_names and not entry.file_size) else name, entry)
+        for name, is_folder, entry in marked_entries
     ]
 
 
-def _says_folder(entry: zipfile.ZipInfo) -> bool:
+def _is_marked_folder(entry: zipfile.ZipInfo) -> bool:
     mode = entry.external_attr >> 16
     is_marked = bool(entry.external_attr & _DOS_FOLDER) and not stat.S_IFMT(mode)
     return stat.S_ISDIR(mode) or (is_marked and not entry.file_size)
@@ -342,54 +357,54 @@ def _unicode_path(raw: bytes, extra: bytes) -> str:
     return ""
 
 
-def _check(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
+def _check_entry(path: Path, name: str, entry: zipfile.ZipInfo) -> None:
     """Refuse an entry that cannot be stored under its name."""
-    shown = files_text(name)
-    fault = path_fault(name)
-    if fault:
-        raise _refusal(path, shown, fault)
+    label = files_text(name)
+    reason = path_fault(name)
+    if reason:
+        raise _refusal(path, label, reason)
     if "\\" in name:
-        raise _refusal(path, shown, "has a Windows path with backslashes as its name")
+        raise _refusal(path, label, "has a Windows path with backslashes as its name")
     if _DRIVE.match(name):
-        raise _refusal(path, shown, "begins with a Windows drive letter")
+        raise _refusal(path, label, "begins with a Windows drive letter")
     if name.startswith("/"):
-        raise _refusal(path, shown, "has an absolute path")
+        raise _refusal(path, label, "has an absolute path")
     if ".." in name.split("/"):
-        raise _refusal(path, shown, "leads out of the folder with “..”")
+        raise _refusal(path, label, "leads out of the folder with “..”")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind == stat.S_IFLNK:
-        raise _refusal(path, shown, "is a link", "Unpack it and import the folder")
+        raise _refusal(path, label, "is a link", "Unpack it and import the folder")
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise _refusal(path, shown, "is a device, a pipe or a socket, not a file")
+        raise _refusal(path, label, "is a device, a pipe or a socket, not a file")
     if entry.flag_bits & _ENCRYPTED:
         raise BackendError(
-            f"{path.name} cannot be imported: {shown} is encrypted.",
+            f"{path.name} cannot be imported: {label} is encrypted.",
             "Unpack it with its password and import the folder.",
         )
     if entry.compress_type not in _METHODS:
         raise BackendError(
-            f"{path.name} cannot be imported: {shown} is compressed in a way that Python does "
+            f"{path.name} cannot be imported: {label} is compressed in a way that Python does "
             f"not support (method {entry.compress_type}).",
             "Unpack it and import the folder.",
         )
 
 
-def _tree(path: Path, named: _Named) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
+def _tree(path: Path, named_entries: _NamedEntries) -> tuple[set[str], dict[str, zipfile.ZipInfo]]:
     """Return all folders, implied ones included, and the files by path."""
-    files = {name: entry for name, entry in named if not name.endswith("/")}
-    folders = {name[:-1] for name, _ in named if name.endswith("/")}
+    files = {name: entry for name, entry in named_entries if not name.endswith("/")}
+    folders = {name[:-1] for name, _ in named_entries if name.endswith("/")}
     for name in list(folders) + list(files):
         for parent in _parents(name):
             if parent in folders:
                 break
             folders.add(parent)
-    counts = Counter(name for name, _ in named if not name.endswith("/"))
-    twice = [name for name, count in counts.items() if count > 1]
-    if twice:
-        raise _refusal(path, files_text(twice[0]), "is in it twice")
-    both = folders & files.keys()
-    if both:
-        raise _refusal(path, files_text(min(both)), "is a file and a folder at once")
+    counts = Counter(name for name, _ in named_entries if not name.endswith("/"))
+    duplicate_names = [name for name, count in counts.items() if count > 1]
+    if duplicate_names:
+        raise _refusal(path, files_text(duplicate_names[0]), "is in it twice")
+    clashing_names = folders & files.keys()
+    if clashing_names:
+        raise _refusal(path, files_text(min(clashing_names)), "is a file and a folder at once")
     return folders, files
 
 
@@ -403,41 +418,42 @@ def _wrapping(kind: Kind, folders: set[str], files: dict[str, zipfile.ZipInfo]) 
 
 
 def _refuse_bomb(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
-    total = sum(entry.file_size for entry in entries)
-    packed = max(1, path.stat().st_size)
-    if total > _BOMB_BYTES and total > _BOMB_RATIO * packed:
+    total_bytes = sum(entry.file_size for entry in entries)
+    packed_bytes = max(1, path.stat().st_size)
+    if total_bytes > _BOMB_BYTES and total_bytes > _BOMB_RATIO * packed_bytes:
         largest = max(entries, key=lambda entry: entry.file_size)
         raise BackendError(
-            f"{path.name} would grow from {packed / 1e6:.1f} MB to {total / 1e9:.1f} GB "
-            f"({files_text(largest.filename)} is the largest), which is typical of files made to "
-            "fill disks.",
+            f"{path.name} would grow from {packed_bytes / 1e6:.1f} MB to {total_bytes / 1e9:.1f} "
+            f"GB ({files_text(largest.filename)} is the largest), which is typical of files "
+            "made to fill disks.",
             "If you trust it, unpack it yourself and import the folder.",
         )
 
 
 def _refuse_overlap(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
     """Refuse entries that share bytes, with which a small zip can unpack to any size."""
-    by_place = sorted(entries, key=lambda entry: entry.header_offset)
-    for entry, following in pairwise(by_place):
-        if entry.header_offset + entry.compress_size > following.header_offset:
+    sorted_entries = sorted(entries, key=lambda entry: entry.header_offset)
+    for entry, next_entry in pairwise(sorted_entries):
+        if entry.header_offset + entry.compress_size > next_entry.header_offset:
             raise _refusal(
-                path, files_text(following.filename), f"overlaps {files_text(entry.filename)}"
+                path, files_text(next_entry.filename), f"overlaps {files_text(entry.filename)}"
             )
 
 
 def _refusal(
     path: Path,
-    shown: str,
-    fault: str,
+    label: str,
+    reason: str,
     remedy: str = "Unpack it, correct that, and import the folder",
 ) -> BackendError:
     return BackendError(
-        f"{path.name} cannot be imported: {shown} {fault}.", f"{remedy}; nothing was imported."
+        f"{path.name} cannot be imported: {label} {reason}.", f"{remedy}; nothing was imported."
     )
 
 
-def _damaged(path: Path, how: str) -> BackendError:
+def _damage_error(path: Path, reason: str) -> BackendError:
     return BackendError(
-        f"{path.name} is not a complete {'tar archive' if _is_tar(path) else 'zip file'}: {how}.",
+        f"{path.name} is not a complete {'tar archive' if _is_tar(path) else 'zip file'}: "
+        f"{reason}.",
         "Download or create it again; nothing was imported.",
     )

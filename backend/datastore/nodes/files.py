@@ -34,27 +34,27 @@ _STATUS_LIMIT_BYTES = 1_000_000
 
 def entries(root: DataRoot) -> tuple[NodeEntry, ...]:
     """Return every added node, by name. An entry that cannot be read is left out."""
-    return tuple(sorted(_readable(root), key=lambda entry: entry.name))
+    return tuple(sorted(_readable_entries(root), key=lambda entry: entry.name))
 
 
 def entry(root: DataRoot, name: str) -> NodeEntry | None:
-    return next((one for one in _readable(root) if one.name == name), None)
+    return next((entry for entry in _readable_entries(root) if entry.name == name), None)
 
 
-def write_entry(root: OpenRoot, one: NodeEntry) -> None:
+def write_entry(root: OpenRoot, entry: NodeEntry) -> None:
     """Store an entry; its folder is made if needed.
 
     Raises:
         BackendError: The data root cannot be written.
     """
-    folder = root.node(one.name)
+    folder = root.node(entry.name)
     try:
         root.files.make_folder(root.nodes, exist_ok=True)
         root.files.make_folder(folder.path, exist_ok=True)
-        root.files.replace_json(folder.entry, one.to_dict())
+        root.files.replace_json(folder.entry, entry.to_dict())
     except OSError as error:
         raise BackendError(
-            f"The node {one.name} could not be written to {folder.path}: {error.strerror}.",
+            f"The node {entry.name} could not be written to {folder.path}: {error.strerror}.",
             "Check that the data root is mounted and writable.",
         ) from error
 
@@ -90,11 +90,11 @@ def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
             "Check that the data root is mounted and readable.",
         )
     except ValueError as error:
-        why = sanitize(str(error), 200)
+        reason = sanitize(str(error), 200)
         return Finding(
             "agent",
             False,
-            f"The agent of {name} writes a status that cannot be used: {why}.",
+            f"The agent of {name} writes a status that cannot be used: {reason}.",
             f"Find out which program writes {path} on {name}, and end it.",
         )
 
@@ -131,19 +131,19 @@ class StatusWatch:
 
     def read(self, name: str) -> NodeNews:
         """Read one node's status. Never raises for the content of its files."""
-        found = read_status(self._root, name)
-        now = self._monotonic()
-        node = self._nodes.setdefault(name, _Node(Heartbeat(now)))
+        status = read_status(self._root, name)
+        now_s = self._monotonic()
+        node = self._nodes.setdefault(name, _Node(Heartbeat(now_s)))
         heartbeat = node.heartbeat
-        if isinstance(found, NodeReading) and heartbeat.update(found, now):
+        if isinstance(status, NodeReading) and heartbeat.update(status, now_s):
             node.last_news = f"{datetime.now(UTC).astimezone():%H:%M}"
-        problem = found if isinstance(found, Finding) else None
+        problem = status if isinstance(status, Finding) else None
         presence = Presence.ONLINE if heartbeat.has_advanced else None
         message = ""
-        if heartbeat.is_missed(now):
+        if heartbeat.is_missed(now_s):
             presence = Presence.OFFLINE
             message = f"no news since {node.last_news}" if node.last_news else "no news"
-        return NodeNews(presence, heartbeat.reading, now - heartbeat.at, problem, message)
+        return NodeNews(presence, heartbeat.reading, now_s - heartbeat.at, problem, message)
 
     def silent(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of these nodes that gave no sign of life for `SILENT_AFTER_S`.
@@ -174,7 +174,7 @@ class StatusWatch:
         self._nodes.pop(name, None)
 
 
-def _readable(root: DataRoot) -> Iterator[NodeEntry]:
+def _readable_entries(root: DataRoot) -> Iterator[NodeEntry]:
     try:
         names = os.listdir(root.nodes)
     except FileNotFoundError:
@@ -187,14 +187,14 @@ def _readable(root: DataRoot) -> Iterator[NodeEntry]:
     for name in names:
         path = root.node(name).entry
         try:
-            found = _entry_at(path)
+            entry = _read_entry(path)
         except (OSError, ValueError) as error:
             swallowed(error)
             continue
-        if found.name == name:
-            yield found
+        if entry.name == name:
+            yield entry
 
 
 @read_once(_ENTRIES_REMEMBERED)
-def _entry_at(path: Path) -> NodeEntry:
+def _read_entry(path: Path) -> NodeEntry:
     return NodeEntry.from_dict(read_json(path))

@@ -35,29 +35,32 @@ def read_past(
     """
     # The newer file first: if it becomes the earlier one meanwhile it is read twice, and lines
     # at known times are skipped below.
-    week, past = _readings(folder.week, WEEK_EVERY_S), _readings(folder.past, EVERY_S)
-    wide = [*_readings(folder.earlier_week, WEEK_EVERY_S), *week]
-    narrow = [*_readings(folder.earlier, EVERY_S), *past]
-    for some in (wide, narrow):
-        ahead_s = max(ahead_s, some[-1].at_s - now_s) if some else ahead_s
+    week_readings, day_readings = (
+        _readings(folder.week, WEEK_EVERY_S),
+        _readings(folder.past, EVERY_S),
+    )
+    wide_readings = [*_readings(folder.earlier_week, WEEK_EVERY_S), *week_readings]
+    narrow_readings = [*_readings(folder.earlier, EVERY_S), *day_readings]
+    for readings in (wide_readings, narrow_readings):
+        ahead_s = max(ahead_s, readings[-1].at_s - now_s) if readings else ahead_s
     day_s = now_s + ahead_s - _DAY_S
-    narrow = [one for one in narrow if one.at_s >= day_s]
-    begin_s = narrow[0].at_s if narrow else math.inf
-    lines = [*(one for one in wide if one.at_s < begin_s), *narrow]
-    found: list[PastReading] = []
+    narrow_readings = [reading for reading in narrow_readings if reading.at_s >= day_s]
+    begin_s = narrow_readings[0].at_s if narrow_readings else math.inf
+    lines = [*(reading for reading in wide_readings if reading.at_s < begin_s), *narrow_readings]
+    past_readings: list[PastReading] = []
     uuids: set[str] = set()
-    before_s = now_s + 1.0
+    later_s = now_s + 1.0
     for line in reversed(lines):
         at_s = line.at_s - ahead_s
-        if at_s < now_s - over_s or len(found) == _MOST_LINES:
+        if at_s < now_s - over_s or len(past_readings) == _MOST_LINES:
             break
-        if at_s < before_s:
-            before_s = at_s
+        if at_s < later_s:
+            later_s = at_s
             for gpu in line.gpus[: MOST_GPUS - len(uuids)]:
                 uuids.add(gpu.uuid)
             gpus = tuple(gpu for gpu in line.gpus if gpu.uuid in uuids)
-            found.append(replace(line, at_s=at_s, gpus=gpus))
-    return tuple(reversed(found))
+            past_readings.append(replace(line, at_s=at_s, gpus=gpus))
+    return tuple(reversed(past_readings))
 
 
 def _readings(path: Path, every_s: float) -> list[PastReading]:
@@ -75,8 +78,8 @@ def _readings(path: Path, every_s: float) -> list[PastReading]:
     if len(text) > LIMIT_BYTES:
         return []
     lines = PastLines(every_s)
-    found: list[PastReading] = []
-    for at in range(0, len(text), _PIECE_BYTES):
-        found += lines.take(text[at : at + _PIECE_BYTES])
+    readings: list[PastReading] = []
+    for offset in range(0, len(text), _PIECE_BYTES):
+        readings += lines.take(text[offset : offset + _PIECE_BYTES])
         worker_yield.pause()
-    return found
+    return readings

@@ -1,7 +1,7 @@
 """The queue of a data root as desktops change it; see `records.base.layout` for its files.
 
 Every file is replaced whole, so two desktops that change the queue at once cannot damage it: of two
-changes to one job the later one counts.
+changes to one job the later change counts.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def entries(root: OpenRoot) -> tuple[QueueEntry, ...]:
     Raises:
         OSError: The data root cannot be read.
     """
-    found = []
+    waiting_entries = []
     for job_id in queued_ids(root):
         folder = root.job(job_id)
         with suppress(FileNotFoundError):
             root.files.refresh_job(folder)
         entry = queue_entries.entry_of(folder)
         if entry is not None:
-            found.append(entry)
-    return tuple(found)
+            waiting_entries.append(entry)
+    return tuple(waiting_entries)
 
 
 def put(

@@ -23,7 +23,7 @@ from backend.datastore.access import hashes
 from backend.datastore.access.root_access import NotStaging
 from backend.datastore.remote import mirror_cache, remote_content
 from backend.datastore.remote.mirror_cache import CachedItem
-from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_here
+from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_local_folder
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.content import whole_sha256
 from backend.records.base.layout import JobFolder
@@ -54,14 +54,14 @@ class Mirror(MirrorReader, NotStaging):
         """
         label = self._remote_root.label
         try:
-            found = self._line.ask(self._root_there)
+            root_status = self._line.ask(self._find_root)
         except FileNotFoundError as error:
             raise BackendError(
                 f"The data root {label} does not exist, nor does its parent folder.",
                 f"Mount the share on {self._remote_root.host}, or choose another folder: "
                 "--data-root.",
             ) from error
-        if not found.is_folder:
+        if not root_status.is_folder:
             raise BackendError(f"The data root {label} is a file.", "Choose a folder: --data-root.")
         try:
             self._root.path.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
@@ -72,7 +72,7 @@ class Mirror(MirrorReader, NotStaging):
             ) from error
         self._prune_daily()
 
-    def _root_there(self, files: SftpFiles) -> RemoteFile:
+    def _find_root(self, files: SftpFiles) -> RemoteFile:
         path = self._remote_root.path
         try:
             return files.status(path)
@@ -100,7 +100,7 @@ class Mirror(MirrorReader, NotStaging):
     def size(self, path: Path) -> int:
         return self._line.ask(
             lambda files: sum(
-                one.bytes for _, one in remote_content.files_of(files, self._remote(path))
+                file.bytes for _, file in remote_content.files_of(files, self._remote(path))
             )
         )
 
@@ -114,71 +114,77 @@ class Mirror(MirrorReader, NotStaging):
     def sha256(self, path: Path, on_bytes: Callable[[int], None]) -> str:
         with self._line.apart() as shell:
             with shell.files() as files:
-                found = remote_content.files_of(files, self._remote(path))
-            hashes = (
-                (name, remote_content.sha256(shell, one.path, on_bytes) if one.is_plain else "")
-                for name, one in found
+                named_files = remote_content.files_of(files, self._remote(path))
+            name_hashes = (
+                (name, remote_content.sha256(shell, file.path, on_bytes) if file.is_plain else "")
+                for name, file in named_files
             )
-            if found and not found[0][0]:
-                return next(hashes)[1]
-            return whole_sha256(hashes)
+            if named_files and not named_files[0][0]:
+                return next(name_hashes)[1]
+            return whole_sha256(name_hashes)
 
     def fingerprint(self, folder: Path) -> str:
         return self._line.ask(lambda files: remote_content.fingerprint(files, self._remote(folder)))
 
     def list_files(self, folder: Path) -> list[FileEntry]:
-        found = self._line.ask(lambda files: remote_content.walk(files, self._remote(folder)))
-        return [FileEntry(path, one.bytes) for path, one in sorted(found.files.items())]
+        tree = self._line.ask(lambda files: remote_content.walk(files, self._remote(folder)))
+        return [FileEntry(path, file.bytes) for path, file in sorted(tree.files.items())]
 
     def compare(
         self,
-        what: str,
+        subject: str,
         folder: Path,
-        wanted: Mapping[str, str],
+        expected_hashes: Mapping[str, str],
         on_bytes: Callable[[int], None],
     ) -> None:
         with self._line.apart() as shell:
-            remote_content.compare(shell, what, self._remote(folder), wanted, on_bytes)
+            remote_content.compare(shell, subject, self._remote(folder), expected_hashes, on_bytes)
 
     def holds(self, path: Path) -> bool:
-        mirror_cache.is_wanted_now(path)
+        mirror_cache.mark_used(path)
         return path.exists()
 
     def bring_file(self, path: Path, progress: Progress) -> None:
-        make_here(path.parent)
+        make_local_folder(path.parent)
         remote = self._call(lambda files: files.status(self._remote(path)))
         if remote.is_folder:
             for name, _ in self._call(lambda files: remote_content.files_of(files, remote.path)):
                 self.bring_file(path / name, progress)
             return
         if is_same(path, remote):
-            mirror_cache.is_wanted_now(path)
+            mirror_cache.mark_used(path)
             return
-        what = f"Fetching {path.name}"
+        label = f"Fetching {path.name}"
         with self._line.apart() as shell:
-            shell.fetch(remote.path, path, lambda done, all_: progress.step(done, all_, what))
+            shell.fetch(
+                remote.path,
+                path,
+                lambda done_bytes, total_bytes: progress.step(done_bytes, total_bytes, label),
+            )
         os.utime(path, (time.time(), remote.mtime_s))
         self._prune()
 
-    def bring_content(self, folder: Path, wanted: Mapping[str, str], progress: Progress) -> None:
+    def bring_content(
+        self, folder: Path, expected_hashes: Mapping[str, str], progress: Progress
+    ) -> None:
         if not folder.exists():
             with self._line.apart() as shell:
-                remote_content.bring(shell, self._remote(folder), folder, wanted, progress)
+                remote_content.bring(shell, self._remote(folder), folder, expected_hashes, progress)
             self._prune()
 
     # Usage and cleanup of the local copy.
 
     def room(self) -> MirrorRoom:
-        found = mirror_cache.kept(self._root)
+        items = mirror_cache.cached_items(self._root)
         return MirrorRoom(
             str(self._root.path),
             str(self._remote_root),
             mirror_cache.size(self._root.path),
-            sum(one.bytes for one in found),
+            sum(item.bytes for item in items),
         )
 
     def clear(self) -> int:
-        return self._drop(mirror_cache.kept(self._root))
+        return self._drop(mirror_cache.cached_items(self._root))
 
     def _prune_daily(self) -> None:
         mark = self._root.path / _PRUNED
@@ -190,32 +196,32 @@ class Mirror(MirrorReader, NotStaging):
     def _prune(self) -> None:
         # Cleanup is optional: its failure must not prevent other work.
         with suppress(BackendError, OSError):
-            found = mirror_cache.to_drop(mirror_cache.kept(self._root), time.time())
-            if found:
-                self._drop(found)
+            items = mirror_cache.expired_items(mirror_cache.cached_items(self._root), time.time())
+            if items:
+                self._drop(items)
 
-    def _drop(self, found: list[CachedItem]) -> int:
+    def _drop(self, items: list[CachedItem]) -> int:
         """Drop only what the data root still has."""
-        if not found:
+        if not items:
             return 0
         with self._line.apart() as shell:
-            return mirror_cache.drop(found, lambda one: self._is_there(shell, one))
+            return mirror_cache.drop(items, lambda item: self._is_unchanged(shell, item))
 
-    def _is_there(self, shell: Shell, one: CachedItem) -> bool:
-        remote = self._remote(one.path)
+    def _is_unchanged(self, shell: Shell, item: CachedItem) -> bool:
+        remote = self._remote(item.path)
         with suppress(FileNotFoundError), shell.files() as files:
-            if not one.path.is_dir():
-                return is_same(one.path, files.status(remote))
-            there = remote_content.walk(files, remote).files
-            here = {name: status.st_size for name, status in hashes.walk(one.path)}
-            return here == {name: found.bytes for name, found in there.items()}
+            if not item.path.is_dir():
+                return is_same(item.path, files.status(remote))
+            remote_files = remote_content.walk(files, remote).files
+            local_sizes = {name: status.st_size for name, status in hashes.walk(item.path)}
+            return local_sizes == {name: file.bytes for name, file in remote_files.items()}
         return False
 
     # Changes: remote first, then local.
 
     def names(self, folder: Path) -> list[str]:
-        found = self._line.ask(lambda files: files.entries(self._remote(folder)))
-        return [one.name for one in found]
+        remote_files = self._line.ask(lambda files: files.entries(self._remote(folder)))
+        return [file.name for file in remote_files]
 
     def exists(self, path: Path) -> bool:
         try:
@@ -230,11 +236,11 @@ class Mirror(MirrorReader, NotStaging):
         except FileExistsError:
             if not exist_ok:
                 raise
-        make_here(path)
+        make_local_folder(path)
 
     def replace_bytes(self, path: Path, value: bytes) -> None:
         self._line.act(lambda files: files.write(self._remote(path), value))
-        make_here(path.parent)
+        make_local_folder(path.parent)
         replace_bytes(path, value, lasting=False)
 
     def replace_json(self, path: Path, value: Any) -> None:
@@ -249,7 +255,7 @@ class Mirror(MirrorReader, NotStaging):
         self._line.act(lambda files: files.rename(self._remote(old), self._remote(new)))
         # A read on another thread may have done it already; the next one fetches what is missing.
         with suppress(OSError):
-            make_here(new.parent)
+            make_local_folder(new.parent)
             os.rename(old, new)
         remove_tree(old)
 
@@ -270,9 +276,9 @@ class Mirror(MirrorReader, NotStaging):
         return False
 
     def notify_end(self, folder: JobFolder, run: int) -> None:
-        end = folder.attempt(run).exit
+        exit_path = folder.attempt(run).exit
         try:
-            self.create(end, end.read_bytes())
+            self.create(exit_path, exit_path.read_bytes())
         except FileExistsError:
             # The first writer counts.
             self.refresh_job(folder)

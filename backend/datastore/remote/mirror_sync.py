@@ -40,10 +40,10 @@ from backend.ssh.sftp import RemoteFile, SftpFiles
 
 _RACY_S = 3
 _SMALL_BYTES = 4_000_000
-_PIECE_BYTES = 1_000_000
+_CHUNK_BYTES = 1_000_000
 _OVERLAP_BYTES = 256
 _FOLDER_MODE = 0o700
-_OF_A_JOB = (
+_JOB_FILES = (
     "config.toml",
     "job.lock",
     "launch.json",
@@ -66,7 +66,7 @@ class MirrorReader:
         self._remote_root = remote
         self._clock_ahead_s: float | None = None
         self._refreshed_s = 0.0
-        self._line = PersistentConnection(connect, self._ask_the_time, remote.host)
+        self._line = PersistentConnection(connect, self._measure_clock, remote.host)
 
     def _remote(self, path: Path) -> str:
         parts = path.absolute().relative_to(self._root.path.absolute()).parts
@@ -74,9 +74,9 @@ class MirrorReader:
 
     def refresh_jobs(self) -> None:
         def pull(files: SftpFiles) -> None:
-            found = _folders(files, self._remote(self._root.jobs))
-            self._forget_others(self._root.jobs, found)
-            for name, remote in found.items():
+            remote_files = _folders(files, self._remote(self._root.jobs))
+            self._remove_missing(self._root.jobs, remote_files)
+            for name, remote in remote_files.items():
                 folder = self._root.job(name)
                 if not is_same(folder.path, remote):
                     with suppress(FileNotFoundError):
@@ -98,22 +98,22 @@ class MirrorReader:
     def _refresh_appended(self, path: Path, limit_bytes: int) -> None:
         # In pieces, so that another read may run in between. No more pieces than the limit: the
         # file may grow as fast as it is fetched.
-        for _ in range(limit_bytes // _PIECE_BYTES + 2):
+        for _ in range(limit_bytes // _CHUNK_BYTES + 2):
             if self._call(lambda files: self._pull_appended(files, path, limit_bytes)):
                 return
 
     def refresh_library(self, kind: Kind) -> None:
         def pull(files: SftpFiles) -> None:
-            place = library_files.kind_folder(self._root, kind)
+            kind_folder = library_files.kind_folder(self._root, kind)
             try:
-                found = _folders(files, self._remote(place))
+                remote_files = _folders(files, self._remote(kind_folder))
             except FileNotFoundError:
                 return
-            self._forget_others(place, found)
-            for name, remote in found.items():
-                if not is_same(place / name, remote):
-                    self._pull_versions(files, place / name)
-                    self._mark(place / name, remote)
+            self._remove_missing(kind_folder, remote_files)
+            for name, remote in remote_files.items():
+                if not is_same(kind_folder / name, remote):
+                    self._pull_versions(files, kind_folder / name)
+                    self._mark(kind_folder / name, remote)
 
         self._call(pull)
 
@@ -123,13 +123,13 @@ class MirrorReader:
     def refresh_nodes(self) -> None:
         def pull(files: SftpFiles) -> None:
             try:
-                found = _folders(files, self._remote(self._root.nodes))
+                remote_files = _folders(files, self._remote(self._root.nodes))
             except FileNotFoundError:
                 # Not an empty folder: the share may not be mounted on the host.
                 remove_tree(self._root.nodes)
                 return
-            self._forget_others(self._root.nodes, found)
-            for name, remote in found.items():
+            self._remove_missing(self._root.nodes, remote_files)
+            for name, remote in remote_files.items():
                 folder = self._root.node(name)
                 if not is_same(folder.path, remote):
                     for path in (folder.entry, folder.status):
@@ -140,22 +140,22 @@ class MirrorReader:
 
     def _pull_job(self, files: SftpFiles, folder: JobFolder) -> None:
         try:
-            found = {one.name: one for one in files.entries(self._remote(folder.path))}
+            remote_files = {file.name: file for file in files.entries(self._remote(folder.path))}
         except FileNotFoundError:
             shutil.rmtree(folder.path, ignore_errors=True)
             raise
-        make_here(folder.path)
-        for name in _OF_A_JOB:
-            self._pull_known(files, folder.path / name, found.get(name))
+        make_local_folder(folder.path)
+        for name in _JOB_FILES:
+            self._pull_if_changed(files, folder.path / name, remote_files.get(name))
         # Starting over moves the files of earlier runs; new files then have the same names.
         earlier = _names(folder.runs)
-        self._pull_names(files, folder.runs, found.get("runs"))
+        self._pull_names(files, folder.runs, remote_files.get("runs"))
         if _names(folder.runs) - earlier:
             for part in (folder.output, folder.checkpoints):
                 shutil.rmtree(part, ignore_errors=True)
-        self._pull_names(files, folder.attempts, found.get("attempts"))
-        self._pull_checkpoints(files, folder, found.get("checkpoints"))
-        self._pull_acts(files, folder.acts, found.get("acts"))
+        self._pull_names(files, folder.attempts, remote_files.get("attempts"))
+        self._pull_checkpoints(files, folder, remote_files.get("checkpoints"))
+        self._pull_acts(files, folder.acts, remote_files.get("acts"))
         if newest := folder.newest_run():
             self._pull_attempt(files, folder.attempt(newest))
 
@@ -164,18 +164,18 @@ class MirrorReader:
             remote = files.status(self._remote(attempt.path))
             if is_same(attempt.path, remote):
                 return
-            found = {
-                one.name: one
-                for one in files.entries(remote.path)
-                if one.name.endswith(".json") and not one.name.startswith(".")
+            remote_files = {
+                file.name: file
+                for file in files.entries(remote.path)
+                if file.name.endswith(".json") and not file.name.startswith(".")
             }
         except FileNotFoundError:
             return
-        for name, one in found.items():
-            self._pull_known(files, attempt.path / name, one)
+        for name, file in remote_files.items():
+            self._pull_if_changed(files, attempt.path / name, file)
         # Until its supervisor is seen, the age of a claim is that of its local folder
         # (`datastore.jobs.run_status`), which must be by this computer's clock.
-        if attempt.supervisor.name in found:
+        if attempt.supervisor.name in remote_files:
             self._mark(attempt.path, remote)
 
     def _pull_checkpoints(
@@ -185,69 +185,75 @@ class MirrorReader:
 
         A script has its files elsewhere; its sidecars go with them.
         """
-        here = folder.checkpoints
-        if remote is None or is_same(here, remote):
+        local_folder = folder.checkpoints
+        if remote is None or is_same(local_folder, remote):
             return
-        found = {one.name: one for one in files.entries(remote.path)}
-        make_here(here)
-        kept = set()
-        for name, one in found.items():
+        remote_files = {file.name: file for file in files.entries(remote.path)}
+        make_local_folder(local_folder)
+        kept_names = set()
+        for name, file in remote_files.items():
             stem, suffix = os.path.splitext(name)
-            there = found.get(stem + CHECKPOINT_SUFFIX)
+            checkpoint_file = remote_files.get(stem + CHECKPOINT_SUFFIX)
             if suffix == KEEP_SUFFIX:
-                kept.add(name)
-                self._pull_known(files, here / name, one)
+                kept_names.add(name)
+                self._pull_if_changed(files, local_folder / name, file)
             if suffix != SIDECAR_SUFFIX or name.startswith("."):
                 continue
-            self._pull_known(files, here / name, one)
-            if there is not None or name == folder.latest.name or is_of_script(here / name):
-                kept.add(name)
-            if there is not None and is_same(here / there.name, there):
-                kept.add(there.name)
-        for name in _names(here) - kept:
-            (here / name).unlink(missing_ok=True)
-        self._mark(here, remote)
+            self._pull_if_changed(files, local_folder / name, file)
+            if (
+                checkpoint_file is not None
+                or name == folder.latest.name
+                or is_of_script(local_folder / name)
+            ):
+                kept_names.add(name)
+            if checkpoint_file is not None and is_same(
+                local_folder / checkpoint_file.name, checkpoint_file
+            ):
+                kept_names.add(checkpoint_file.name)
+        for name in _names(local_folder) - kept_names:
+            (local_folder / name).unlink(missing_ok=True)
+        self._mark(local_folder, remote)
 
-    def _pull_acts(self, files: SftpFiles, here: Path, remote: RemoteFile | None) -> None:
-        if remote is None or is_same(here, remote):
+    def _pull_acts(self, files: SftpFiles, local_folder: Path, remote: RemoteFile | None) -> None:
+        if remote is None or is_same(local_folder, remote):
             return
-        make_here(here)
-        known = _names(here)
-        for one in files.entries(remote.path):
+        make_local_folder(local_folder)
+        local_names = _names(local_folder)
+        for file in files.entries(remote.path):
             # Files in it never change.
-            if one.name not in known and not one.name.startswith("."):
-                self._pull_known(files, here / one.name, one)
-        self._mark(here, remote)
+            if file.name not in local_names and not file.name.startswith("."):
+                self._pull_if_changed(files, local_folder / file.name, file)
+        self._mark(local_folder, remote)
 
-    def _pull_names(self, files: SftpFiles, here: Path, remote: RemoteFile | None) -> None:
-        if remote is None or is_same(here, remote):
+    def _pull_names(self, files: SftpFiles, local_folder: Path, remote: RemoteFile | None) -> None:
+        if remote is None or is_same(local_folder, remote):
             return
-        found = _folders(files, remote.path)
-        self._forget_others(here, found)
-        for name in found:
-            make_here(here / name)
-        self._mark(here, remote)
+        remote_files = _folders(files, remote.path)
+        self._remove_missing(local_folder, remote_files)
+        for name in remote_files:
+            make_local_folder(local_folder / name)
+        self._mark(local_folder, remote)
 
-    def _pull_versions(self, files: SftpFiles, here: Path) -> None:
+    def _pull_versions(self, files: SftpFiles, local_folder: Path) -> None:
         try:
-            found = {one.name: one for one in files.entries(self._remote(here))}
+            remote_files = {file.name: file for file in files.entries(self._remote(local_folder))}
         except FileNotFoundError:
             return
-        self._forget_others(here, found)
-        for name, remote in found.items():
+        self._remove_missing(local_folder, remote_files)
+        for name, remote in remote_files.items():
             if remote.is_folder and not name.startswith("."):
-                make_here(here / name)
-                self._pull_file(files, here / name / library_files.META)
+                make_local_folder(local_folder / name)
+                self._pull_file(files, local_folder / name / library_files.META)
             elif name.endswith(".removed"):
-                self._pull_known(files, here / name, remote)
+                self._pull_if_changed(files, local_folder / name, remote)
 
     def _pull_file(self, files: SftpFiles, path: Path) -> None:
         try:
-            self._pull_known(files, path, files.status(self._remote(path)))
+            self._pull_if_changed(files, path, files.status(self._remote(path)))
         except FileNotFoundError:
             path.unlink(missing_ok=True)
 
-    def _pull_known(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> None:
+    def _pull_if_changed(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> None:
         """Fetch a small file, unless the local copy is equal. A pipe would never end."""
         if remote is None or not remote.is_plain:
             path.unlink(missing_ok=True)
@@ -260,7 +266,7 @@ class MirrorReader:
         except FileNotFoundError:
             path.unlink(missing_ok=True)
             return
-        make_here(path.parent)
+        make_local_folder(path.parent)
         replace_bytes(path, content, lasting=False)
         self._mark(path, remote)
 
@@ -269,43 +275,43 @@ class MirrorReader:
         try:
             remote = files.status(self._remote(path))
         except FileNotFoundError:
-            return self._begin_again(files, path, None)
+            return self._restart_copy(files, path, None)
             # One byte more than a reader accepts: it then reports that the file is too large.
-        wanted = min(remote.bytes, limit_bytes + 1)
-        have = path.stat().st_size if path.exists() else 0
-        if have == wanted:
+        target_size = min(remote.bytes, limit_bytes + 1)
+        local_size = path.stat().st_size if path.exists() else 0
+        if local_size == target_size:
             return True
-        if have > wanted:
-            return self._begin_again(files, path, remote)
-        begin = max(0, have - _OVERLAP_BYTES)
-        piece = files.read(remote.path, begin, min(_PIECE_BYTES, wanted - begin))
-        make_here(path.parent)
+        if local_size > target_size:
+            return self._restart_copy(files, path, remote)
+        start = max(0, local_size - _OVERLAP_BYTES)
+        chunk = files.read(remote.path, start, min(_CHUNK_BYTES, target_size - start))
+        make_local_folder(path.parent)
         with path.open("r+b" if path.exists() else "x+b") as file:
-            file.seek(begin)
-            known = file.read(have - begin)
-            if len(known) != have - begin or not piece.startswith(known):
+            file.seek(start)
+            overlap = file.read(local_size - start)
+            if len(overlap) != local_size - start or not chunk.startswith(overlap):
                 # It was truncated or replaced.
-                return self._begin_again(files, path, remote)
+                return self._restart_copy(files, path, remote)
             # At its offset, not appended: another process of this desktop may write it too.
-            file.seek(have)
-            file.write(piece[have - begin :])
-        return begin + len(piece) >= wanted
+            file.seek(local_size)
+            file.write(chunk[local_size - start :])
+        return start + len(chunk) >= target_size
 
-    def _begin_again(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> bool:
+    def _restart_copy(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> bool:
         """Restart the copy of a file that was replaced; as `_pull_appended`."""
         path.unlink(missing_ok=True)
         return remote is None
 
-    def _forget_others(self, here: Path, found: Mapping[str, RemoteFile]) -> None:
-        make_here(here)
-        for name in _names(here) - found.keys():
-            path = here / name
+    def _remove_missing(self, local_folder: Path, remote_files: Mapping[str, RemoteFile]) -> None:
+        make_local_folder(local_folder)
+        for name in _names(local_folder) - remote_files.keys():
+            path = local_folder / name
             if path.is_dir():
                 remove_tree(path)
             else:
                 path.unlink(missing_ok=True)
 
-    def _ask_the_time(self, files: SftpFiles) -> None:
+    def _measure_clock(self, files: SftpFiles) -> None:
         """Measure how much the remote disk's clock is ahead, with a file that is created there."""
         mark = f"{self._remote_root.path}/.now-{secrets.token_hex(4)}"
         self._clock_ahead_s = None
@@ -334,16 +340,16 @@ class MirrorReader:
 
 def _folders(files: SftpFiles, path: str) -> dict[str, RemoteFile]:
     return {
-        one.name: one
-        for one in files.entries(path)
-        if one.is_folder and not one.name.startswith(".")
+        file.name: file
+        for file in files.entries(path)
+        if file.is_folder and not file.name.startswith(".")
     }
 
 
-def _names(here: Path) -> set[str]:
+def _names(folder: Path) -> set[str]:
     """Return names that are not hidden: an incomplete item does not exist on the remote host."""
     try:
-        return {name for name in os.listdir(here) if not name.startswith(".")}
+        return {name for name in os.listdir(folder) if not name.startswith(".")}
     except FileNotFoundError:
         return set()
 
@@ -355,14 +361,16 @@ def is_of_script(sidecar: Path) -> bool:
     return False
 
 
-def make_here(folder: Path) -> None:
+def make_local_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
 
 
 def is_same(path: Path, remote: RemoteFile) -> bool:
     try:
-        here = path.stat()
+        status = path.stat()
     except OSError as error:
         swallowed(error)
         return False
-    return here.st_mtime == remote.mtime_s and (remote.is_folder or here.st_size == remote.bytes)
+    return status.st_mtime == remote.mtime_s and (
+        remote.is_folder or status.st_size == remote.bytes
+    )

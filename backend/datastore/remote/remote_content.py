@@ -24,7 +24,7 @@ from backend.ssh.interface import CommandResult, LoginRefused, Shell, Unreachabl
 from backend.ssh.sftp import RemoteFile, SftpFiles
 
 _NO_PROGRAM = 127
-_PIECE_BYTES = 4_000_000
+_CHUNK_BYTES = 4_000_000
 _LEAST_LIMIT_S = 120.0
 _SLOWEST_BYTES_PER_S = 10e6
 _TRIES = 3
@@ -36,7 +36,7 @@ Connect = Callable[[], AbstractContextManager[Shell]]
 
 
 @dataclass(frozen=True)
-class Tree:
+class RemoteTree:
     """The content of a remote folder, by relative path."""
 
     files: Mapping[str, RemoteFile]
@@ -44,7 +44,7 @@ class Tree:
 
     @property
     def bytes(self) -> int:
-        return sum(one.bytes for one in self.files.values())
+        return sum(file.bytes for file in self.files.values())
 
 
 def files_of(files: SftpFiles, path: str) -> list[tuple[str, RemoteFile]]:
@@ -52,32 +52,32 @@ def files_of(files: SftpFiles, path: str) -> list[tuple[str, RemoteFile]]:
     remote = files.status(path)
     if not remote.is_folder:
         return [("", remote)]
-    return sorted(walk(files, path).files.items(), key=lambda found: found[0])
+    return sorted(walk(files, path).files.items(), key=lambda pair: pair[0])
 
 
-def walk(files: SftpFiles, path: str) -> Tree:
-    found: dict[str, RemoteFile] = {}
+def walk(files: SftpFiles, path: str) -> RemoteTree:
+    remote_files: dict[str, RemoteFile] = {}
     folders: list[str] = []
-    waiting = [""]
-    while waiting:
-        below = waiting.pop()
-        for one in files.entries(posixpath.join(path, below) if below else path):
-            name = f"{below}/{one.name}" if below else one.name
-            if one.is_folder:
+    pending_folders = [""]
+    while pending_folders:
+        folder = pending_folders.pop()
+        for file in files.entries(posixpath.join(path, folder) if folder else path):
+            name = f"{folder}/{file.name}" if folder else file.name
+            if file.is_folder:
                 folders.append(name)
-                waiting.append(name)
+                pending_folders.append(name)
             else:
-                found[name] = one
-    return Tree(found, sorted(folders))
+                remote_files[name] = file
+    return RemoteTree(remote_files, sorted(folders))
 
 
 def fingerprint(files: SftpFiles, path: str) -> str:
     """Compute `hashes.fingerprint` for remote files, which only have size and time."""
-    seen = hashlib.sha256()
-    for name, one in sorted(walk(files, path).files.items()):
-        seen.update(os.fsencode(name))
-        seen.update(f"\0{one.bytes}\0{one.mtime_s}\0".encode())
-    return seen.hexdigest()
+    digest = hashlib.sha256()
+    for name, file in sorted(walk(files, path).files.items()):
+        digest.update(os.fsencode(name))
+        digest.update(f"\0{file.bytes}\0{file.mtime_s}\0".encode())
+    return digest.hexdigest()
 
 
 def sha256(shell: Shell, path: str, on_bytes: OnBytes) -> str:
@@ -91,15 +91,15 @@ def sha256(shell: Shell, path: str, on_bytes: OnBytes) -> str:
         return answer.out.lstrip("\\")[:64]
     digest = hashlib.sha256()
     with shell.files() as files:
-        for begin in range(0, size, _PIECE_BYTES):
-            piece = files.read(path, begin, _PIECE_BYTES)
-            digest.update(piece)
-            on_bytes(len(piece))
+        for start in range(0, size, _CHUNK_BYTES):
+            chunk = files.read(path, start, _CHUNK_BYTES)
+            digest.update(chunk)
+            on_bytes(len(chunk))
     return digest.hexdigest()
 
 
 def compare(
-    shell: Shell, what: str, path: str, wanted: Mapping[str, str], on_bytes: OnBytes
+    shell: Shell, subject: str, path: str, expected_hashes: Mapping[str, str], on_bytes: OnBytes
 ) -> None:
     """Compare as `hashes.compare`, on the remote host: the list is next to the folder.
 
@@ -107,24 +107,24 @@ def compare(
         BackendError: A file changed, is missing or was added; it is named.
     """
     with shell.files() as files:
-        found = walk(files, path)
-    hashes.compare_names(what, found.files.keys(), wanted)
-    answer = _run(shell, ["sh", "-c", _CHECK, "sh", path], found.bytes)
+        tree = walk(files, path)
+    hashes.compare_names(subject, tree.files.keys(), expected_hashes)
+    answer = _run(shell, ["sh", "-c", _CHECK, "sh", path], tree.bytes)
     if answer is not None and answer.ok:
-        on_bytes(found.bytes)
+        on_bytes(tree.bytes)
         return
-    failed = next(
+    failed_name = next(
         (line.removesuffix(_FAILED) for line in _lines(answer) if line.endswith(_FAILED)), ""
     )
-    if failed:
-        raise hashes.differs(what, sanitize(failed))
-    for name in sorted(wanted):
-        if sha256(shell, posixpath.join(path, name), on_bytes) != wanted[name]:
-            raise hashes.differs(what, name)
+    if failed_name:
+        raise hashes.differs(subject, sanitize(failed_name))
+    for name in sorted(expected_hashes):
+        if sha256(shell, posixpath.join(path, name), on_bytes) != expected_hashes[name]:
+            raise hashes.differs(subject, name)
 
 
 def bring(
-    shell: Shell, path: str, folder: Path, wanted: Mapping[str, str], progress: Progress
+    shell: Shell, path: str, folder: Path, expected_hashes: Mapping[str, str], progress: Progress
 ) -> None:
     """Fetch a folder, check it against its hashes, and put it at ``folder``.
 
@@ -134,23 +134,23 @@ def bring(
     staging = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     with shell.files() as files:
         tree = walk(files, path)
-        hashes.compare_names(f"The folder {path}", tree.files.keys(), wanted)
+        hashes.compare_names(f"The folder {path}", tree.files.keys(), expected_hashes)
         _refuse_full_disk(folder.parent, tree.bytes)
         try:
-            for below in ("", *tree.folders):
-                (staging / below).mkdir(parents=True, exist_ok=True)
-            done = 0
-            for name, one in tree.files.items():
-                before = done
+            for folder_name in ("", *tree.folders):
+                (staging / folder_name).mkdir(parents=True, exist_ok=True)
+            done_bytes = 0
+            for name, file in tree.files.items():
+                start_bytes = done_bytes
                 files.fetch(
-                    one.path,
+                    file.path,
                     staging / name,
-                    lambda arrived, _, before=before: progress.step(  # type: ignore[misc]
-                        before + arrived, tree.bytes, "Fetching files"
+                    lambda count, _, start_bytes=start_bytes: progress.step(  # type: ignore[misc]
+                        start_bytes + count, tree.bytes, "Fetching files"
                     ),
                 )
-                done += one.bytes
-            hashes.compare(f"The folder {path}", staging, wanted)
+                done_bytes += file.bytes
+            hashes.compare(f"The folder {path}", staging, expected_hashes)
             # Another process of this desktop may have been first.
             with suppress(OSError):
                 os.rename(staging, folder)
@@ -163,7 +163,7 @@ def publish(
     staging: Path,
     path: str,
     progress: Progress,
-    what: str = "Sending files",
+    label: str = "Sending files",
 ) -> None:
     """Send a folder to ``path``; files that arrived before a broken connection are not sent again.
 
@@ -171,13 +171,13 @@ def publish(
         BackendError: It could not be sent, or the user cancelled; nothing is left there.
     """
     try:
-        for tries_left in reversed(range(_TRIES)):
+        for remaining_tries in reversed(range(_TRIES)):
             try:
                 with connect() as shell:
-                    _send_missing(shell, staging, path, progress, what)
+                    _send_missing(shell, staging, path, progress, label)
                 return
             except Unreachable:
-                if not tries_left:
+                if not remaining_tries:
                     raise
     except BaseException:
         with suppress(BackendError), connect() as shell, shell.files() as files:
@@ -185,28 +185,28 @@ def publish(
         raise
 
 
-def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, what: str) -> None:
-    here = {name: status.st_size for name, status in hashes.walk(staging)}
+def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, label: str) -> None:
+    local_sizes = {name: status.st_size for name, status in hashes.walk(staging)}
     folders = sorted(
-        one.relative_to(staging).as_posix() for one in staging.rglob("*") if one.is_dir()
+        item.relative_to(staging).as_posix() for item in staging.rglob("*") if item.is_dir()
     )
-    total = sum(here.values())
+    total_bytes = sum(local_sizes.values())
     with shell.files() as files:
         with suppress(FileExistsError):
             files.make_folder(posixpath.dirname(path))
-        for folder in (path, *(f"{path}/{one}" for one in folders)):
+        for folder in (path, *(f"{path}/{name}" for name in folders)):
             with suppress(FileExistsError):
                 files.make_folder(folder, is_read_only=True)
-        there = walk(files, path).files
-        for name in there.keys() - here.keys():
+        remote_files = walk(files, path).files
+        for name in remote_files.keys() - local_sizes.keys():
             # An incomplete file of a broken connection.
-            files.remove(there[name].path)
-        done = 0
-        for name, size in sorted(here.items()):
-            if name not in there or there[name].bytes != size:
+            files.remove(remote_files[name].path)
+        sent_bytes = 0
+        for name, size in sorted(local_sizes.items()):
+            if name not in remote_files or remote_files[name].bytes != size:
 
-                def on_sent(sent: int, _: int, before: int = done) -> None:
-                    progress.step(before + sent, total, what)
+                def on_sent(file_bytes: int, _: int, earlier_bytes: int = sent_bytes) -> None:
+                    progress.step(earlier_bytes + file_bytes, total_bytes, label)
 
                 try:
                     files.send(staging / name, f"{path}/{name}", on_sent)
@@ -216,8 +216,8 @@ def _send_missing(shell: Shell, staging: Path, path: str, progress: Progress, wh
                         "sent over SFTP.",
                         "Rename it, then import again.",
                     ) from error
-            done += size
-            progress.step(done, total, what)
+            sent_bytes += size
+            progress.step(sent_bytes, total_bytes, label)
 
 
 def _run(shell: Shell, argv: Sequence[str], size: int) -> CommandResult | None:
@@ -235,11 +235,11 @@ def _lines(answer: CommandResult | None) -> list[str]:
     return answer.out.splitlines() if answer is not None else []
 
 
-def _refuse_full_disk(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < needed:
+def _refuse_full_disk(folder: Path, needed_bytes: int) -> None:
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < needed_bytes:
         raise BackendError(
-            f"It needs {needed / 1e9:.2f} GB on this computer, and {folder} has "
-            f"{free / 1e9:.2f} GB left.",
+            f"It needs {needed_bytes / 1e9:.2f} GB on this computer, and {folder} has "
+            f"{free_bytes / 1e9:.2f} GB left.",
             f"Free some space in {folder}; nothing was fetched.",
         )

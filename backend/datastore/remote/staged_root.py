@@ -48,7 +48,14 @@ _QUIET_S = 30.0
 """After a node was silent, reads do not wait for it again before it answers or this time passed."""
 _STATUS_EVERY_S = 0.7
 _PAUSE_S = 3.0
-_SENT = ("config.toml", "meta.json", "notes.json", "origin.json", "launch.json", "status.json")
+_SENT_NAMES = (
+    "config.toml",
+    "meta.json",
+    "notes.json",
+    "origin.json",
+    "launch.json",
+    "status.json",
+)
 
 T = TypeVar("T")
 
@@ -65,13 +72,13 @@ class StagedRoot(MirrorReader):
         self._silent: Unreachable | None = None
         self._silent_until = 0.0
         self._asked_s = -math.inf
-        self._asking: threading.Thread | None = None
+        self._status_thread: threading.Thread | None = None
         self._is_closed = False
 
     def close(self) -> None:
         self._is_closed = True
         # A thread that still waits for a silent node closes its connection itself.
-        if self._asking is None or not self._asking.is_alive():
+        if self._status_thread is None or not self._status_thread.is_alive():
             self._line.close()
 
     # Status of the node's agent.
@@ -82,15 +89,15 @@ class StagedRoot(MirrorReader):
         A caller may wait for the returned thread at the first request or after a pause, when the
         local status is old only because of a slow connection, not a silent node.
         """
-        now = time.monotonic()
-        busy = self._asking is not None and self._asking.is_alive()
-        if busy or self._is_closed or now < self._asked_s + _STATUS_EVERY_S:
+        now_s = time.monotonic()
+        is_busy = self._status_thread is not None and self._status_thread.is_alive()
+        if is_busy or self._is_closed or now_s < self._asked_s + _STATUS_EVERY_S:
             return None
-        after_pause = self._asked_s < now - _PAUSE_S and self._silent is None
-        self._asked_s = now
-        self._asking = threading.Thread(target=self._fetch_status, daemon=True)
-        self._asking.start()
-        return self._asking if after_pause else None
+        is_after_pause = self._asked_s < now_s - _PAUSE_S and self._silent is None
+        self._asked_s = now_s
+        self._status_thread = threading.Thread(target=self._fetch_status, daemon=True)
+        self._status_thread.start()
+        return self._status_thread if is_after_pause else None
 
     def _fetch_status(self) -> None:
         folder = self._root.node(self.node)
@@ -112,13 +119,15 @@ class StagedRoot(MirrorReader):
 
         def pull(files: SftpFiles) -> None:
             try:
-                found = {one.name: one for one in files.entries(self._remote(folder.path))}
+                remote_files = {
+                    file.name: file for file in files.entries(self._remote(folder.path))
+                }
             except FileNotFoundError:
                 return
             for path in (folder.status, folder.lock):
-                if path.name in found:
-                    self._pull_known(files, path, found[path.name])
-            self._pull_checkpoints_of(files, folder, run, found.get(folder.checkpoints.name))
+                if path.name in remote_files:
+                    self._pull_if_changed(files, path, remote_files[path.name])
+            self._pull_checkpoints_of(files, folder, run, remote_files.get(folder.checkpoints.name))
             self._pull_attempt(files, folder.attempt(run))
 
         self._call(pull)
@@ -126,32 +135,32 @@ class StagedRoot(MirrorReader):
     def refresh_small_file(self, path: Path) -> None:
         def pull(files: SftpFiles) -> None:
             with suppress(FileNotFoundError):
-                self._pull_known(files, path, files.status(self._remote(path)))
+                self._pull_if_changed(files, path, files.status(self._remote(path)))
 
         self._call(pull)
 
     def _pull_checkpoints_of(
         self, files: SftpFiles, folder: JobFolder, run: int, remote: RemoteFile | None
     ) -> None:
-        here = folder.checkpoints
-        if remote is None or is_same(here, remote):
+        local_folder = folder.checkpoints
+        if remote is None or is_same(local_folder, remote):
             return
-        found = {one.name: one for one in files.entries(remote.path)}
-        for name, one in found.items():
+        remote_files = {file.name: file for file in files.entries(remote.path)}
+        for name, file in remote_files.items():
             stem, suffix = os.path.splitext(name)
-            is_whole = stem + CHECKPOINT_SUFFIX in found or name == folder.latest.name
+            is_complete = stem + CHECKPOINT_SUFFIX in remote_files or name == folder.latest.name
             if suffix == SIDECAR_SUFFIX and not name.startswith("."):
-                self._pull_known(files, here / name, one)
-                if not is_whole and not is_of_script(here / name):
-                    (here / name).unlink(missing_ok=True)
-        for sidecar in here.glob(f"*{SIDECAR_SUFFIX}"):
-            if sidecar.name not in found and _is_of_run(sidecar, folder, run):
+                self._pull_if_changed(files, local_folder / name, file)
+                if not is_complete and not is_of_script(local_folder / name):
+                    (local_folder / name).unlink(missing_ok=True)
+        for sidecar in local_folder.glob(f"*{SIDECAR_SUFFIX}"):
+            if sidecar.name not in remote_files and _is_of_run(sidecar, folder, run):
                 # Rank 0 keeps the requested number, and has removed this one.
                 sidecar.unlink(missing_ok=True)
                 sidecar.with_suffix(CHECKPOINT_SUFFIX).unlink(missing_ok=True)
-        self._mark(here, remote)
+        self._mark(local_folder, remote)
 
-    def _begin_again(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> bool:
+    def _restart_copy(self, files: SftpFiles, path: Path, remote: RemoteFile | None) -> bool:
         if remote is not None:
             # In one step: if the node is lost meanwhile, this is the only copy.
             files.fetch(remote.path, path, None)
@@ -164,18 +173,18 @@ class StagedRoot(MirrorReader):
 
     def _ask(self, work: Callable[[SftpFiles], T]) -> T:
         try:
-            found = super()._call(work)
+            result = super()._call(work)
         except Unreachable as error:
             self._silent, self._silent_until = error, time.monotonic() + _QUIET_S
             raise
         self._silent = None
-        return found
+        return result
 
     # Large files in place.
 
     def size(self, path: Path) -> int:
-        found = self._call(lambda files: remote_content.files_of(files, self._remote(path)))
-        return sum(one.bytes for _, one in found)
+        named_files = self._call(lambda files: remote_content.files_of(files, self._remote(path)))
+        return sum(file.bytes for _, file in named_files)
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
         return self._call(lambda files: files.read(self._remote(path), offset, limit_bytes))
@@ -192,29 +201,33 @@ class StagedRoot(MirrorReader):
     def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
         """Fetch files and folders that are complete there, unless they are here already."""
         with self._line.apart() as shell, shell.files() as files:
-            remote = [
-                (path / name, one)
+            remote_files = [
+                (path / name, file)
                 for path in paths
-                for name, one in remote_content.files_of(files, self._remote(path))
+                for name, file in remote_content.files_of(files, self._remote(path))
             ]
-            self._fetch(files, remote, progress)
+            self._fetch(files, remote_files, progress)
 
     def _fetch(
-        self, files: SftpFiles, wanted: Sequence[tuple[Path, RemoteFile]], progress: Progress
+        self, files: SftpFiles, remote_files: Sequence[tuple[Path, RemoteFile]], progress: Progress
     ) -> None:
-        lacking = [(path, one) for path, one in wanted if not is_same(path, one)]
-        total = sum(one.bytes for _, one in lacking)
-        before = 0
-        for path, one in lacking:
+        missing_files = [(path, file) for path, file in remote_files if not is_same(path, file)]
+        total_bytes = sum(file.bytes for _, file in missing_files)
+        earlier_bytes = 0
+        for path, file in missing_files:
 
-            def on_bytes(done: int, _: int, before: int = before, name: str = path.name) -> None:
-                progress.step(before + done, total, f"Fetching {name} from {self.node}")
+            def on_bytes(
+                done_bytes: int, _: int, earlier_bytes: int = earlier_bytes, name: str = path.name
+            ) -> None:
+                progress.step(
+                    earlier_bytes + done_bytes, total_bytes, f"Fetching {name} from {self.node}"
+                )
 
             access_modes.make_folders(path.parent)
-            files.fetch(one.path, path, on_bytes)
+            files.fetch(file.path, path, on_bytes)
             with suppress(OSError):
-                os.utime(path, (time.time(), one.mtime_s))
-            before += one.bytes
+                os.utime(path, (time.time(), file.mtime_s))
+            earlier_bytes += file.bytes
 
     def bring_home(self, folder: JobFolder, run: int, progress: Progress) -> None:
         """Fetch everything of an ended run to the data root, the newest checkpoint first."""
@@ -222,51 +235,51 @@ class StagedRoot(MirrorReader):
         with self._line.apart() as shell, shell.files() as files:
             # Files of earlier runs were sent from here.
             records = [
-                one
-                for one in read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
-                if one.run == run
+                record
+                for record in read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
+                if record.run == run
             ]
-            names = {one.name for one in records}
+            names = {record.name for record in records}
             newest = newest_name(folder)
             checkpoints = [
-                (folder.checkpoints / name, one)
-                for name, one in self._below(files, folder.checkpoints).items()
+                (folder.checkpoints / name, file)
+                for name, file in self._files_below(files, folder.checkpoints).items()
                 if name.endswith(CHECKPOINT_SUFFIX) and Path(name).stem in names
             ]
             checkpoints.sort(key=lambda pair: pair[0].stem != newest)
             self._fetch(files, checkpoints, progress)
             # A script may write its checkpoints in its working folder, too.
-            written = [Path(one.path) for one in records if one.file]
-            written = [path for path in written if not path.is_relative_to(folder.output)]
-            others = []
-            for part in (folder.attempt(run).path, folder.logs, folder.output, *written):
-                for name, one in self._below(files, part).items():
+            script_paths = [Path(record.path) for record in records if record.file]
+            script_paths = [path for path in script_paths if not path.is_relative_to(folder.output)]
+            other_files = []
+            for part in (folder.attempt(run).path, folder.logs, folder.output, *script_paths):
+                for name, file in self._files_below(files, part).items():
                     path = part / name
                     if path == folder.history or part == folder.logs:
                         access_modes.make_folders(path.parent)
                         while not self._pull_appended(files, path, history.LIMIT_BYTES):
                             progress.step(0, 0, f"Fetching {path.name} from {self.node}")
                     else:
-                        others.append((path, one))
-            self._fetch(files, others, progress)
+                        other_files.append((path, file))
+            self._fetch(files, other_files, progress)
         # The end was written last, so files that were listed before may have changed since.
         self.refresh_run(folder, run)
 
-    def _below(self, files: SftpFiles, folder: Path) -> dict[str, RemoteFile]:
+    def _files_below(self, files: SftpFiles, folder: Path) -> dict[str, RemoteFile]:
         """Return complete files below a remote folder, by relative path; a file itself by ""."""
         try:
-            found = remote_content.files_of(files, self._remote(folder))
+            named_files = remote_content.files_of(files, self._remote(folder))
         except FileNotFoundError:
             return {}
-        return {name: one for name, one in found if not _is_hidden(name)}
+        return {name: file for name, file in named_files if not _is_hidden(name)}
 
     # Before a run.
 
-    def send_version(self, version: Path, what: str, progress: Progress) -> None:
+    def send_version(self, version: Path, label: str, progress: Progress) -> None:
         """Send a version of the library, unless the node has one with the same hashes."""
         listing = (version / hashes.MANIFEST).read_bytes()
         remote = self._remote(version)
-        progress.step(0, 0, f"Checking for {what} on {self.node}")
+        progress.step(0, 0, f"Checking for {label} on {self.node}")
         with self._line.apart() as shell:
             try:
                 if (
@@ -280,7 +293,7 @@ class StagedRoot(MirrorReader):
                 self._make_folders(files, posixpath.dirname(remote))
                 self._set_aside(files, remote)
         staging = f"{posixpath.dirname(remote)}/.{version.name}.{secrets.token_hex(4)}"
-        sending = f"Sending {what} to {self.node}"
+        sending = f"Sending {label} to {self.node}"
         remote_content.publish(self._line.apart, version, staging, progress, sending)
         # If two desktops send the same version, the second one finds it on the node.
         with suppress(FileExistsError):
@@ -301,14 +314,18 @@ class StagedRoot(MirrorReader):
                 return
         except FileNotFoundError:
             self._make_folders(files, posixpath.dirname(remote))
-        what = f"Sending {path.name} to {self.node}"
-        files.send(path, remote, lambda done, all_: progress.step(done, all_, what))
+        label = f"Sending {path.name} to {self.node}"
+        files.send(
+            path,
+            remote,
+            lambda done_bytes, total_bytes: progress.step(done_bytes, total_bytes, label),
+        )
 
     def begin_job(self, folder: JobFolder) -> None:
         """Set aside what the node has of the job and was never fetched: the run begins empty."""
         if not any(
-            carried is not None and carried.node == self.node and not carried.is_home
-            for carried in map(remote_run_of, _attempts(folder))
+            remote_run is not None and remote_run.node == self.node and not remote_run.is_home
+            for remote_run in map(remote_run_of, _attempts(folder))
         ):
             return
         self._line.act(lambda files: self._set_aside(files, self._remote(folder.path)))
@@ -320,17 +337,17 @@ class StagedRoot(MirrorReader):
             for part in parts:
                 self._make_folders(files, self._remote(part))
             for part in (folder.logs, folder.output):
-                here = [name for name, _ in hashes.walk(part) if not _is_hidden(name)]
-                for name in here:
+                local_names = [name for name, _ in hashes.walk(part) if not _is_hidden(name)]
+                for name in local_names:
                     self._send(shell, files, part / name, progress)
-                for name, one in self._below(files, part).items():
-                    if name not in here:
-                        files.remove(one.path)
-            here = os.listdir(folder.checkpoints)
-            for name, one in self._below(files, folder.checkpoints).items():
-                if name not in here:
-                    files.remove(one.path)
-            for name in here:
+                for name, file in self._files_below(files, part).items():
+                    if name not in local_names:
+                        files.remove(file.path)
+            local_names = os.listdir(folder.checkpoints)
+            for name, file in self._files_below(files, folder.checkpoints).items():
+                if name not in local_names:
+                    files.remove(file.path)
+            for name in local_names:
                 # Including those that are not sent, so that their names are not reused.
                 if name.endswith(KEEP_SUFFIX):
                     files.write(self._remote(folder.checkpoints / name), b"{}\n")
@@ -340,7 +357,7 @@ class StagedRoot(MirrorReader):
             if folder.latest.exists():
                 self._send(shell, files, folder.latest, progress)
             files.remove(self._remote(folder.lock))
-            for name in _SENT:
+            for name in _SENT_NAMES:
                 if (folder.path / name).exists():
                     value = (folder.path / name).read_bytes()
                     files.write(self._remote(folder.path / name), value)
@@ -368,7 +385,7 @@ def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
             yield from (AttemptFolder(path) for path in attempts.iterdir())
 
 
-def made_by(sidecar: Path) -> int:
+def run_of_checkpoint(sidecar: Path) -> int:
     """Return the run that made a checkpoint; 0 if that cannot be read."""
     try:
         return Checkpoint.from_dict(read_json(sidecar)).run

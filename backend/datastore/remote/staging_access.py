@@ -38,7 +38,7 @@ from backend.ssh.interface import Shell, Unreachable
 if TYPE_CHECKING:
     from backend.datastore.remote.staged_root import StagedRoot
 
-_AGAIN_S = 60.0
+_RETRY_S = 60.0
 """Time until files are fetched again after a failure."""
 _CLOSING_S = 5.0
 _AFTER_PAUSE_S = 3.0
@@ -54,52 +54,54 @@ class StagingAccess(Mounted):
         self._connect = connect
         self._lock = threading.Lock()
         self._remote: dict[tuple[str, NodeAddress, str], StagedRoot] = {}
-        self._coming: dict[str, _Coming] = {}
+        self._transfers: dict[str, _Transfer] = {}
 
     # Before reading.
 
     def refresh_job(self, folder: JobFolder) -> None:
         super().refresh_job(folder)
-        if (remote := self._away(folder)) is None:
+        if (remote := self._remote_of(folder)) is None:
             return
         run = folder.newest_run()
         remote.refresh_run(folder, run)
         # A trial belongs to no job (`services.jobs.trial_run`).
         if folder.attempt(run).exit.exists() and not folder.job_id.startswith("."):
-            self._begin_to_bring_home(folder)
+            self._start_bringing_home(folder)
 
     def refresh_history(self, folder: JobFolder) -> None:
-        if (remote := self._away(folder)) is not None:
+        if (remote := self._remote_of(folder)) is not None:
             remote.refresh_history(folder)
 
     def refresh_file(self, path: Path) -> None:
-        if (remote := self._away_with(path)) is not None:
+        if (remote := self._remote_of_file(path)) is not None:
             remote.refresh_small_file(path)
 
     def has_files_of(self, folder: JobFolder) -> bool:
-        return _carried(folder) is None
+        return _unfetched_run(folder) is None
 
     def refresh_nodes(self) -> None:
-        asked = [self._root_of(entry).ask_for_status() for entry in self._blind()]
-        end = time.monotonic() + _AFTER_PAUSE_S
-        for thread in asked:
+        threads = [
+            self._root_of_entry(entry).ask_for_status() for entry in self._no_share_entries()
+        ]
+        deadline_s = time.monotonic() + _AFTER_PAUSE_S
+        for thread in threads:
             if thread is not None:
-                thread.join(max(0.0, end - time.monotonic()))
+                thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def refresh_past(self, folder: NodeFolder) -> None:
-        for entry in self._blind():
+        for entry in self._no_share_entries():
             if entry.name == folder.path.name:
-                self._root_of(entry).refresh_past(folder)
+                self._root_of_entry(entry).refresh_past(folder)
 
     # Reading large files in place.
 
     def size(self, path: Path) -> int:
-        remote = self._away_with(path)
-        return super().size(path) if remote is None or self._has(path) else remote.size(path)
+        remote = self._remote_of_file(path)
+        return super().size(path) if remote is None or self._has_local(path) else remote.size(path)
 
     def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
-        remote = self._away_with(path)
-        if remote is None or self._has(path):
+        remote = self._remote_of_file(path)
+        if remote is None or self._has_local(path):
             return super().read(path, offset, limit_bytes)
         return remote.read(path, offset, limit_bytes)
 
@@ -108,33 +110,33 @@ class StagingAccess(Mounted):
         return super().sha256(path, on_bytes)
 
     def bring_file(self, path: Path, progress: Progress) -> None:
-        remote = self._away_with(path)
-        if remote is not None and not self._has(path):
+        remote = self._remote_of_file(path)
+        if remote is not None and not self._has_local(path):
             remote.fetch((path,), progress)
 
     # Changes: remote first, then local.
 
     def replace_json(self, path: Path, value: Any) -> None:
-        if (remote := self._away_with(path)) is not None:
+        if (remote := self._remote_of_file(path)) is not None:
             remote.replace(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode())
         super().replace_json(path, value)
 
     def create(self, path: Path, value: bytes) -> None:
-        if (remote := self._away_with(path)) is not None:
+        if (remote := self._remote_of_file(path)) is not None:
             remote.create(path, value)
         super().create(path, value)
 
     def remove(self, path: Path) -> None:
-        if path.suffix == KEEP_SUFFIX and (remote := self._away_with(path)) is not None:
+        if path.suffix == KEEP_SUFFIX and (remote := self._remote_of_file(path)) is not None:
             remote.remove(path)
         super().remove(path)
 
     def notify_end(self, folder: JobFolder, run: int) -> None:
-        if (remote := self._away(folder)) is None:
+        if (remote := self._remote_of(folder)) is None:
             return
-        end = folder.attempt(run).exit
+        exit_path = folder.attempt(run).exit
         try:
-            remote.create(end, end.read_bytes())
+            remote.create(exit_path, exit_path.read_bytes())
         except FileExistsError:
             # The first writer counts.
             remote.refresh_run(folder, run)
@@ -151,7 +153,7 @@ class StagingAccess(Mounted):
         files: Sequence[Path],
         progress: Progress,
     ) -> None:
-        for remote in map(self._named, nodes):
+        for remote in map(self._root_of_node, nodes):
             for version in versions:
                 remote.send_version(version, f"{version.parent.name}@{version.name[1:]}", progress)
             remote.begin_job(folder)
@@ -160,24 +162,24 @@ class StagingAccess(Mounted):
     def hand_over(
         self, nodes: Sequence[str], folder: JobFolder, run: int, progress: Progress
     ) -> None:
-        for remote in map(self._named, nodes):
+        for remote in map(self._root_of_node, nodes):
             remote.send_job(folder, run, progress)
         replace_json(folder.attempt(run).staged_marker, RemoteRun(nodes[0]).to_dict())
         # A stop request from before exists only here.
         if folder.lock.exists():
             with suppress(FileExistsError):
-                self._named(nodes[0]).create(folder.lock, folder.lock.read_bytes())
+                self._root_of_node(nodes[0]).create(folder.lock, folder.lock.read_bytes())
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         run = folder.newest_run()
-        remote = self._away(folder)
+        remote = self._remote_of(folder)
         if remote is None or not folder.attempt(run).exit.exists():
             return
         with self._lock:
-            coming = self._coming.setdefault(folder.job_id, _Coming())
-        with coming.lock:
+            transfer = self._transfers.setdefault(folder.job_id, _Transfer())
+        with transfer.lock:
             # Another thread may have just done it.
-            if self._away(folder) is not remote:
+            if self._remote_of(folder) is not remote:
                 return
             with as_backend_error(
                 f"The results of the job {folder.job_id} could not be fetched from {remote.node}"
@@ -188,45 +190,45 @@ class StagingAccess(Mounted):
                     RemoteRun(remote.node, is_home=True).to_dict(),
                 )
 
-    def _begin_to_bring_home(self, folder: JobFolder) -> None:
+    def _start_bringing_home(self, folder: JobFolder) -> None:
         with self._lock:
-            coming = self._coming.setdefault(folder.job_id, _Coming())
-            if coming.thread is not None and coming.thread.is_alive():
+            transfer = self._transfers.setdefault(folder.job_id, _Transfer())
+            if transfer.thread is not None and transfer.thread.is_alive():
                 return
-            if time.monotonic() < coming.not_before:
+            if time.monotonic() < transfer.not_before_s:
                 return
-            coming.not_before = time.monotonic() + _AGAIN_S
+            transfer.not_before_s = time.monotonic() + _RETRY_S
 
             def bring() -> None:
                 # Files that could not be fetched stay on the node, and are requested again.
                 with suppress(BackendError, OSError):
-                    self.bring_home(folder, coming.progress)
+                    self.bring_home(folder, transfer.progress)
 
-            coming.thread = threading.Thread(target=bring, daemon=True)
-            coming.thread.start()
+            transfer.thread = threading.Thread(target=bring, daemon=True)
+            transfer.thread.start()
 
     def close(self) -> None:
         with self._lock:
-            coming = tuple(self._coming.values())
-            remote = tuple(self._remote.values())
-        for one in coming:
-            one.progress.cancel()
-        end = time.monotonic() + _CLOSING_S
-        for one in coming:
-            if one.thread is not None:
-                one.thread.join(max(0.0, end - time.monotonic()))
-        for root in remote:
-            root.close()
+            transfers = tuple(self._transfers.values())
+            staged_roots = tuple(self._remote.values())
+        for transfer in transfers:
+            transfer.progress.cancel()
+        deadline_s = time.monotonic() + _CLOSING_S
+        for transfer in transfers:
+            if transfer.thread is not None:
+                transfer.thread.join(max(0.0, deadline_s - time.monotonic()))
+        for staged_root in staged_roots:
+            staged_root.close()
 
     # Selection of the node.
 
-    def _away(self, folder: JobFolder) -> StagedRoot | None:
+    def _remote_of(self, folder: JobFolder) -> StagedRoot | None:
         """Return the node of a job's newest run, until all of the run is fetched."""
-        carried = _carried(folder)
-        return self._named(carried.node) if carried is not None else None
+        remote_run = _unfetched_run(folder)
+        return self._root_of_node(remote_run.node) if remote_run is not None else None
 
-    def _away_with(self, path: Path) -> StagedRoot | None:
-        """Do the same for the job of the file ``path``, if its node writes or reads that file."""
+    def _remote_of_file(self, path: Path) -> StagedRoot | None:
+        """Return the node of the job of ``path``, if the node writes or reads that file."""
         try:
             job_id, name, *_ = path.relative_to(self._root.jobs).parts
         except ValueError:  # it is no file of a job
@@ -234,47 +236,55 @@ class StagingAccess(Mounted):
         folder = self._root.job(job_id)
         if name == folder.logs.name and (remote := self._rank_is_on(folder, path)) is not None:
             return remote
-        there = (folder.lock, folder.logs, folder.attempts, folder.output, folder.work_folders)
-        if name not in {one.name for one in there} and path.parent != folder.checkpoints:
+        remote_parts = (
+            folder.lock,
+            folder.logs,
+            folder.attempts,
+            folder.output,
+            folder.work_folders,
+        )
+        if name not in {part.name for part in remote_parts} and path.parent != folder.checkpoints:
             return None
-        return self._away(folder)
+        return self._remote_of(folder)
 
     def _rank_is_on(self, folder: JobFolder, log: Path) -> StagedRoot | None:
         """Return the node that writes a rank's log; after the run, its head node has all logs."""
         run = folder.newest_run()
-        if _carried(folder) is None or folder.attempt(run).exit.exists():
+        if _unfetched_run(folder) is None or folder.attempt(run).exit.exists():
             return None
         launch = launch_of(folder.launch, run)
         for plan in launch.ranks if launch is not None else ():
             if folder.rank_log(plan.rank) == log:
-                return self._named(plan.node)
+                return self._root_of_node(plan.node)
         return None
 
-    def _has(self, path: Path) -> bool:
+    def _has_local(self, path: Path) -> bool:
         """Return whether a local file exists that a run in progress does not write."""
         folder = JobFolder(path.parent.parent)
         is_checkpoint = path.suffix == CHECKPOINT_SUFFIX and path.parent == folder.checkpoints
         if not is_checkpoint or not path.exists():
             return False
-        from backend.datastore.remote.staged_root import made_by
+        from backend.datastore.remote.staged_root import run_of_checkpoint
 
         # A run from an older checkpoint uses some of the same names again.
-        return made_by(path.with_suffix(SIDECAR_SUFFIX)) != folder.newest_run()
+        return run_of_checkpoint(path.with_suffix(SIDECAR_SUFFIX)) != folder.newest_run()
 
-    def _named(self, node: str) -> StagedRoot:
+    def _root_of_node(self, node: str) -> StagedRoot:
         entry = node_files.entry(self._root, node)
         if entry is None or not entry.no_share:
             raise Unreachable(
                 f"The file is on {node}, which is no longer a node without the data root.",
                 f"Add {node} again, without the data root as before.",
             )
-        return self._root_of(entry)
+        return self._root_of_entry(entry)
 
-    def _blind(self) -> list[NodeEntry]:
+    def _no_share_entries(self) -> list[NodeEntry]:
         """Return the nodes that do not see the data root, and have the files of an agent."""
-        return [one for one in node_files.entries(self._root) if one.no_share and one.is_ready]
+        return [
+            entry for entry in node_files.entries(self._root) if entry.no_share and entry.is_ready
+        ]
 
-    def _root_of(self, entry: NodeEntry) -> StagedRoot:
+    def _root_of_entry(self, entry: NodeEntry) -> StagedRoot:
         # Most data roots have no such node.
         from backend.datastore.remote.staged_root import StagedRoot
 
@@ -286,20 +296,20 @@ class StagingAccess(Mounted):
             return self._remote[key]
 
 
-def _carried(folder: JobFolder) -> RemoteRun | None:
+def _unfetched_run(folder: JobFolder) -> RemoteRun | None:
     try:
-        carried = remote_run_of(folder.attempt(folder.newest_run()))
+        remote_run = remote_run_of(folder.attempt(folder.newest_run()))
     except OSError as error:
         swallowed(error)
         return None
-    return None if carried is None or carried.is_home else carried
+    return None if remote_run is None or remote_run.is_home else remote_run
 
 
-class _Coming:
+class _Transfer:
     """The transfer of one job's files to the data root."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.progress = Progress()
         self.thread: threading.Thread | None = None
-        self.not_before = 0.0
+        self.not_before_s = 0.0

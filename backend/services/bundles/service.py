@@ -97,7 +97,7 @@ class BundleService:
         folder = self._root.job(job_id)
         file = read_job(folder)
         parts: list[ArchiveMember] = [
-            ArchiveMember.of(JOB_FILE, tomli_w.dumps(to_share(file.config)).encode())
+            ArchiveMember.from_bytes(JOB_FILE, tomli_w.dumps(to_share(file.config)).encode())
         ]
         things = self._things(file, with_data, parts, progress)
         record = self._checkpoint(folder, file.config, checkpoint, job_id)
@@ -225,7 +225,10 @@ class BundleService:
                     )
             else:
                 sidecar["file"] = ""
-        return [*members, ArchiveMember.of(name + SIDECAR_SUFFIX, json.dumps(sidecar).encode())]
+        return [
+            *members,
+            ArchiveMember.from_bytes(name + SIDECAR_SUFFIX, json.dumps(sidecar).encode()),
+        ]
 
     # Import.
 
@@ -240,7 +243,7 @@ class BundleService:
         bundle = open_bundle(path, progress)
         config = usable_settings(bundle)
         manifest = bundle.manifest
-        origin_text = imported_job.origin_words(manifest)
+        origin_text = imported_job.origin_message(manifest)
         pins: dict[str, Pin] = {}
         taken: dict[tuple[Kind, str], Pin] = {}
         imported: list[tuple[Kind, str]] = []

@@ -64,7 +64,7 @@ def _checkpoint_fault(bundle: VerifiedArchive) -> str:
     file = bundle.manifest.files.get(place + CHECKPOINT_SUFFIX)
     # What a script wrote may be a folder.
     inner = bundle.manifest.below(place) if file is None else {}
-    if not (file or inner) or not bundle.has(place + SIDECAR_SUFFIX):
+    if not (file or inner) or not bundle.contains(place + SIDECAR_SUFFIX):
         return f"the checkpoint {sanitize(name)} is missing from it"
     try:
         record = Checkpoint.from_dict(json.loads(bundle.read(place + SIDECAR_SUFFIX)))

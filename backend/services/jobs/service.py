@@ -27,7 +27,7 @@ from backend.datastore.bundles.imported_job import mark_replay
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import (
-    Damaged,
+    DamagedCheckpoint,
     checkpoint_named,
     keep,
     list_checkpoints,
@@ -397,7 +397,7 @@ class JobService:
         record = named_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
         try:
             verify(folder.files, record)
-        except Damaged as error:
+        except DamagedCheckpoint as error:
             return error.sentence
         return ""
 

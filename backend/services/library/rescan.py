@@ -98,6 +98,6 @@ class Rescan:
         with as_backend_error(f"The {kind.folder} in {self._root.name} cannot be listed"):
             self._root.files.refresh_library(kind)
             try:
-                return tuple(library_files.found(self._root, kind))
+                return tuple(library_files.all_versions(self._root, kind))
             except FileNotFoundError:
                 return ()

@@ -168,7 +168,7 @@ class ProvisioningService:
                 start_agent=self._start_agent,
                 system_mpi=chosen.system_mpi,
                 shared=chosen.shared,
-                alone=hold,
+                exclusive_access=hold,
                 relay=relay,
                 # What user code needed before, it needs in a new environment too.
                 packages=tuple(dict.fromkeys((*_packages_of(entry), *chosen.packages))),

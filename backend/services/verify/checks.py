@@ -356,7 +356,7 @@ def _content_fault(
 
     try:
         checkpoint_files.verify(scan.root.files, record, count, hashes=scan.hashes)
-    except checkpoint_files.Damaged as error:
+    except checkpoint_files.DamagedCheckpoint as error:
         return error.sentence.rstrip("."), ""
     except (Cancelled, Unreachable):
         raise

@@ -141,7 +141,7 @@ class Scan:
         for kind in Kind:
             self.root.files.refresh_library(kind)
             with suppress(FileNotFoundError):
-                for folder in library_files.found(self.root, kind):
+                for folder in library_files.all_versions(self.root, kind):
                     if not self.wants(folder.text):
                         continue
                     try:

@@ -10,7 +10,7 @@ import pytest
 
 from backend.cli.commands.node import SetUpSteps
 from backend.cli.session import Session
-from backend.provisioning.provisioner import _Work
+from backend.provisioning.provisioner import _SetUpWork
 from backend.provisioning.step_reporter import Steps
 
 SENT = [f"Sending torch: {done} of 206 MB" for done in range(0, 206, 50)]
@@ -62,5 +62,5 @@ def test_each_wait_is_said_once_when_it_begins(
 )
 def test_a_trial_on_a_busy_node_names_the_load(loadavg: str, cores: int, said: str) -> None:
     shell = SimpleNamespace(run=lambda argv: SimpleNamespace(out=loadavg))
-    work: Any = SimpleNamespace(shell=shell, facts=SimpleNamespace(cores=cores))
-    assert _Work._busy(work) == said
+    work: Any = SimpleNamespace(shell=shell, node_facts=SimpleNamespace(cores=cores))
+    assert _SetUpWork._busy_note(work) == said

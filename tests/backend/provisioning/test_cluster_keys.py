@@ -126,7 +126,9 @@ def test_a_damaged_key_is_named(tmp_path: Path) -> None:
 
 
 def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
-    config, known = cluster_key.ssh_settings([GPU1, replace(GPU2, alone=("100.64.0.3",))], **PLACES)
+    config, known = cluster_key.ssh_settings(
+        [GPU1, replace(GPU2, unique_addresses=("100.64.0.3",))], **PLACES
+    )
     path = tmp_path / "config"
     path.write_text(config)
 

@@ -108,7 +108,7 @@ def test_the_key_is_limited_wherever_its_filter_lets_runs_begin(
 ) -> None:
     home = NodeHome(PurePosixPath("/home/lab/.ringmaster"))
     there = python.replace("/python", "/mpirun") if mpirun == "own" else mpirun
-    found = cluster_key.limit_fault(home, python, there)
+    found = cluster_key.reason_against_limit(home, python, there)
     assert fault in found
     assert bool(fault) == bool(found)
 
@@ -116,7 +116,7 @@ def test_the_key_is_limited_wherever_its_filter_lets_runs_begin(
 def test_a_key_that_cannot_be_limited_is_installed_with_a_hint(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_key, "limit_fault", lambda *_: "its path is odd")
+    monkeypatch.setattr(cluster_key, "reason_against_limit", lambda *_: "its path is odd")
     entry = go(node, limits_key=True)
     assert entry.installation is not None
     assert not entry.installation.limits_key

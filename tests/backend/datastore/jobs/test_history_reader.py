@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.datastore.jobs.history_cache import WORTH_KEEPING_BYTES, HistoryReader, joined
+from backend.datastore.jobs.history_cache import WORTH_KEEPING_BYTES, HistoryReader, join_updates
 from backend.datastore.jobs.history_reader import read_history
 from backend.records.jobs.history import REPLACES, REPLACES_RUN, Block, encode
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
@@ -78,7 +78,7 @@ def test_a_block_that_says_so_replaces_the_steps_from_its_first_on(
     update, cursor = read_history(path)
     if not at_once:
         path.write_bytes(old + again)
-        update = joined(update, read_history(path, cursor)[0])
+        update = join_updates(update, read_history(path, cursor)[0])
     assert not update.problems
     assert list(update.steps) == steps
     assert list(update.metrics["loss"])[first - 1 :] == values
@@ -153,7 +153,7 @@ def test_a_run_resumed_from_an_older_checkpoint_replaces_later_steps(
     whole, _ = read_history(path)
     assert list(whole.steps) == [1, 2, 3, 4]
     assert list(whole.metrics["loss"]) == [9.0, 8.0, 6.5, 5.5]
-    together = joined(before, after)
+    together = join_updates(before, after)
     assert list(together.steps) == list(whole.steps)
     assert list(together.metrics["loss"]) == list(whole.metrics["loss"])
     assert together.run_starts == whole.run_starts

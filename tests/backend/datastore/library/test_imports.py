@@ -454,7 +454,7 @@ def test_f43_a_killed_import_is_never_listed_and_swept_by_the_next(
         importer = subprocess.run(command, capture_output=True, text=True, check=False)
         assert importer.returncode == -signal.SIGKILL, importer.stderr
         half += any(name.startswith(".") for name in _names(root / "datasets"))
-        for folder in library_files.found(mounted(root), Kind.DATASET):
+        for folder in library_files.all_versions(mounted(root), Kind.DATASET):
             item = library_files.read_item(folder)
             assert len(contents(folder.content)) == item.files == files
             assert (

@@ -95,7 +95,7 @@ def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
     seen = state.reading.heartbeat
     wait_for(lambda: read_json(blind.remote.node(NODE).status)["heartbeat"] > seen, "a beat")
     (remote,) = services.data_root.files._remote.values()  # type: ignore[attr-defined]
-    wait_for(lambda: not remote._asking.is_alive(), "the read before")
+    wait_for(lambda: not remote._status_thread.is_alive(), "the read before")
     # However busy this machine is.
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
     now = time.monotonic

@@ -320,7 +320,7 @@ def with_more(files: dict[str, bytes], raw: dict[str, Any]) -> None:
 
 def with_more_in_both(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     files["model/more.py"] = b"import os"
-    part = ArchiveMember.of("model/more.py", b"import os")
+    part = ArchiveMember.from_bytes("model/more.py", b"import os")
     raw["files"]["model/more.py"] = {"sha256": part.sha256, "bytes": part.size_bytes}
 
 
@@ -347,10 +347,10 @@ def live(files: dict[str, bytes], raw: dict[str, Any]) -> None:
 def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     code = b"class UserModel:\n    x = a future word\n"
     files["model/bks_model.py"] = code
-    part = ArchiveMember.of("model/bks_model.py", code)
+    part = ArchiveMember.from_bytes("model/bks_model.py", code)
     raw["files"]["model/bks_model.py"] = {"sha256": part.sha256, "bytes": part.size_bytes}
     listing = archive_files.listing_of({"bks_model.py": part.sha256})
-    raw["things"]["model"]["sha256"] = ArchiveMember.of("", listing).sha256
+    raw["things"]["model"]["sha256"] = ArchiveMember.from_bytes("", listing).sha256
     raw["runs"][0]["python"] = "3.99.1"
 
 
