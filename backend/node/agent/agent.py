@@ -37,7 +37,7 @@ from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.nodes.reading import NodeReading
 
 if TYPE_CHECKING:
-    from backend.node.queue.scheduler import QueueWatch
+    from backend.node.queue.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 CODE_ROOT = Path(__file__).resolve().parents[3]
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         sys.stderr.write(f"{error.sentence} {error.remedy}\n")
         return 1
-    if not lock.begin(options.detach, options.log):
+    if not lock.become_service(options.detach, options.log):
         return 0
     if str(options.log) != os.devnull:
         log.to_file(options.log)
@@ -86,7 +86,7 @@ class Agent:
         self._newest: NodeReading | None = None
         self._runs = RunWatch(root, name)
         self._past = HistoryWriter(folder)
-        self._queue: QueueWatch | None = None
+        self._queue: Scheduler | None = None
         self._share = TimeoutCall(_WRITE_LIMIT_S)
         self._closing = TimeoutCall(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
         self._beats_before: int | None = None
@@ -100,9 +100,9 @@ class Agent:
             # A job that lost its head must continue within a minute.
             if now >= next_runs or self._runs.watches_heads:
                 next_runs = now + _RUNS_EVERY_S
-                self._closing.begin(self._attend_runs)
+                self._closing.run_in_background(self._attend_runs)
             elif self._queue is not None and self._queue.has_work:
-                self._closing.begin(self._attend_queue)
+                self._closing.run_in_background(self._attend_queue)
             next_reading = max(next_reading + self._interval_s, now)
             if lock.wait(next_reading - now):
                 return
@@ -157,9 +157,9 @@ class Agent:
             self._runs.poll()
             # Loaded only now: an agent stays small as long as nothing waits.
             if self._queue is None and _has_names(self._root.queue):
-                from backend.node.queue.scheduler import QueueWatch
+                from backend.node.queue.scheduler import Scheduler
 
-                self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
+                self._queue = Scheduler(self._root, self._name, lambda: self._newest)
         self._attend_queue()
 
     def _attend_queue(self) -> None:

@@ -1,8 +1,8 @@
 """Give way to other users: a run that they need the GPU or the computer of stops with a checkpoint,
 and the queue continues it after a quiet time.
 
-The supervisor calls `GiveWay.watch` while the run lasts and `GiveWay.ended` at its end. Of a node
-without readings (its agent is away, or it does not see the data root) no other user is known.
+The supervisor calls `GiveWay.watch` while the run lasts and `GiveWay.continue_run` at its end. Of a
+node without readings (its agent is away, or the data root is out of sight) no other user is known.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class GiveWay:
         if request_pause(self._folder, self._launch.run, pause):
             self._next = None
 
-    def ended(self, record: RunExit) -> None:
+    def continue_run(self, record: RunExit) -> None:
         """Queue the next run of a run that gave way; before its end is recorded.
 
         So no reader takes it for one that a user stopped.

@@ -465,9 +465,9 @@ class Supervisor:
             # Another node gave the run up while this one was cut off, and the job continues there.
             return RunExit.from_dict(read_json(self._attempt.exit))
         record = run_exit(found, leftovers, timestamps.now())
-        has_grown = self._grow is not None and self._grow.ended(record)
+        has_grown = self._grow is not None and self._grow.continue_run(record)
         if self._give_way is not None and not has_grown:
-            self._give_way.ended(record)
+            self._give_way.continue_run(record)
         record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before the end is recorded: no reader takes the job for one that has failed for good.

@@ -196,7 +196,7 @@ def test_the_wait_grows_with_the_pauses_within_an_hour(
     cluster.job.attempt(run).path.mkdir(exist_ok=True)
     way = GiveWay(cluster.job, replace(cluster.launch, run=run))
 
-    way.ended(ended(run, 62))
+    way.continue_run(ended(run, 62))
 
     queued = entry_of(cluster.job)
     assert queued is not None
@@ -207,14 +207,14 @@ def test_the_wait_grows_with_the_pauses_within_an_hour(
 
 
 def test_a_run_that_ended_otherwise_is_not_continued(cluster: Cluster) -> None:
-    cluster.way.ended(ended(1, 0, pause=""))
+    cluster.way.continue_run(ended(1, 0, pause=""))
     assert not cluster.job.queued.exists()
     assert not cluster.job.acts.exists()
 
 
 def test_a_run_that_another_program_continued_is_not_queued(cluster: Cluster) -> None:
     cluster.job.attempt(2).path.mkdir()
-    cluster.way.ended(ended(1, 0))
+    cluster.way.continue_run(ended(1, 0))
     assert not cluster.job.queued.exists()
 
 

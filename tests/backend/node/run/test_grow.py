@@ -88,7 +88,7 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
 
     assert cluster.next_epoch() == PAUSE
 
-    assert cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
+    assert cluster.grow.continue_run(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
     entry = entry_of(cluster.job)
     assert entry is not None
     assert entry.run == 3
@@ -160,7 +160,7 @@ def test_a_node_lost_during_the_stop_is_left_out(tmp_path: Path) -> None:
     assert cluster.next_epoch() == PAUSE
     cluster.is_alive = False
     cluster.rounds(10)
-    assert cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
+    assert cluster.grow.continue_run(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
     entry = entry_of(cluster.job)
     assert entry is not None
     assert [slot.node for slot in entry.slots] == ["gpu01", "gpu03"]
@@ -171,7 +171,7 @@ def test_a_run_that_ended_otherwise_is_not_continued_by_it(tmp_path: Path, pause
     cluster = Cluster(tmp_path)
     cluster.rounds()
     cluster.next_epoch()
-    assert not cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, "", pause=pause))
+    assert not cluster.grow.continue_run(RunExit(2, JobState.INTERRUPTED, "", pause=pause))
     assert entry_of(cluster.job) is None
 
 
