@@ -472,7 +472,7 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
     before = made(folder.path, **settings)
     reason = "" if by_user else "gpu02 can be used again."
-    queue_next(folder, before, reason, continued=Continued(reason, placement=on(*ALL.split())))
+    queue_next(folder, before, reason, continuation=Continued(reason, placement=on(*ALL.split())))
     now = [0.0]
     woken: list[list[str]] = []
     monkeypatch.setattr(remote_cleanup, "wake", lambda launch, down: woken.append(down))
