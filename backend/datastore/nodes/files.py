@@ -143,7 +143,7 @@ class StatusWatch:
         if heartbeat.is_missed(now):
             presence = Presence.OFFLINE
             message = f"no news since {node.last_news}" if node.last_news else "no news"
-        return NodeNews(presence, heartbeat.reading, now - heartbeat.at, problem, message)
+        return NodeNews(presence, heartbeat.reading, now - heartbeat.advanced_s, problem, message)
 
     def silent(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of these nodes that gave no sign of life for `SILENT_AFTER_S`.

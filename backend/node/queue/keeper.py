@@ -60,14 +60,14 @@ class Keeper:
         self._scheduler = Scheduler(root, THIS_COMPUTER, self._probe.read)
         self._run_watch = RunWatch(root, THIS_COMPUTER)
         # A share that hangs must not keep a signal from ending this.
-        self._rounds = TimeoutCall(self._interval_s, _ROUND_LIMIT_S)
+        self._round_call = TimeoutCall(self._interval_s, _ROUND_LIMIT_S)
         self._started_ids: set[str] = set()
 
     def work(self, lock: ServiceLock) -> None:
         while True:
             # What takes longer is waited for in the next rounds.
             with suppress(OSError):
-                if not self._rounds.call(self._round):
+                if not self._round_call.call(self._round):
                     lock.leave()
                     # A program that queued a job meanwhile found the lock held and started no other
                     # service.

@@ -63,15 +63,15 @@ def queue_next(
     root = DataRoot(folder.path.parent.parent)
     if placement:
         changes = {**changes, "placement": [p.to_dict() for p in placement]}
-    parsed = with_changes(launch.config, changes)
-    if parsed.config is None:
-        raise BackendError(" ".join(fault.sentence for fault in parsed.faults))
+    parsed_job = with_changes(launch.config, changes)
+    if parsed_job.config is None:
+        raise BackendError(" ".join(fault.sentence for fault in parsed_job.faults))
     status = last_status(folder)
     error = status.error if status is not None else None
     checkpoints = read_checkpoints(folder.checkpoints)
     record = to_resume(checkpoints, error.sound_step if error is not None else None)
     new_launch = next_launch(
-        launch, parsed.config, record.path if record is not None else "", hosts
+        launch, parsed_job.config, record.path if record is not None else "", hosts
     )
     new_launch = replace(new_launch, continued=continuation or launch.continued)
     queued_entries = queue_entries.entries(root)

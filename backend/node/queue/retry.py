@@ -121,31 +121,35 @@ def next_retry(
 
 
 def next_growth(
-    full: Launch, launch: Launch, returned_hosts: Mapping[str, str]
+    full_launch: Launch, launch: Launch, returned_hosts: Mapping[str, str]
 ) -> RetryPlan | None:
     """Return the run that takes lost nodes back after a run on fewer; None without any. Pure.
 
     Args:
-        full: The launch with all nodes.
+        full_launch: The launch with all nodes.
         returned_hosts: The addresses of its lost nodes that can take the job now.
     """
     current_placements = {p.node: p for p in launch.config.placement}
-    missing = [
+    missing_placements = [
         p
-        for p in full.config.placement
+        for p in full_launch.config.placement
         if p.node not in current_placements and p.node in returned_hosts
     ]
-    added_placements = missing[: len(full.config.placement) - len(current_placements)]
+    added_placements = missing_placements[
+        : len(full_launch.config.placement) - len(current_placements)
+    ]
     if not added_placements or launch.continued is None:
         return None
     placement = [
-        p for p in full.config.placement if p.node in current_placements or p in added_placements
+        p
+        for p in full_launch.config.placement
+        if p.node in current_placements or p in added_placements
     ]
     placement += [p for p in current_placements.values() if p not in placement]
-    template = _with_user_batches(launch.continued, full.config, placement)
-    changes = _scaled_settings(full.config, placement, template)
+    template = _with_user_batches(launch.continued, full_launch.config, placement)
+    changes = _scaled_settings(full_launch.config, placement, template)
     raw = [p.to_dict() for p in placement]
-    changed_config = with_changes(full.config, {**changes, "placement": raw}).config
+    changed_config = with_changes(full_launch.config, {**changes, "placement": raw}).config
     if changed_config is None:
         return None
     added_nodes = [p.node for p in added_placements]
@@ -178,34 +182,39 @@ def _placement_options(
 ) -> Iterator[tuple[Sequence[Placement], bool, str]]:
     """Yield where the job may continue, the best first, and whether that is a retry."""
     policy, all_nodes = config.on_failure, config.placement
-    remaining = [p for p in all_nodes if p.node not in failed_nodes]
+    remaining_placements = [p for p in all_nodes if p.node not in failed_nodes]
     failed_names = _join_nodes(sorted(failed_nodes))
     shrink_message = (
-        f"Continues on {_join_nodes([p.node for p in remaining])}, without {failed_names}."
+        f"Continues on {_join_nodes([p.node for p in remaining_placements])}, "
+        f"without {failed_names}."
     )
     may_retry = used_retries < policy.retries
     if may_retry and policy.nodes == "others" and failed_nodes:
-        replaced = _replace_nodes(all_nodes, failed_nodes, capacities)
-        if replaced:
-            new_nodes = [p.node for p in replaced if p not in all_nodes]
+        new_placement = _replace_nodes(all_nodes, failed_nodes, capacities)
+        if new_placement:
+            new_nodes = [p.node for p in new_placement if p not in all_nodes]
             yield (
-                replaced,
+                new_placement,
                 True,
                 f"Continues on {_join_nodes(new_nodes)} instead of {failed_names}.",
             )
     may_shrink = (
-        policy.shrink and 0 < len(remaining) < len(all_nodes) and len(remaining) >= policy.at_least
+        policy.shrink
+        and 0 < len(remaining_placements) < len(all_nodes)
+        and len(remaining_placements) >= policy.at_least
     )
     same_message = f"Tries again on the same nodes, {used_retries + 1} of {policy.retries}."
     # The same nodes are waited for, unless the others may continue without one that is gone.
-    waits = policy.nodes == "same" and not (may_shrink and set(failed_nodes) & set(lost_nodes))
-    if may_retry and (waits or not failed_nodes):
+    waits_for_same = policy.nodes == "same" and not (
+        may_shrink and set(failed_nodes) & set(lost_nodes)
+    )
+    if may_retry and (waits_for_same or not failed_nodes):
         yield all_nodes, True, same_message
     if may_shrink:
-        yield remaining, False, shrink_message
+        yield remaining_placements, False, shrink_message
     if may_retry:
-        if policy.nodes == "others" and remaining:
-            yield remaining, True, shrink_message
+        if policy.nodes == "others" and remaining_placements:
+            yield remaining_placements, True, shrink_message
         yield all_nodes, True, same_message
 
 
@@ -216,10 +225,10 @@ def _replace_nodes(
 ) -> list[Placement]:
     """Return the placement with free nodes of the same kind for the bad ones; [] without any."""
     new_placement: list[Placement] = []
-    used_nodes = {original.node for original in placement}
-    for original in placement:
-        if original.node not in failed_nodes:
-            new_placement.append(original)
+    used_nodes = {node_placement.node for node_placement in placement}
+    for node_placement in placement:
+        if node_placement.node not in failed_nodes:
+            new_placement.append(node_placement)
             continue
         candidates = (
             candidate
@@ -228,9 +237,9 @@ def _replace_nodes(
             and (
                 candidate := _place_on(
                     node,
-                    original,
+                    node_placement,
                     capacities[node],
-                    capacities.get(original.node, NodeCapacity()).gpus,
+                    capacities.get(node_placement.node, NodeCapacity()).gpus,
                 )
             )
         )
@@ -243,16 +252,22 @@ def _replace_nodes(
 
 
 def _place_on(
-    node: str, original: Placement, capacity: NodeCapacity, gpu_kinds: Mapping[str, str]
+    node: str, node_placement: Placement, capacity: NodeCapacity, gpu_kinds: Mapping[str, str]
 ) -> Placement | None:
     """Return the placement on another node, None if it has too few GPUs or cores of the kind."""
-    if not original.gpus:
-        return Placement(node, original.processes) if capacity.cores >= original.processes else None
+    if not node_placement.gpus:
+        return (
+            Placement(node, node_placement.processes)
+            if capacity.cores >= node_placement.processes
+            else None
+        )
     free_gpus = [uuid for uuid in capacity.gpus if uuid not in capacity.used_gpus]
     chosen_gpus: list[str] = []
-    for gpu in original.gpus:
+    for gpu in node_placement.gpus:
         same_kind_gpus = (
-            u for u in free_gpus if u not in chosen_gpus and capacity.gpus[u] == gpu_kinds.get(gpu)
+            uuid
+            for uuid in free_gpus
+            if uuid not in chosen_gpus and capacity.gpus[uuid] == gpu_kinds.get(gpu)
         )
         substitute = next(same_kind_gpus, "")
         if not substitute:
@@ -293,18 +308,23 @@ def _scaled_settings(
     return {**changes, "batch_size": batch_size}
 
 
-def _batch_message(previous: JobConfig, changed: JobConfig, template: Continued) -> str:
-    if previous.batches == changed.batches or previous.script:
+def _batch_message(
+    previous_config: JobConfig, changed_config: JobConfig, template: Continued
+) -> str:
+    if previous_config.batches == changed_config.batches or previous_config.script:
         return ""
-    old_batch = template.chosen_global_batch or previous.global_batch_size
-    new_batch = changed.global_batch_size
-    if previous.batch_size == changed.batch_size:
-        factor = changed.lr_factor / previous.lr_factor
+    old_batch = template.chosen_global_batch or previous_config.global_batch_size
+    new_batch = changed_config.global_batch_size
+    if previous_config.batch_size == changed_config.batch_size:
+        factor = changed_config.lr_factor / previous_config.lr_factor
         rate_label = (
             "the rate stays" if factor == 1 else f"the rate is {factor:.3g} of the one before"
         )
         return f"The global batch is {new_batch} instead of {old_batch}, and {rate_label}."
-    size_label = f"The batch per process is {changed.batch_size} instead of {previous.batch_size}"
+    size_label = (
+        f"The batch per process is {changed_config.batch_size} "
+        f"instead of {previous_config.batch_size}"
+    )
     global_label = (
         f"is {new_batch} as before"
         if old_batch == new_batch

@@ -71,14 +71,14 @@ class Scheduler:
         self._is_a_desk = node == THIS_COMPUTER
         self._reading = reading
         self._monotonic = monotonic
-        self._beats = HeartbeatReader(root, monotonic)
+        self._heartbeats = HeartbeatReader(root, monotonic)
         self._live_runs = LiveRuns(root, monotonic)
-        self._quiet = QuietTimes()
+        self._quiet_times = QuietTimes()
         self._waiting_ids: frozenset[str] = frozenset()
-        self._abandoned: dict[str, float] = {}
+        self._abandoned_since_s: dict[str, float] = {}
         self._down_since_s: dict[str, float] = {}
         """Since when jobs that the program queued wait for a node that is down."""
-        self._not_until = self._wake_at = 0.0
+        self._next_poll_s = self._next_wake_s = 0.0
         self.has_work = False
         """True if a job is queued that this computer leads, as of the last poll."""
 
@@ -89,18 +89,18 @@ class Scheduler:
             OSError: The data root cannot be read.
         """
         started_s = self._monotonic()
-        if started_s < self._not_until:
+        if started_s < self._next_poll_s:
             return ()
         job_ids = queue_entries.queued_ids(self._root)
         entries = [entry for entry in map(self._entry, job_ids) if entry is not None]
         started_ids = [job_id for job_id in job_ids if self._resumes_start(self._root.job(job_id))]
         own_entries = [entry for entry in entries if self._leads(entry)]
-        self.has_work = bool(own_entries or self._abandoned)
+        self.has_work = bool(own_entries or self._abandoned_since_s)
         if own_entries:
             started_ids += self._advance(entries)
         self._waiting_ids = frozenset(job_ids)
         # Each poll costs a little for every job of the data root.
-        self._not_until = started_s + (self._monotonic() - started_s) * _SHARE_OF_TIME
+        self._next_poll_s = started_s + (self._monotonic() - started_s) * _SHARE_OF_TIME
         return tuple(started_ids)
 
     def may_start(self, entry: QueueEntry) -> bool:
@@ -151,10 +151,10 @@ class Scheduler:
             for entry in in_order(entries)
             if outcomes[entry.job_id] is None and self._leads(entry)
         )
-        started = [entry.job_id for entry in due_entries if self._starts(entry)]
+        started_ids = [entry.job_id for entry in due_entries if self._starts(entry)]
         for entry in filter(self._leads, entries):
             self._drop_lost_nodes(entry, outcomes[entry.job_id], queue_state)
-        return started
+        return started_ids
 
     def _drop_lost_nodes(self, entry: QueueEntry, wait: Waiting | None, queue_state: Scene) -> None:
         """Queue a run that the program queued again, without nodes that were lost since then."""
@@ -172,8 +172,8 @@ class Scheduler:
         folder = self._root.job(entry.job_id)
         launch = launch_of(folder.queued_launch, entry.run)
         down_nodes = [slot.node for slot in entry.slots if queue_state.nodes[slot.node].why_down]
-        if launch is not None and now_s >= self._wake_at:
-            self._wake_at = now_s + _DROP_AFTER_S
+        if launch is not None and now_s >= self._next_wake_s:
+            self._next_wake_s = now_s + _DROP_AFTER_S
             remote_cleanup.wake(launch, down_nodes)
         if launch is not None and launch.config.on_failure.shrink and down_nodes:
             error = RankError(wait.sentence, node=down_nodes[0], retry="always")
@@ -216,13 +216,13 @@ class Scheduler:
         is_mine = entry.run == run and self._leads(entry)
         claimer = queue_entries.abandoned_by(folder, run) if is_mine else None
         if claimer is None:
-            self._abandoned.pop(folder.job_id, None)
+            self._abandoned_since_s.pop(folder.job_id, None)
             return False
-        first_seen_s = self._abandoned.setdefault(folder.job_id, self._monotonic())
+        first_seen_s = self._abandoned_since_s.setdefault(folder.job_id, self._monotonic())
         rebooted = claimer.boot_id != process_identity.boot_id()
         if not rebooted and self._monotonic() < first_seen_s + _GO_ON_AFTER_S:
             return False
-        self._abandoned.pop(folder.job_id)
+        self._abandoned_since_s.pop(folder.job_id)
         with suppress(BackendError, OSError):
             queue_starter.go_on(self._root, folder, run)
             return True
@@ -257,7 +257,7 @@ class Scheduler:
         paused_by = queue_entries.who_paused(self._root)
         return Scene(
             now=datetime.now(timezone.utc),
-            nodes=self._quiet.update(nodes, self._monotonic(), entries),
+            nodes=self._quiet_times.update(nodes, self._monotonic(), entries),
             running=running_jobs.running,
             is_paused=paused_by is not None,
             paused=paused_by or "",
@@ -271,7 +271,7 @@ class Scheduler:
         except (OSError, ValueError) as error:
             return {name: NodeView(why_down=f"{name} cannot be read: {error}.")}
         reason = "" if entry.in_service else f"{name} is out of service."
-        reading, is_alive = self._beats.read(name)
+        reading, is_alive = self._heartbeats.read(name)
         if reading is None or not is_alive:
             reason = reason or f"{name} is offline."
         if reading is None:

@@ -98,9 +98,9 @@ def close_run(
                 (attempt.exit, record.to_dict()),
                 (folder.status, status.to_dict()),
             ):
-                preallocated = PreallocatedFile(path)
-                preallocated.replace_json(value)
-                preallocated.drop()
+                preallocated_file = PreallocatedFile(path)
+                preallocated_file.replace_json(value)
+                preallocated_file.drop()
     except OSError as error:
         if attempt.path.exists():
             path = error.filename or attempt.exit

@@ -1,8 +1,9 @@
 """Give way to other users: a run that they need the GPU or the computer of stops with a checkpoint,
 and the queue continues it after a quiet time.
 
-The supervisor calls `GiveWay.watch` while the run lasts and `GiveWay.continue_run` at its end. Of a
-node without readings (its agent is away, or the data root is out of sight) no other user is known.
+The supervisor calls `watch` of `GiveWayWatch` while the run lasts and `continue_run` at its end. Of
+a node without readings (its agent is away, or the data root is out of sight) no other user is
+known.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _AN_HOUR_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
-class GiveWay:
+class GiveWayWatch:
     """Watches the nodes of one run, where the job or the node gives way."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """Take lost nodes back: a run on fewer nodes stops with a checkpoint after its epoch, and the queue
 continues it on all nodes that answer.
 
-The supervisor calls `Grow.watch` while the run lasts and `Grow.continue_run` at its end.
+The supervisor calls `watch` of `GrowthWatch` while the run lasts and `continue_run` at its end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVERY_S = 5.0
 WAKE_EVERY_S = 30.0
 
 
-class Grow:
+class GrowthWatch:
     """Watches the nodes that one run lacks."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Grow:
         self._monotonic = monotonic
         self._full_launch = self._read_full_launch()
         self._next_check_s = monotonic()
-        self._wake_at = monotonic() + WAKE_EVERY_S
+        self._next_wake_s = monotonic() + WAKE_EVERY_S
         head = launch.ranks[0].node
         self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._scheduler = Scheduler(
@@ -67,15 +67,15 @@ class Grow:
         if self._full_launch is None or self._monotonic() < self._next_check_s:
             return
         self._next_check_s = self._monotonic() + EVERY_S
-        missing = self._missing_placements()
-        silent_nodes = [p.node for p in missing if not self._heartbeats.read(p.node)[1]]
-        if silent_nodes and self._monotonic() >= self._wake_at:
+        missing_placements = self._missing_placements()
+        silent_nodes = [p.node for p in missing_placements if not self._heartbeats.read(p.node)[1]]
+        if silent_nodes and self._monotonic() >= self._next_wake_s:
             # Without systemd or cron, nothing on a node starts its agent after a reboot.
-            self._wake_at = self._monotonic() + WAKE_EVERY_S
+            self._next_wake_s = self._monotonic() + WAKE_EVERY_S
             remote_cleanup.wake(self._full_launch, silent_nodes)
         self._returned_hosts = {
             placement.node: host
-            for placement in missing
+            for placement in missing_placements
             if placement.node not in silent_nodes and (host := self._host_of(placement))
         }
         progress = self._progress() if self._returned_hosts else None
@@ -89,7 +89,7 @@ class Grow:
                 self._pause = pause
 
     def continue_run(self, record: RunExit) -> bool:
-        """Queue the next run of a run that this stopped; return whether it did. See `GiveWay`."""
+        """Queue the next run after a pause from here; return whether it did. See `GiveWayWatch`."""
         if not self._pause or record.pause != self._pause or self._full_launch is None:
             return False
         retry_plan = next_growth(self._full_launch, self._launch, self._returned_hosts)
@@ -116,8 +116,8 @@ class Grow:
     def _missing_placements(self) -> list[Placement]:
         """Return the nodes that the run lacks."""
         current_nodes = {plan.node for plan in self._launch.ranks}
-        all_placements = self._full_launch.config.placement if self._full_launch is not None else ()
-        return [placement for placement in all_placements if placement.node not in current_nodes]
+        full_placement = self._full_launch.config.placement if self._full_launch is not None else ()
+        return [placement for placement in full_placement if placement.node not in current_nodes]
 
     def _host_of(self, placement: Placement) -> str:
         """Return the address of a node that could take its part of the job now, otherwise ""."""

@@ -38,7 +38,7 @@ class HeadWatch:
         """Since when a node is silent."""
         self._last_beats: dict[str, tuple[int, float]] = {}
         """The heartbeat of each run's status, and since when it is this."""
-        self._ask_at = 0.0
+        self._next_request_s = 0.0
         self._launches: dict[tuple[str, int], Launch | None] = {}
 
     def watches(self, folder: JobFolder, run: int) -> bool:
@@ -78,9 +78,9 @@ class HeadWatch:
 
         head, limit_s = launch.ranks[0].node, launch.config.on_failure.silent_limit_s
         now_s = self._monotonic()
-        if self._heartbeats.silent_s(head) <= limit_s or now_s < self._ask_at:
+        if self._heartbeats.silent_s(head) <= limit_s or now_s < self._next_request_s:
             return False
-        self._ask_at = now_s + _EVERY_S
+        self._next_request_s = now_s + _EVERY_S
         return bool(remote_cleanup.unreached(launch, (head,)))
 
     def _is_lost(self, node: str) -> bool:

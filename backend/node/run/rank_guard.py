@@ -32,7 +32,7 @@ from backend.base.room import room_of
 from backend.node.run import manual_run, run_files
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
-from backend.node.run.rank_outcome import LOG_LINES, EndedBy, RankObservation, rank_exit
+from backend.node.run.rank_outcome import LOG_LINES, EndCause, RankObservation, rank_exit
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.blocked_receive import BlockedReceiveWatch
 from backend.node.system.tcp_watch import TcpStallWatch
@@ -149,7 +149,7 @@ class Guard:
         self._launcher = os.getppid()
         self._stall_watch = TcpStallWatch(self._launcher)
         self._log_start = 0
-        self._next_lock_check = 0.0
+        self._next_lock_check_s = 0.0
         self._has_begun = False
         self._child = 0
         self._status: int | None = None
@@ -166,15 +166,15 @@ class Guard:
         refusal = self._refusal or self._mismatch()
         if refusal:
             cause = RankError(refusal, says_remedy=bool(self._refusal))
-            return self._record(RankObservation(Phase.IMPORTING, EndedBy.ITSELF, error=cause))
+            return self._record(RankObservation(Phase.IMPORTING, EndCause.ITSELF, error=cause))
         self._start()
         ended_by, stall_s, stop_was_requested = self._wait()
         _, phase = self._beat.read()
-        if ended_by is EndedBy.STALL:
+        if ended_by is EndCause.STALL:
             self._request_stacks()
         is_cut_off = self._is_cut_off(time.monotonic())
         is_given_up = self._is_given_up()
-        grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
+        grace_s = _HURRIED_TERM_S if ended_by is EndCause.LAUNCHER else _TERM_S
         process_cleanup.end(lambda: process_cleanup.descendants(os.getpid()), grace_s, self._reap)
         self._free_shared_memory()
         continues = self._launch.can_lose_nodes and self._has_begun
@@ -235,12 +235,12 @@ class Guard:
 
     def _mismatch(self) -> str:
         """Library and launcher that do not fit show as N jobs of one rank each."""
-        planned = len(self._launch.ranks)
+        planned_ranks = len(self._launch.ranks)
         started_ranks = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
-        if started_ranks == planned:
+        if started_ranks == planned_ranks:
             return ""
         return (
-            f"mpirun started {started_ranks} ranks where {planned} were planned; "
+            f"mpirun started {started_ranks} ranks where {planned_ranks} were planned; "
             "check that mpirun and the MPI library are of one installation."
         )
 
@@ -317,7 +317,7 @@ class Guard:
 
     # The rank's life.
 
-    def _wait(self) -> tuple[EndedBy, float, bool]:
+    def _wait(self) -> tuple[EndCause, float, bool]:
         """Wait until the rank ends or hangs, or a signal ends this guard."""
         last_beat = self._beat.read()
         progress_s = reported_s = next_check_s = time.monotonic()
@@ -329,16 +329,16 @@ class Guard:
             self._launch.config.strategy.name == "allreduce" and not self._launch.config.script
         )
         while True:
-            received = signal.sigtimedwait(_WATCHED_SIGNALS, _TICK_S)
+            signal_info = signal.sigtimedwait(_WATCHED_SIGNALS, _TICK_S)
             self._reap()
-            end_requested = received is not None and received.si_signo != signal.SIGCHLD
+            end_requested = signal_info is not None and signal_info.si_signo != signal.SIGCHLD
             if self._status == signal.SIGTERM and not end_requested:
                 # A sweep asks guard and rank at the same time, and the rank may be gone first.
                 end_requested = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
             if end_requested and self._status in (None, signal.SIGTERM):
-                return EndedBy.LAUNCHER, 0.0, stop_seen_s is not None
+                return EndCause.LAUNCHER, 0.0, stop_seen_s is not None
             if self._status is not None:
-                return EndedBy.ITSELF, 0.0, stop_seen_s is not None
+                return EndCause.ITSELF, 0.0, stop_seen_s is not None
             now_s = time.monotonic()
             beat = self._beat.read()
             if beat != last_beat:
@@ -356,15 +356,15 @@ class Guard:
             if now_s >= next_check_s:
                 next_check_s = now_s + _LOCK_S
                 if self._is_given_up():
-                    return EndedBy.LAUNCHER, 0.0, stop_seen_s is not None
+                    return EndCause.LAUNCHER, 0.0, stop_seen_s is not None
             uses_mpi &= beat[1] in (Phase.IMPORTING, Phase.WAITING_FOR_OTHERS)
             if uses_mpi:
                 receive_watch.end_blocked(now_s)
             if self._is_cut_off(now_s):
-                return EndedBy.LAUNCHER, 0.0, stop_seen_s is not None
+                return EndCause.LAUNCHER, 0.0, stop_seen_s is not None
             limit_s = self._limit_s(beat[1], stop_seen_s is not None)
             if now_s > max(progress_s, stop_seen_s or 0.0) + limit_s:
-                return EndedBy.STALL, limit_s, stop_seen_s is not None
+                return EndCause.STALL, limit_s, stop_seen_s is not None
 
     def _is_cut_off(self, now_s: float) -> bool:
         """Return whether mpirun, or its daemon here, lost its connection to another node."""
@@ -384,9 +384,9 @@ class Guard:
         return False
 
     def _stop_is_requested(self, now_s: float) -> bool:
-        if now_s < self._next_lock_check:
+        if now_s < self._next_lock_check_s:
             return False
-        self._next_lock_check = now_s + _LOCK_S
+        self._next_lock_check_s = now_s + _LOCK_S
         # A share that is away for a while must not end the rank; it is asked again.
         with suppress(OSError):
             return stop_requested(self._folder.lock, self._launch.run)

@@ -25,7 +25,7 @@ _OWN_CODE = "/backend/"
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<")
 
 
-class EndedBy(Enum):
+class EndCause(Enum):
     ITSELF = "itself"
     LAUNCHER = "launcher"
     """The guard was ended by mpirun, which ends all ranks or is gone itself."""
@@ -37,7 +37,7 @@ class RankObservation:
     """Observations of a rank by its guard. ``log_tail`` is the end of its log, of this run only."""
 
     phase: Phase
-    ended_by: EndedBy
+    ended_by: EndCause
     wait_status: int | None = None
     """As of `os.waitpid`; None if the rank never started or could not be ended."""
     error: RankError | None = None
@@ -83,7 +83,7 @@ def rank_exit(
         error = RankError(message, plan.rank, plan.node, traceback)
         return replace(record, outcome=outcome, error=error, secondary=secondary)
 
-    if observation.ended_by is EndedBy.STALL:
+    if observation.ended_by is EndCause.STALL:
         was_waiting = observation.phase is Phase.WAITING_FOR_OTHERS
         stop_suffix = " after the stop request" if observation.stop_was_requested else ""
         return failed(
@@ -93,7 +93,7 @@ def rank_exit(
             trace,
             secondary=was_waiting,
         )
-    if observation.ended_by is EndedBy.LAUNCHER:
+    if observation.ended_by is EndCause.LAUNCHER:
         return failed(
             "signal",
             f"{label} was ended together with the others {observation.phase.text}.",

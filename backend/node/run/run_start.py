@@ -62,12 +62,12 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
     for path in (folder.runs, target, target / "attempts"):
         files.make_folder(path, exist_ok=True)
     _move(STARTED_OVER, folder.path, target, files)
-    earlier = (
+    earlier_names = (
         name for name in files.names(folder.attempts) if name.isdecimal() and int(name) < run
     )
-    _move(earlier, folder.attempts, target / "attempts", files)
-    for empty in (folder.logs, folder.output, folder.checkpoints):
-        files.make_folder(empty, exist_ok=True)
+    _move(earlier_names, folder.attempts, target / "attempts", files)
+    for empty_folder in (folder.logs, folder.output, folder.checkpoints):
+        files.make_folder(empty_folder, exist_ok=True)
 
 
 def _move_back(folder: JobFolder, run: int, files: Files) -> None:
@@ -107,7 +107,7 @@ def clear_old_stop_request(folder: JobFolder, run: int, files: Files) -> None:
 
 def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunStatus:
     """Return STARTING; a resumed run shows the job's progress from its first moment."""
-    starting = RunStatus(
+    starting_status = RunStatus(
         state=JobState.STARTING,
         run=launch.run,
         epochs=launch.config.epochs,
@@ -120,10 +120,10 @@ def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunSt
         updated=now,
     )
     if previous is None:
-        return starting
-    starting = replace(starting, heartbeat=previous.heartbeat + 1)
+        return starting_status
+    starting_status = replace(starting_status, heartbeat=previous.heartbeat + 1)
     if not launch.resume_from:
-        return starting
+        return starting_status
     # A start that was interrupted continues with the status that it wrote itself.
     is_own = previous.run == launch.run
     duration_s = timestamps.seconds(previous.updated) - timestamps.seconds(
@@ -135,7 +135,7 @@ def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunSt
     saved_position = epoch_and_step(PurePosixPath(launch.resume_from).stem)
     epoch, step = saved_position or (previous.epoch, previous.step)
     return replace(
-        starting,
+        starting_status,
         earlier_s=previous.earlier_s + duration_s,
         earlier_gpu_s=None if gpu_s is None else gpu_s + previous.gpus * duration_s,
         earlier_energy_j=previous.earlier_energy_j if is_own else previous.total_energy_j,

@@ -30,7 +30,7 @@ from backend.node.notifications import send as notifications
 from backend.node.queue import retry
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import write_until_done
-from backend.node.run.give_way import GiveWay
+from backend.node.run.give_way import GiveWayWatch
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
 from backend.node.run.run_outcome import EndedRun, final_status, run_exit
 from backend.node.run.silence_watch import SilenceWatch
@@ -57,7 +57,7 @@ from backend.records.jobs.stop_request import (
 )
 
 if TYPE_CHECKING:
-    from backend.node.run.grow import Grow
+    from backend.node.run.grow import GrowthWatch
 
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _WATCHED_SIGNALS = (signal.SIGCHLD, *_END_SIGNALS)
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     log.to_file_at_end(own_log)
     Supervisor(folder, options.run).supervise()
-    notifications.begin(folder, options.run)
+    notifications.start_delivery(folder, options.run)
     return 0
 
 
@@ -121,15 +121,15 @@ class Supervisor:
         self._earlier_log_bytes: dict[int, int] = {}
         self._progress: object = None
         self._progress_s = 0.0
-        self._end_requested = ""
+        self._end_signal = ""
         self._ended_early = False
         self._give_up_message = ""
         self._unreached_nodes: tuple[str, ...] = ()
         self._blind_nodes: tuple[str, ...] = ()
         self._still_nodes: tuple[str, ...] = ()
         self._stop_seen_s: float | None = None
-        self._give_way: GiveWay | None = None
-        self._grow: Grow | None = None
+        self._give_way: GiveWayWatch | None = None
+        self._grow: GrowthWatch | None = None
 
     def supervise(self) -> RunExit:
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
@@ -158,7 +158,7 @@ class Supervisor:
         energy_j = None
         if not refusal:
             meter = EnergyMeter(DataRoot(self._folder.path.parent.parent), launch.ranks)
-            meter.begin()
+            meter.start()
             self._watch(launch)
             energy_j = meter.used_j()
         leftovers = self._clear_up(launch)
@@ -181,7 +181,7 @@ class Supervisor:
                 stopped_by=stop_requested_by(self._folder.lock),
                 pause=pause_requested(self._folder.lock, self._run),
                 ended_early=self._ended_early,
-                end_requested=self._end_requested,
+                end_requested=self._end_signal,
                 gave_up=self._give_up_message,
                 unreached=self._unreached_nodes,
                 blind=self._blind_nodes,
@@ -212,13 +212,15 @@ class Supervisor:
 
         A run that ended as it should has none, and its logs are not read.
         """
-        finished = {
+        finished_ranks = {
             record.rank for record in self._exits if record.outcome in ("finished", "interrupted")
         }
-        failed = [record.rank for record in self._exits if record.error and not record.secondary]
-        failed.sort(key=launch.can_lose)
-        silent = [plan.rank for plan in launch.ranks if plan.rank not in finished]
-        return tuple(dict.fromkeys((*failed, *silent)))[:_LOGS_READ]
+        failed_ranks = [
+            record.rank for record in self._exits if record.error and not record.secondary
+        ]
+        failed_ranks.sort(key=launch.can_lose)
+        silent_ranks = [plan.rank for plan in launch.ranks if plan.rank not in finished_ranks]
+        return tuple(dict.fromkeys((*failed_ranks, *silent_ranks)))[:_LOGS_READ]
 
     # mpirun's beginning.
 
@@ -270,21 +272,21 @@ class Supervisor:
 
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
-        self._give_way = GiveWay(self._folder, launch)
-        silence = SilenceWatch(self._folder, launch)
+        self._give_way = GiveWayWatch(self._folder, launch)
+        silence_watch = SilenceWatch(self._folder, launch)
         if launch.continued is not None and launch.continued.is_short:
             # Imported only when needed: it needs the queue.
-            from backend.node.run.grow import Grow
+            from backend.node.run.grow import GrowthWatch
 
-            self._grow = Grow(self._folder, launch)
+            self._grow = GrowthWatch(self._folder, launch)
         self._started_s = self._progress_s = time.monotonic()
         next_check_s = 0.0
         while self._launcher_status is None:
-            received = signal.sigtimedwait(_WATCHED_SIGNALS, _POLL_S)
+            signal_info = signal.sigtimedwait(_WATCHED_SIGNALS, _POLL_S)
             self._reap()
             now_s = time.monotonic()
-            if received is not None and received.si_signo != signal.SIGCHLD:
-                self._end_requested = wording.signal_name(received.si_signo)
+            if signal_info is not None and signal_info.si_signo != signal.SIGCHLD:
+                self._end_signal = wording.signal_name(signal_info.si_signo)
                 return self._end_launcher()
             # A child that ends wakes this up; only looks at the share keep their distance.
             if now_s < next_check_s:
@@ -297,7 +299,7 @@ class Supervisor:
             if self._grow is not None:
                 self._grow.watch()
             if self._stop_seen_s is None and self._over_since_s is None:
-                self._still_nodes = silence.find_silent_nodes()
+                self._still_nodes = silence_watch.find_silent_nodes()
             if (
                 self._still_nodes
                 or self._failed_long_ago(launch, now_s)
@@ -308,7 +310,7 @@ class Supervisor:
         # A machine that shuts down signals all processes at once; mpirun may be gone first.
         late_signal = signal.sigtimedwait(_END_SIGNALS, _POLL_S) if self._launcher_status else None
         if late_signal is not None:
-            self._end_requested = wording.signal_name(late_signal.si_signo)
+            self._end_signal = wording.signal_name(late_signal.si_signo)
         return None
 
     def _failed_long_ago(self, launch: Launch, now_s: float) -> bool:
@@ -494,8 +496,8 @@ class Supervisor:
         log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         if self._folder.newest_run() == self._run:
-            final = final_status(record, status, launch)
-            write_until_done(self._folder.status, final.to_dict(), _WRITE_LIMIT_S)
+            end_status = final_status(record, status, launch)
+            write_until_done(self._folder.status, end_status.to_dict(), _WRITE_LIMIT_S)
         return record
 
 

@@ -108,7 +108,7 @@ class RunWatch:
             return False
         self._next_try_s.pop(job_id, None)
         self._settled_ns[job_id] = changed_ns
-        send_notice.begin(folder, run)
+        send_notice.start_delivery(folder, run)
         return True
 
     def _dead_supervisor(

@@ -66,7 +66,7 @@ class ServiceLock:
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         self.path = Path("/tmp") / f"ringmaster-agent-{os.geteuid()}-{digest}.lock"
         self._descriptor = -1
-        self._next_touch = 0.0
+        self._next_touch_s = 0.0
 
     def take(self) -> bool:
         """Take the lock; return whether this process holds it now.
@@ -99,9 +99,9 @@ class ServiceLock:
     def wait(self, seconds: float) -> bool:
         """Wait for the next round; return whether a signal ends the service instead."""
         now_s = time.monotonic()
-        if now_s >= self._next_touch:
+        if now_s >= self._next_touch_s:
             # systemd deletes a file that was not used for 10 days.
-            self._next_touch = now_s + _TOUCH_EVERY_S
+            self._next_touch_s = now_s + _TOUCH_EVERY_S
             os.utime(self._descriptor)
         return signal.sigtimedwait(_END_SIGNALS, seconds) is not None
 

@@ -104,18 +104,18 @@ def end(
     pids that are left: none, or processes that cannot die.
     """
     started_s = time.monotonic()
-    terminated: set[ProcessIdentity] = set()
+    terminated_processes: set[ProcessIdentity] = set()
     while True:
         meanwhile()
-        remaining = tuple(find())
+        remaining_processes = tuple(find())
         now_s = time.monotonic()
-        if not remaining or now_s > started_s + grace_s + _KILL_S:
-            return tuple(process.pid for process in remaining)
-        for process in remaining:
+        if not remaining_processes or now_s > started_s + grace_s + _KILL_S:
+            return tuple(process.pid for process in remaining_processes)
+        for process in remaining_processes:
             if now_s >= started_s + grace_s:
                 process_identity.send_signal(process, signal.SIGKILL)
-            elif process not in terminated:
-                terminated.add(process)
+            elif process not in terminated_processes:
+                terminated_processes.add(process)
                 process_identity.send_signal(process, signal.SIGTERM)
         time.sleep(_POLL_S)
 

@@ -26,7 +26,7 @@ class TcpStallWatch:
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         self._folder = proc / str(pid)
-        self._next_check = 0.0
+        self._next_check_s = 0.0
         self._started_s: dict[str, float] = {}
 
     def any(self, now_s: float) -> bool:
@@ -34,8 +34,8 @@ class TcpStallWatch:
 
         ``now_s`` is a time as of `time.monotonic`; the kernel is queried every few seconds.
         """
-        if now_s >= self._next_check:
-            self._next_check = now_s + _CHECK_S
+        if now_s >= self._next_check_s:
+            self._next_check_s = now_s + _CHECK_S
             stalled_sockets: set[str] = set()
             # A process that has just ended has no connections.
             with suppress(OSError):

@@ -27,7 +27,7 @@ class TimeoutCall:
         self._give_up_s = give_up_s
         self._thread: threading.Thread | None = None
         self._started_s = 0.0
-        self._abandoned: list[threading.Thread] = []
+        self._abandoned_threads: list[threading.Thread] = []
 
     def call(self, work: Callable[[], _T]) -> _T:
         """Return the result of ``work``.
@@ -60,11 +60,13 @@ class TimeoutCall:
 
     def _start(self, run: Callable[[], Any]) -> bool:
         if self._thread is not None and self._thread.is_alive():
-            self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+            self._abandoned_threads = [
+                thread for thread in self._abandoned_threads if thread.is_alive()
+            ]
             hangs_s = time.monotonic() - self._started_s
-            if hangs_s < self._give_up_s or len(self._abandoned) >= _MOST_HANGING:
+            if hangs_s < self._give_up_s or len(self._abandoned_threads) >= _MOST_HANGING:
                 return False
-            self._abandoned.append(self._thread)
+            self._abandoned_threads.append(self._thread)
         self._thread = threading.Thread(target=run, daemon=True)
         self._started_s = time.monotonic()
         self._thread.start()

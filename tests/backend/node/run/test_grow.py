@@ -12,7 +12,7 @@ from backend.node.queue import retry
 from backend.node.queue.entries import entry_of
 from backend.node.queue.next_run import next_launch
 from backend.node.run import grow
-from backend.node.run.grow import Grow
+from backend.node.run.grow import GrowthWatch
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
@@ -60,7 +60,7 @@ class Cluster:
         self.now, self.beat, self.epoch, self.is_alive = 1000.0, 0, 1, True
         for node in ("gpu01", "gpu02", "gpu03"):
             self.root.node(node).path.mkdir(parents=True, exist_ok=True)
-        self.grow = Grow(self.job, self.launch, lambda: self.now)
+        self.grow = GrowthWatch(self.job, self.launch, lambda: self.now)
 
     def round(self, **status: Any) -> str:
         """Return the pause that is requested after one."""
@@ -195,7 +195,7 @@ def test_a_run_grows_only_a_few_times_an_hour(tmp_path: Path, pauses: int, reque
         state, pause = (JobState.ERROR, "") if number % 2 else (JobState.INTERRUPTED, PAUSE)
         record = RunExit(number, state, "", ended=timestamps.now(), pause=pause)
         replace_json(cluster.job.attempt(number).exit, record.to_dict())
-    cluster.grow = Grow(cluster.job, replace(cluster.launch, run=run), lambda: cluster.now)
+    cluster.grow = GrowthWatch(cluster.job, replace(cluster.launch, run=run), lambda: cluster.now)
     for _ in range(3):
         cluster.round(run=run)
     cluster.epoch += 1

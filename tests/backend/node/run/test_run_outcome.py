@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from backend.base.errors import BackendError
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.run.rank_outcome import (
-    EndedBy,
+    EndCause,
     RankObservation,
     innermost_user_line,
     rank_exit,
@@ -509,13 +509,13 @@ PLAN = RANKS[1]
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_f13_code_0_is_the_end_only_after_the_last_phase(phase: Phase) -> None:
-    outcome = rank_exit(PLAN, 1, "host", RankObservation(phase, EndedBy.ITSELF, 0), ()).outcome
+    outcome = rank_exit(PLAN, 1, "host", RankObservation(phase, EndCause.ITSELF, 0), ()).outcome
     expected = {Phase.FINISHED: "finished", Phase.INTERRUPTED: "interrupted"}
     assert outcome == expected.get(phase, "exit")
 
 
 def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None:
-    left = RankObservation(Phase.WAITING_FOR_OTHERS, EndedBy.ITSELF, 14 << 8)
+    left = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.ITSELF, 14 << 8)
     record = rank_exit(PLAN, 1, "host", left, ())
     assert (record.outcome, record.secondary) == ("exit", True)
     assert judge(record, launcher_error="The computer was restarted.").message == (
@@ -525,18 +525,18 @@ def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None
 
 @pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
 def test_a_finished_rank_stays_finished_whatever_its_exit_status(status: int) -> None:
-    seen = RankObservation(Phase.FINISHED, EndedBy.ITSELF, int(status))
+    seen = RankObservation(Phase.FINISHED, EndCause.ITSELF, int(status))
     assert rank_exit(PLAN, 1, "host", seen, ()).outcome == "finished"
 
 
 def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
-    seen = RankObservation(Phase.WAITING_FOR_OTHERS, EndedBy.STALL, signal.SIGKILL, stall_s=600)
+    seen = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.STALL, signal.SIGKILL, stall_s=600)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert (record.outcome, record.secondary) == ("stalled", True)
 
 
 def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
-    seen = RankObservation(Phase.COMPUTING, EndedBy.ITSELF, signal.SIGKILL, out_of_memory=True)
+    seen = RankObservation(Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert record.error is not None
     assert "ran out of memory; choose a smaller batch size" in record.error.sentence
@@ -545,7 +545,7 @@ def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
 def test_a_rank_may_report_the_error_of_another_one() -> None:
     error = RankError("The loss of rank 0 is not a number.", 0)
     seen = RankObservation(
-        Phase.COMPUTING, EndedBy.ITSELF, 1 << 8, error=error, error_is_secondary=True
+        Phase.COMPUTING, EndCause.ITSELF, 1 << 8, error=error, error_is_secondary=True
     )
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert record.error is not None
