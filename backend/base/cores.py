@@ -29,16 +29,16 @@ def _quota(root: str, path: str) -> int:
 
     In a container the path may be one of the host, of which only the root is visible.
     """
-    found = 1 << 30
+    core_limit = 1 << 30
     while True:
         folder = root + path.rstrip("/")
-        words = _read(folder + "/cpu.max").split()  # version 2
-        if not words:
-            words = [_read(folder + "/cpu.cfs_" + name + "_us").strip() for name in _VERSION_1]
-        if len(words) == 2 and all(map(str.isdigit, words)):
-            found = min(found, int(words[0]) // int(words[1]))
+        fields = _read(folder + "/cpu.max").split()  # version 2
+        if not fields:
+            fields = [_read(folder + "/cpu.cfs_" + name + "_us").strip() for name in _VERSION_1]
+        if len(fields) == 2 and all(map(str.isdigit, fields)):
+            core_limit = min(core_limit, int(fields[0]) // int(fields[1]))
         if path in ("", "/"):
-            return found
+            return core_limit
         path = path.rstrip("/").rpartition("/")[0]
 
 

@@ -24,8 +24,8 @@ class BackendError(Exception):
     ``str(error)`` is one sentence: what happened, and where. ``remedy`` says what to do, or is "".
     """
 
-    def __init__(self, sentence: str, remedy: str = "") -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
         self.remedy = remedy
 
     @property
@@ -46,20 +46,20 @@ class Cancelled(BackendError):
 
 
 @contextlib.contextmanager
-def as_backend_error(what: str) -> Iterator[None]:
-    """Turn an ``OSError`` into a `BackendError`; ``what`` begins its sentence."""
+def as_backend_error(prefix: str) -> Iterator[None]:
+    """Turn an ``OSError`` into a `BackendError`; ``prefix`` begins its message."""
     try:
         yield
     except OSError as error:
         remedy = _REMEDIES.get(error.errno or 0, "")
-        raise BackendError(f"{what}: {error.strerror or error}.", remedy) from error
+        raise BackendError(f"{prefix}: {error.strerror or error}.", remedy) from error
 
 
 def unforeseen(error: OSError) -> BackendError:
     """Return the sentence about an ``OSError`` that no caller turned into one, and log it."""
     _log.info("Not expected here", exc_info=error)
-    where = f"{error.filename}: " if error.filename else ""
+    path_prefix = f"{error.filename}: " if error.filename else ""
     return BackendError(
-        f"{where}{error.strerror or str(error) or type(error).__name__}.",
+        f"{path_prefix}{error.strerror or str(error) or type(error).__name__}.",
         _REMEDIES.get(error.errno or 0, "Check its disk or share, and whether you may use it."),
     )

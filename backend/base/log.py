@@ -61,8 +61,8 @@ def _log_swallowed(error: BaseException, frame: FrameType) -> None:
     logger = logging.getLogger(frame.f_globals.get("__name__", "backend"))
     if not logger.isEnabledFor(logging.DEBUG):
         return
-    place = (logger.name, frame.f_lineno, type(error))
-    times = _times[place] = _times.get(place, 0) + 1
+    key = (logger.name, frame.f_lineno, type(error))
+    times = _times[key] = _times.get(key, 0) + 1
     if str(times).strip("0") == "1":
         count = "" if times == 1 else f", {times} times until now"
         logger.debug("Ignored in line %d%s", frame.f_lineno, count, exc_info=error)
@@ -84,12 +84,12 @@ def to_file_at_end(path: Path) -> None:
 def write_out(limit_s: float) -> None:
     """Write what `to_file_at_end` kept, in a thread that may hang, and log nothing more there."""
     root = logging.getLogger()
-    kept = [handler for handler in root.handlers if isinstance(handler, MemoryHandler)]
-    for handler in kept:
+    memory_handlers = [handler for handler in root.handlers if isinstance(handler, MemoryHandler)]
+    for handler in memory_handlers:
         root.removeHandler(handler)
 
     def write() -> None:
-        for handler in kept:
+        for handler in memory_handlers:
             handler.close()
 
     thread = threading.Thread(target=write, daemon=True)

@@ -29,10 +29,10 @@ class Child(Protocol):
     def wait(self, timeout: float) -> int: ...
 
 
-def send(pid: int, is_it: Callable[[], bool], number: signal.Signals) -> bool:
+def send(pid: int, is_meant: Callable[[], bool], number: signal.Signals) -> bool:
     """Signal the process with this pid if it is the one meant; return False if it is not.
 
-    ``is_it`` identifies it by more than its pid.
+    ``is_meant`` identifies it by more than its pid.
     """
     try:
         descriptor = os.pidfd_open(pid)
@@ -40,16 +40,16 @@ def send(pid: int, is_it: Callable[[], bool], number: signal.Signals) -> bool:
         return False
     except (AttributeError, OSError):
         # Before Linux 5.3, not Linux, or forbidden by a sandbox: identify, then signal at once.
-        return is_it() and _is_sent(os.kill, pid, number)
+        return is_meant() and _is_sent(os.kill, pid, number)
     try:
-        return is_it() and _is_sent(signal.pidfd_send_signal, descriptor, number)
+        return is_meant() and _is_sent(signal.pidfd_send_signal, descriptor, number)
     finally:
         os.close(descriptor)
 
 
-def _is_sent(way: Callable[[int, int], None], process: int, number: int) -> bool:
+def _is_sent(send_function: Callable[[int, int], None], process: int, number: int) -> bool:
     try:
-        way(process, number)
+        send_function(process, number)
     except ProcessLookupError:
         return False
     return True

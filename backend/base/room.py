@@ -23,8 +23,8 @@ class Room:
     free_bytes: int
     free_files: int | None
 
-    def lacks_files(self, needed: int = LEAST_FILES) -> bool:
-        return self.free_files is not None and self.free_files < needed
+    def lacks_files(self, needed_files: int = LEAST_FILES) -> bool:
+        return self.free_files is not None and self.free_files < needed_files
 
 
 def room_of(path: Union[str, PathLike[str]]) -> Room:  # noqa: UP007 - evaluated by Python 3.9
@@ -36,9 +36,9 @@ def room_of(path: Union[str, PathLike[str]]) -> Room:  # noqa: UP007 - evaluated
     if not hasattr(os, "statvfs"):  # a desktop with Windows
         disk = shutil.disk_usage(path)
         return Room(disk.total, disk.free, None)
-    found = os.statvfs(path)
-    files = found.f_favail if found.f_files else None
-    return Room(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, files)
+    status = os.statvfs(path)
+    files = status.f_favail if status.f_files else None
+    return Room(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize, files)
 
 
 def files_words(free_files: int) -> str:

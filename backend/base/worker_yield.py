@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 
-_PIECE_S = 0.001
+_CHUNK_S = 0.001
 _PAUSES = 4
 _LONGEST_S = 0.02
 
@@ -21,19 +21,19 @@ class _Thread(threading.local):
     paused_at_s = 0.0
 
 
-_here = _Thread()
+_thread_state = _Thread()
 
 
 def let_others_go_first() -> None:
     """Pause this thread for four fifths of the time from now on."""
-    _here.lets_others_go_first = True
+    _thread_state.lets_others_go_first = True
 
 
 def pause() -> None:
     """Pause between two pieces of work; free if no thread waits."""
-    if not _here.lets_others_go_first:
+    if not _thread_state.lets_others_go_first:
         return
-    computed_s = time.thread_time() - _here.paused_at_s
-    if computed_s >= _PIECE_S:
+    computed_s = time.thread_time() - _thread_state.paused_at_s
+    if computed_s >= _CHUNK_S:
         time.sleep(min(_PAUSES * computed_s, _LONGEST_S))
-        _here.paused_at_s = time.thread_time()
+        _thread_state.paused_at_s = time.thread_time()

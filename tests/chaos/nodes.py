@@ -117,7 +117,7 @@ def without(raw):
 
 agent.replace_json = lambda path, value: write(path, without(value))
 NodeReading.to_dict = lambda reading: without(full(reading))
-agent.Agent._attend_runs = lambda self: self._runs.poll()
+agent.Agent._attend_runs = lambda self: self._run_watch.poll()
 sys.exit(agent.main())
 """
 """An agent as it was before there was a queue, or the newest of its figures."""

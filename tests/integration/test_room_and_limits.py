@@ -72,7 +72,7 @@ def test_the_files_of_a_file_system_are_counted(
     with_files(monkeypatch, files, of)
     found = room_of("/")
     assert (found.free_files, found.lacks_files()) == (free_files, lacks)
-    assert preflight_probe._room("/")["files"] == free_files
+    assert preflight_probe._free_space("/")["files"] == free_files
 
 
 def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(

@@ -143,7 +143,8 @@ class StatusWatch:
         if heartbeat.is_missed(now_s):
             presence = Presence.OFFLINE
             message = f"no news since {node.last_news}" if node.last_news else "no news"
-        return NodeNews(presence, heartbeat.reading, now_s - heartbeat.at, problem, message)
+        age_s = now_s - heartbeat.advanced_s
+        return NodeNews(presence, heartbeat.reading, age_s, problem, message)
 
     def silent(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of these nodes that gave no sign of life for `SILENT_AFTER_S`.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.node.metrics.history_writer import HistoryWriter, Lines
+from backend.node.metrics.history_writer import HistoryLines, HistoryWriter
 from backend.node.metrics.probe import Probe
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import background_service, process_identity
@@ -37,7 +37,7 @@ from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.nodes.reading import NodeReading
 
 if TYPE_CHECKING:
-    from backend.node.queue.scheduler import QueueWatch
+    from backend.node.queue.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 CODE_ROOT = Path(__file__).resolve().parents[3]
@@ -58,13 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not lock.take():
             holder = lock.holder()
-            who = f" (pid {holder.pid})" if holder is not None else ""
-            sys.stderr.write(f"An agent{who} already writes to {folder.path} on this computer.\n")
+            holder_label = f" (pid {holder.pid})" if holder is not None else ""
+            sys.stderr.write(
+                f"An agent{holder_label} already writes to {folder.path} on this computer.\n"
+            )
             return 1
     except BackendError as error:
         sys.stderr.write(f"{error.sentence} {error.remedy}\n")
         return 1
-    if not lock.begin(options.detach, options.log):
+    if not lock.become_service(options.detach, options.log):
         return 0
     if str(options.log) != os.devnull:
         log.to_file(options.log)
@@ -83,50 +85,50 @@ class Agent:
         self._name = name
         self._root = root
         self._probe = Probe(name, root.path, interval_s)
-        self._newest: NodeReading | None = None
-        self._runs = RunWatch(root, name)
-        self._past = HistoryWriter(folder)
-        self._queue: QueueWatch | None = None
-        self._share = TimeoutCall(_WRITE_LIMIT_S)
-        self._closing = TimeoutCall(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
-        self._beats_before: int | None = None
+        self._newest_reading: NodeReading | None = None
+        self._run_watch = RunWatch(root, name)
+        self._history = HistoryWriter(folder)
+        self._scheduler: Scheduler | None = None
+        self._share_call = TimeoutCall(_WRITE_LIMIT_S)
+        self._closing_call = TimeoutCall(_WRITE_LIMIT_S, _CLOSING_LIMIT_S)
+        self._earlier_beats: int | None = None
         self._status = PreallocatedFile(folder.status)
 
     def work(self, lock: ServiceLock) -> None:
         next_reading = next_runs = time.monotonic()
         while True:
             self.beat()
-            now = time.monotonic()
+            now_s = time.monotonic()
             # A job that lost its head must continue within a minute.
-            if now >= next_runs or self._runs.watches_heads:
-                next_runs = now + _RUNS_EVERY_S
-                self._closing.begin(self._attend_runs)
-            elif self._queue is not None and self._queue.has_work:
-                self._closing.begin(self._attend_queue)
-            next_reading = max(next_reading + self._interval_s, now)
-            if lock.wait(next_reading - now):
+            if now_s >= next_runs or self._run_watch.watches_heads:
+                next_runs = now_s + _RUNS_EVERY_S
+                self._closing_call.run_in_background(self._attend_runs)
+            elif self._scheduler is not None and self._scheduler.has_work:
+                self._closing_call.run_in_background(self._attend_queue)
+            next_reading = max(next_reading + self._interval_s, now_s)
+            if lock.wait(next_reading - now_s):
                 return
 
     def beat(self) -> bool:
         """Read and write once; False when it could not be written now."""
-        reading = self._newest = self._probe.read()
-        lines = self._past.lines(reading)
+        reading = self._newest_reading = self._probe.read()
+        lines = self._history.lines(reading)
         try:
-            self._share.call(lambda: self._write(reading, lines))
+            self._share_call.call(lambda: self._write(reading, lines))
         except OSError as error:  # away, full, or hanging: a later one gets there
             log.swallowed(error)
             return False
         return True
 
-    def _write(self, reading: NodeReading, lines: Lines) -> None:
-        if self._beats_before is None:
-            self._beats_before = self._first_contact()
+    def _write(self, reading: NodeReading, lines: HistoryLines) -> None:
+        if self._earlier_beats is None:
+            self._earlier_beats = self._first_contact()
         raw: dict[str, Any] = reading.to_dict()
-        raw["heartbeat"] += self._beats_before
+        raw["heartbeat"] += self._earlier_beats
         # Compact, because only then Python's own fast encoder is used.
         self._status.replace_bytes(json.dumps(raw, allow_nan=False).encode())
         self._status.take()
-        self._past.append(lines, reading)
+        self._history.append(lines, reading)
 
     def _first_contact(self) -> int:
         """Write this agent's identity; return the heartbeat to continue from."""
@@ -137,9 +139,9 @@ class Agent:
                 path.unlink()
         beats = 0
         with suppress(FileNotFoundError, ValueError):
-            found = read_json(self._folder.status).get("heartbeat")
-            if isinstance(found, int) and 0 < found < 2**53:
-                beats = found
+            stored_beats = read_json(self._folder.status).get("heartbeat")
+            if isinstance(stored_beats, int) and 0 < stored_beats < 2**53:
+                beats = stored_beats
         replace_json(
             self._folder.info,
             {
@@ -154,18 +156,18 @@ class Agent:
 
     def _attend_runs(self) -> None:
         with suppress(OSError):
-            self._runs.poll()
+            self._run_watch.poll()
             # Loaded only now: an agent stays small as long as nothing waits.
-            if self._queue is None and _has_names(self._root.queue):
-                from backend.node.queue.scheduler import QueueWatch
+            if self._scheduler is None and _has_names(self._root.queue):
+                from backend.node.queue.scheduler import Scheduler
 
-                self._queue = QueueWatch(self._root, self._name, lambda: self._newest)
+                self._scheduler = Scheduler(self._root, self._name, lambda: self._newest_reading)
         self._attend_queue()
 
     def _attend_queue(self) -> None:
         with suppress(OSError):
-            if self._queue is not None:
-                self._queue.poll()
+            if self._scheduler is not None:
+                self._scheduler.poll()
 
 
 def _has_names(folder: Path) -> bool:

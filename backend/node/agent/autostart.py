@@ -94,14 +94,16 @@ class Autostart:
 def unit_text(service: AgentService) -> str:
     """Return the unit file of a systemd user service."""
     # $ is literal in Environment= but not in ExecStart=.
-    words = " ".join(_unit_word(one).replace("$", "$$") for one in service.command(detach=False))
+    exec_start = " ".join(
+        _quote_token(token).replace("$", "$$") for token in service.command(detach=False)
+    )
     return (
         "[Unit]\n"
         f"Description=Ringmaster's agent of the node {_percent(service.name)}\n"
         "\n"
         "[Service]\n"
-        f"Environment={_unit_word(f'PYTHONPATH={service.code_root}')}\n"
-        f"ExecStart={words}\n"
+        f"Environment={_quote_token(f'PYTHONPATH={service.code_root}')}\n"
+        f"ExecStart={exec_start}\n"
         # The runs that it starts from the queue live on in its group, whatever becomes of it.
         "KillMode=process\n"
         "OOMPolicy=continue\n"
@@ -119,11 +121,11 @@ def crontab_line(service: AgentService) -> str:
     Raises:
         ValueError: A word contains a backslash, which versions of cron treat differently.
     """
-    words = ["env", f"PYTHONPATH={service.code_root}", *service.command(detach=True)]
-    if any("\\" in word for word in words):
+    tokens = ["env", f"PYTHONPATH={service.code_root}", *service.command(detach=True)]
+    if any("\\" in token for token in tokens):
         raise ValueError("a line of a crontab cannot contain a backslash")
     # cron ends the command at an unescaped %, within quotes too.
-    return f"@reboot {shlex.join(words)} {service.mark}".replace("%", "\\%")
+    return f"@reboot {shlex.join(tokens)} {service.mark}".replace("%", "\\%")
 
 
 def install(service: AgentService) -> Autostart:
@@ -176,16 +178,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-root", required=True, type=os.path.abspath)
     parser.add_argument("--interval", type=float, default=2.0)
     parser.add_argument("--log", default=os.devnull, type=os.path.abspath)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     service = AgentService(
-        given.name, given.folder, given.data_root, interval_s=given.interval, log=given.log
+        options.name,
+        options.folder,
+        options.data_root,
+        interval_s=options.interval,
+        log=options.log,
     )
-    if given.what == "install":
-        kept = install(service)
+    if options.what == "install":
+        autostart = install(service)
     else:
         remove(service)
-        kept = Autostart("", "The agent was stopped, and nothing starts it again.")
-    sys.stdout.write(json.dumps(asdict(kept)) + "\n")
+        autostart = Autostart("", "The agent was stopped, and nothing starts it again.")
+    sys.stdout.write(json.dumps(asdict(autostart)) + "\n")
     return 0
 
 
@@ -214,10 +220,10 @@ def _unit_path(service: AgentService) -> Path:
     return Path(home) / "systemd" / "user" / service.unit_name
 
 
-def _unit_word(word: str) -> str:
+def _quote_token(token: str) -> str:
     """Quote one word for systemd.syntax(7)."""
-    quoted = _percent(word).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{quoted}"'
+    quoted_text = _percent(token).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{quoted_text}"'
 
 
 def _percent(text: str) -> str:
@@ -266,17 +272,17 @@ def _name(pid: int) -> str:
 
 
 def _start(service: AgentService) -> None:
-    fault = start_detached(service.command(detach=True), service.code_root)
-    if fault:
-        raise BackendError(f"The agent of {service.name} did not start: {fault}")
+    failure = start_detached(service.command(detach=True), service.code_root)
+    if failure:
+        raise BackendError(f"The agent of {service.name} did not start: {failure}")
 
 
-def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:
+def _ask(command: Sequence[str], input_text: str = "") -> tuple[bool, str]:
     """Return whether a command succeeded, and its whole output."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
-            input=given,
+            input=input_text,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=_environment(),
@@ -288,16 +294,16 @@ def _ask(command: Sequence[str], given: str = "") -> tuple[bool, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         swallowed(error)
         return False, ""
-    return done.returncode == 0, done.stdout
+    return result.returncode == 0, result.stdout
 
 
 def _environment() -> Mapping[str, str]:
     """Return the environment with XDG_RUNTIME_DIR: non-login shells lack it, systemd needs it."""
-    found = {**os.environ, "LC_ALL": "C"}
+    environment = {**os.environ, "LC_ALL": "C"}
     runtime = f"/run/user/{os.getuid()}"
-    if "XDG_RUNTIME_DIR" not in found and os.path.isdir(runtime):
-        found["XDG_RUNTIME_DIR"] = runtime
-    return found
+    if "XDG_RUNTIME_DIR" not in environment and os.path.isdir(runtime):
+        environment["XDG_RUNTIME_DIR"] = runtime
+    return environment
 
 
 if __name__ == "__main__":

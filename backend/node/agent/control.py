@@ -25,16 +25,16 @@ _GRACE_S = 5.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit with 0 if the requested state holds."""
     parser = argparse.ArgumentParser(prog="backend.node.agent.control", description=__doc__)
-    acts = parser.add_subparsers(dest="act", required=True)
-    check = acts.add_parser("check", help="check that an agent of this bundle is alive")
+    subparsers = parser.add_subparsers(dest="act", required=True)
+    check = subparsers.add_parser("check", help="check that an agent of this bundle is alive")
     check.add_argument("--bundle", required=True)
     check.add_argument("--limit", type=float, default=0.0, help="seconds to wait for it")
-    stop = acts.add_parser("stop", help="wait until no agent is alive")
-    for one in (check, stop):
-        one.add_argument(
+    stop = subparsers.add_parser("stop", help="wait until no agent is alive")
+    for subparser in (check, stop):
+        subparser.add_argument(
             "--folder", type=Path, required=True, help="folder that the agent writes to"
         )
-    runs = acts.add_parser(
+    runs = subparsers.add_parser(
         "runs", help="check that no run is alive in this folder; print those that are"
     )
     runs.add_argument("--home", required=True)
@@ -43,18 +43,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tags = {
             process_cleanup.run_tag_of(pid)
             for pid in process_cleanup.pids()
-            if _lives_from(pid, options.home)
+            if _runs_from(pid, options.home)
         }
         tags.discard("")
         sys.stdout.write("".join(f"{tag}\n" for tag in sorted(tags)))
         return 1 if tags else 0
     folder = NodeFolder(options.folder)
     if options.act == "stop":
-        return 1 if process_cleanup.end(lambda: _living(folder), _GRACE_S) else 0
-    return 0 if _comes(folder, options.bundle, options.limit) else 1
+        return 1 if process_cleanup.end(lambda: _living_agents(folder), _GRACE_S) else 0
+    return 0 if _wait_for_agent(folder, options.bundle, options.limit) else 1
 
 
-def _lives_from(pid: int, home: str) -> bool:
+def _runs_from(pid: int, home: str) -> bool:
     """Return whether the process was started from a Python or a bundle in the program's folder."""
     variables = process_cleanup.environment(pid)
     try:
@@ -65,26 +65,26 @@ def _lives_from(pid: int, home: str) -> bool:
     return any(f"{home}/".encode() in text for text in (*arguments, *variables))
 
 
-def _comes(folder: NodeFolder, bundle: str, limit_s: float) -> bool:
-    end = time.monotonic() + limit_s
-    while not _living(folder, bundle):
-        if time.monotonic() >= end:
+def _wait_for_agent(folder: NodeFolder, bundle: str, limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not _living_agents(folder, bundle):
+        if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_S)
     return True
 
 
-def _living(folder: NodeFolder, bundle: str = "") -> list[ProcessIdentity]:
+def _living_agents(folder: NodeFolder, bundle: str = "") -> list[ProcessIdentity]:
     """Return the agent that last signed the folder, if it is alive and has this bundle."""
     try:
         raw = read_json(folder.info)
-        found = ProcessIdentity.from_dict(raw)
+        agent = ProcessIdentity.from_dict(raw)
     except (OSError, ValueError) as error:
         swallowed(error)
         return []
-    if (bundle and raw.get("bundle") != bundle) or not process_identity.is_alive(found):
+    if (bundle and raw.get("bundle") != bundle) or not process_identity.is_alive(agent):
         return []
-    return [found]
+    return [agent]
 
 
 if __name__ == "__main__":

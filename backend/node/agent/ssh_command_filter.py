@@ -51,19 +51,20 @@ class CommandRefused(Exception):
     """The command is not one of those that the key is for."""
 
 
-def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, str], list[str]]:
+def allowed_command(
+    requested_command: str, own_folders: Sequence[Path], jobs_folder: Path
+) -> tuple[dict[str, str], list[str]]:
     """Return the variables to set and the command to execute for what a client requested.
 
-    ``ours`` are the folders of environments and bundles that set-up created; ``carried`` is the
-    folder of jobs on a node that does not see the data root: it is read, and nothing in it is
-    executed.
+    ``own_folders`` are those of environments and bundles that set-up created; ``jobs_folder`` is
+    the one on a node that does not see the data root: it is read, and nothing in it is executed.
 
     Raises:
         CommandRefused: The command is not allowed.
     """
     try:
-        variables, rest = _settings(asked, ours)
-        argv = shlex.split(rest)
+        variables, daemon_command = _settings(requested_command, own_folders)
+        argv = shlex.split(daemon_command)
     except ValueError as error:
         raise CommandRefused from error
     if argv == ["true"] and not variables:
@@ -72,89 +73,96 @@ def allowed(asked: str, ours: Sequence[Path], carried: Path) -> tuple[dict[str, 
         # mpirun asks which shell reads its text. No shell does; the form for bash is parsed here.
         return {}, ["echo", "/bin/bash"]
     if argv[:1] == ["env"] and not variables:
-        return _sweep(argv, ours, carried)
+        return _sweep(argv, own_folders, jobs_folder)
     if not argv or Path(argv[0]).name not in _DAEMONS:
         raise CommandRefused
-    if not (argv[0] in _DAEMONS or _is_sound(argv[0], ours)):
+    if not (argv[0] in _DAEMONS or _is_sound(argv[0], own_folders)):
         raise CommandRefused
     # No shell parses these; they are what mpirun writes, not a second command.
-    if not all(_PLAIN.fullmatch(word) and not word.endswith(";") for word in argv):
+    if not all(_PLAIN.fullmatch(token) and not token.endswith(";") for token in argv):
         raise CommandRefused
     return variables, argv
 
 
-def _settings(asked: str, ours: Sequence[Path]) -> tuple[dict[str, str], str]:
+def _settings(command: str, own_folders: Sequence[Path]) -> tuple[dict[str, str], str]:
     """Return the variables that mpirun sets before its daemon; their earlier values are dropped."""
     variables = {}
-    while found := _SETTING.match(asked):
-        name = found["name"]
-        places = [place for place in found["places"].split(":") if place]
-        if not all(_is_sound(place, ours) for place in places):
+    while match := _SETTING.match(command):
+        name = match["name"]
+        paths = [path for path in match["places"].split(":") if path]
+        if not all(_is_sound(path, own_folders) for path in paths):
             raise CommandRefused
-        if found["before"] and os.environ.get(name):
-            places.append(os.environ[name])
-        variables[name] = ":".join(places)
-        asked = asked[found.end() :]
-    return variables, asked
+        if match["before"] and os.environ.get(name):
+            paths.append(os.environ[name])
+        variables[name] = ":".join(paths)
+        command = command[match.end() :]
+    return variables, command
 
 
 def _sweep(
-    argv: list[str], ours: Sequence[Path], carried: Path
+    argv: list[str], own_folders: Sequence[Path], jobs_folder: Path
 ) -> tuple[dict[str, str], list[str]]:
     if argv[3:5] != ["-m", _SWEEP] or not _TAG.fullmatch("".join(argv[5:6])):
         raise CommandRefused
-    more = argv[6:]
+    extra_args = argv[6:]
     # Whether a folder can be seen is all that is answered about it.
-    asks_sight = len(more) == 2 and more[0] == _SEE and os.path.isabs(more[1])
+    asks_sight = len(extra_args) == 2 and extra_args[0] == _SEE and os.path.isabs(extra_args[1])
     # On nodes that do not see the data root, the run's folder is in the folder that replaces it.
-    if not (asks_sight or (len(more) <= 1 and all(_is_ours(one, (carried,)) for one in more))):
+    if not (
+        asks_sight
+        or (len(extra_args) <= 1 and all(_is_own_path(arg, (jobs_folder,)) for arg in extra_args))
+    ):
         raise CommandRefused
     name, _, code = argv[1].partition("=")
-    if name != "PYTHONPATH" or not _is_ours(code, ours) or not _is_ours(argv[2], ours):
+    if (
+        name != "PYTHONPATH"
+        or not _is_own_path(code, own_folders)
+        or not _is_own_path(argv[2], own_folders)
+    ):
         raise CommandRefused
     return {name: code}, argv[2:]
 
 
-def _is_ours(place: str, ours: Sequence[Path]) -> bool:
+def _is_own_path(path: str, own_folders: Sequence[Path]) -> bool:
     """Return whether set-up created it: it lies below one of its folders and does not leave it."""
-    normal = os.path.normpath(place)
-    return any(normal.startswith(f"{folder}/") for folder in ours)
+    normal_path = os.path.normpath(path)
+    return any(normal_path.startswith(f"{folder}/") for folder in own_folders)
 
 
-def _is_sound(place: str, ours: Sequence[Path]) -> bool:
+def _is_sound(path: str, own_folders: Sequence[Path]) -> bool:
     """Return whether only set-up or the system's administrator can put programs there."""
-    return _is_ours(place, ours) or os.path.normpath(place).startswith(SYSTEMS_OWN)
+    return _is_own_path(path, own_folders) or os.path.normpath(path).startswith(SYSTEMS_OWN)
 
 
 def main() -> NoReturn:
     home = Path(os.path.abspath(__file__)).parents[1]
-    ours = [home / "environments", home / "bundles"]
+    own_folders = [home / "environments", home / "bundles"]
     if sys.prefix != sys.base_prefix:
         # The environment that runs this code; nodes may share one on the data root.
-        ours.append(Path(sys.prefix).parent)
+        own_folders.append(Path(sys.prefix).parent)
     try:
-        asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
-        variables, argv = allowed(asked, ours, home / "carried")
+        requested_command = os.environ.get("SSH_ORIGINAL_COMMAND", "")
+        variables, argv = allowed_command(requested_command, own_folders, home / "carried")
     except CommandRefused:  # its caller only learns that it was refused
         sys.stderr.write(f"{REFUSAL}\n")
         sys.exit(1)
     if Path(argv[0]).name in _DAEMONS:
-        variables, argv = watched(variables, argv, home / "bundles")
+        variables, argv = watch_daemon(variables, argv, home / "bundles")
     os.execvpe(argv[0], argv, {**os.environ, **variables})
 
 
-def watched(
+def watch_daemon(
     variables: Mapping[str, str], argv: Sequence[str], bundles: Path
 ) -> tuple[dict[str, str], list[str]]:
     """Return what starts mpirun's daemon under the program's watch, by the newest bundle."""
-    codes = [
+    code_roots = [
         path for path in bundles.glob("*") if (path / f"{_WATCH.replace('.', '/')}.py").is_file()
     ]
-    if not codes:
+    if not code_roots:
         # Set up by an older version.
         return dict(variables), list(argv)
-    code = max(codes, key=lambda path: path.stat().st_mtime)
-    return {**variables, "PYTHONPATH": str(code)}, [sys.executable, "-m", _WATCH, *argv]
+    newest_root = max(code_roots, key=lambda path: path.stat().st_mtime)
+    return {**variables, "PYTHONPATH": str(newest_root)}, [sys.executable, "-m", _WATCH, *argv]
 
 
 if __name__ == "__main__":

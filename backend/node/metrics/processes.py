@@ -11,7 +11,7 @@ from backend.node.system import process_cleanup, process_identity
 from backend.node.system.process_info import Owner, age_s, owner_of
 from backend.records.nodes.reading import HostProcess, short_command
 
-_MOST = 16
+_PROCESS_LIMIT = 16
 _READ_EVERY = 5
 """Calls of `read`: to read 150 processes takes 17 ms of processor time."""
 _LEAST_CPU_PERCENT, _LEAST_MEMORY_BYTES = 2.0, 2**28
@@ -21,7 +21,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _Key = tuple[int, int]
 
 
-class Processes:
+class ProcessReader:
     """Reads all processes repeatedly; the use of processors comes from the last two readings."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Processes:
         self._owners: dict[_Key, Owner] = {}
         self._read_s = 0.0
         self._calls = 0
-        self._shown: tuple[HostProcess, ...] = ()
+        self._last_result: tuple[HostProcess, ...] = ()
 
     def read(self, gpu_pids: frozenset[int]) -> tuple[HostProcess, ...]:
         """Return those with the highest use, and those on a GPU.
@@ -39,8 +39,8 @@ class Processes:
         """
         self._calls += 1
         if self._calls <= 2 or self._calls % _READ_EVERY == 0:
-            self._shown = self._read(gpu_pids)
-        return self._shown
+            self._last_result = self._read(gpu_pids)
+        return self._last_result
 
     def _read(self, gpu_pids: frozenset[int]) -> tuple[HostProcess, ...]:
         now_s = time.monotonic()
@@ -57,17 +57,17 @@ class Processes:
             self._ticks[key] = ticks
             cpu_percent = 100 * (ticks - previous_ticks.get(key, ticks)) / passed_ticks
             uses[key] = max(cpu_percent, 0.0), int(fields[21]) * _PAGE_BYTES
-        loud = [
+        busy_keys = [
             key
             for key, (cpu_percent, memory_bytes) in uses.items()
             if cpu_percent >= _LEAST_CPU_PERCENT or memory_bytes >= _LEAST_MEMORY_BYTES
         ]
-        shown = set(heapq.nlargest(_MOST, loud, key=uses.__getitem__))
-        shown |= {key for key in uses if key[0] in gpu_pids}
-        self._owners = {key: self._owners.get(key) or owner_of(key[0]) for key in shown}
-        return tuple(self._process(key, *uses[key]) for key in sorted(shown, key=uses.__getitem__))[
-            ::-1
-        ]
+        listed_keys = set(heapq.nlargest(_PROCESS_LIMIT, busy_keys, key=uses.__getitem__))
+        listed_keys |= {key for key in uses if key[0] in gpu_pids}
+        self._owners = {key: self._owners.get(key) or owner_of(key[0]) for key in listed_keys}
+        return tuple(
+            self._process(key, *uses[key]) for key in sorted(listed_keys, key=uses.__getitem__)
+        )[::-1]
 
     def _process(self, key: _Key, cpu_percent: float, memory_bytes: int) -> HostProcess:
         owner = self._owners[key]

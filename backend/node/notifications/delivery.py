@@ -69,8 +69,8 @@ class NotificationDelivery:
         self._send = send
         self._files = files
         self._monotonic = monotonic
-        self._mine: dict[str, _Claim] = {}
-        self._seen: dict[str, tuple[str, float]] = {}
+        self._own_claims: dict[str, _Claim] = {}
+        self._last_contents: dict[str, tuple[str, float]] = {}
         self.failure = self.failed = ""
 
     def poll(self) -> float | None:
@@ -79,19 +79,19 @@ class NotificationDelivery:
         Raises:
             OSError: The run's folder cannot be read or written now.
         """
-        waits = [self._advance(target) for target in self._targets]
-        left = [wait for wait in waits if wait is not None]
-        return min(left) if left else None
+        waits_s = [self._advance(target) for target in self._targets]
+        remaining_s = [wait_s for wait_s in waits_s if wait_s is not None]
+        return min(remaining_s) if remaining_s else None
 
     def _advance(self, target: NotificationTarget) -> float | None:
-        claim = self._mine.get(target.key) or self._take(target)
+        claim = self._own_claims.get(target.key) or self._take_claim(target)
         if claim is None:
             return self._wait_for_others(target)
         if claim.is_over:
             return None
-        now = self._monotonic()
-        if now < claim.not_before:
-            return claim.not_before - now
+        now_s = self._monotonic()
+        if now_s < claim.not_before:
+            return claim.not_before - now_s
         claim.tries += 1
         try:
             self._send(target, self._message)
@@ -100,56 +100,56 @@ class NotificationDelivery:
             if error.is_final or claim.tries >= MOST_TRIES:
                 self._end(claim, GIVEN_UP, self.failure)
                 return None
-            delay = DELAYS_S[min(claim.tries, len(DELAYS_S)) - 1]
-            claim.not_before = now + delay
+            delay_s = DELAYS_S[min(claim.tries, len(DELAYS_S)) - 1]
+            claim.not_before = now_s + delay_s
             self._write(claim, TRYING, self.failure)
-            return delay
+            return delay_s
         self.failure = self.failed = ""
         self._end(claim, SENT)
         return None
 
-    def _end(self, claim: _Claim, state: str, why: str = "") -> None:
+    def _end(self, claim: _Claim, state: str, reason: str = "") -> None:
         # A sent message stays sent, even if that cannot be recorded.
         claim.is_over = True
-        self._write(claim, state, why)
+        self._write(claim, state, reason)
 
-    def _write(self, claim: _Claim, state: str, why: str = "") -> None:
+    def _write(self, claim: _Claim, state: str, reason: str = "") -> None:
         with suppress(OSError):
-            self._files.replace_json(claim.path, _record(state, claim.tries, why))
+            self._files.replace_json(claim.path, _record(state, claim.tries, reason))
 
-    def _take(self, target: NotificationTarget) -> _Claim | None:
+    def _take_claim(self, target: NotificationTarget) -> _Claim | None:
         """Return the claim if it belongs to this process from now on."""
-        number, held = self._newest(target)
-        if number and not self._is_abandoned(target, held):
+        number, record = self._newest(target)
+        if number and not self._is_abandoned(target, record):
             return None
         path = self._path(target, number + 1)
         try:
             self._files.create(path, json.dumps(_record(TRYING, 0)).encode())
         except FileExistsError:
             return None
-        claim = self._mine[target.key] = _Claim(path)
+        claim = self._own_claims[target.key] = _Claim(path)
         return claim
 
     def _wait_for_others(self, target: NotificationTarget) -> float | None:
-        _, held = self._newest(target)
-        return None if held.get("state") in (SENT, GIVEN_UP) else DELAYS_S[0]
+        _, record = self._newest(target)
+        return None if record.get("state") in (SENT, GIVEN_UP) else DELAYS_S[0]
 
-    def _is_abandoned(self, target: NotificationTarget, held: Mapping[str, Any]) -> bool:
-        if held.get("state") in (SENT, GIVEN_UP):
+    def _is_abandoned(self, target: NotificationTarget, record: Mapping[str, Any]) -> bool:
+        if record.get("state") in (SENT, GIVEN_UP):
             return False
         with suppress(OSError, KeyError, ValueError, TypeError):
-            holder = ProcessIdentity.from_dict(held["by"])
+            holder = ProcessIdentity.from_dict(record["by"])
             if process_identity.is_here(holder):
-                # It may have written that the message is sent, and ended, after ``held`` was read.
+                # The holder may have written SENT, and ended, after ``record`` was read.
                 is_gone = not process_identity.is_alive(holder)
-                return is_gone and self._newest(target)[1] == held
-        now = self._monotonic()
-        content = json.dumps(held, sort_keys=True)
-        before, since = self._seen.get(target.key, ("", now))
-        if content != before:
-            self._seen[target.key] = (content, now)
+                return is_gone and self._newest(target)[1] == record
+        now_s = self._monotonic()
+        content = json.dumps(record, sort_keys=True)
+        last_content, since_s = self._last_contents.get(target.key, ("", now_s))
+        if content != last_content:
+            self._last_contents[target.key] = (content, now_s)
             return False
-        return now - since > ABANDONED_S
+        return now_s - since_s > ABANDONED_S
 
     def _newest(self, target: NotificationTarget) -> tuple[int, Mapping[str, Any]]:
         """Return number and content of the valid claim; 0 without one."""
@@ -168,13 +168,17 @@ class NotificationDelivery:
         return self._attempt.delivery_file(target.key, number)
 
 
-def _record(state: str, tries: int, why: str = "") -> dict[str, Any]:
-    own = _own()
-    by = own.to_dict() if own is not None else {"host": socket.gethostname(), "pid": os.getpid()}
-    return {"by": by, "state": state, "tries": tries, "why": why}
+def _record(state: str, tries: int, reason: str = "") -> dict[str, Any]:
+    identity = _own_identity()
+    sender = (
+        identity.to_dict()
+        if identity is not None
+        else {"host": socket.gethostname(), "pid": os.getpid()}
+    )
+    return {"by": sender, "state": state, "tries": tries, "why": reason}
 
 
-def _own() -> ProcessIdentity | None:
+def _own_identity() -> ProcessIdentity | None:
     """Return this process, or None without ``/proc``."""
     with suppress(OSError):
         return process_identity.process(os.getpid())

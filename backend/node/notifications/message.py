@@ -44,27 +44,27 @@ def message_of(
     Values of the job's own environment are left out: a traceback may contain a token from it.
     """
     try:
-        ended = RunExit.from_dict(read_json(folder.attempt(run).exit))
+        run_exit = RunExit.from_dict(read_json(folder.attempt(run).exit))
     except (OSError, ValueError) as failure:
         swallowed(failure)
         return None
-    if not channels.wants(ended.state):
+    if not channels.wants(run_exit.state):
         return None
     launch = launch_of(folder.launch, run)
     if launch is not None and launch.steps_limit:
         return None
-    error = ended.error
+    error = run_exit.error
     rank = error.rank if error is not None else None
     log = folder.mpirun_log if rank is None else folder.rank_log(rank)
-    tail = read_tail(log) if ended.state is not JobState.FINISHED else b""
+    tail = read_tail(log) if run_exit.state is not JobState.FINISHED else b""
     lines = map(tidy, tail.decode("utf-8", "replace").split("\n"))
     return RunEndMessage(
         job_id=folder.job_id,
         run=run,
-        state=ended.state.value,
-        word=JobState.PAUSED.word if ended.pause else ended.state.word,
+        state=run_exit.state.value,
+        word=JobState.PAUSED.word if run_exit.pause else run_exit.state.word,
         name=_name(folder, launch),
-        cause=_without(_cause(folder, ended), launch),
+        cause=_without(_cause(folder, run_exit), launch),
         remedy=_without(error.remedy, launch) if error is not None else "",
         rank=rank,
         nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)) if launch else (),
@@ -72,25 +72,25 @@ def message_of(
     )
 
 
-def _cause(folder: JobFolder, ended: RunExit) -> str:
+def _cause(folder: JobFolder, run_exit: RunExit) -> str:
     """Return why the run ended, and how the job continues where it does so without a user."""
     entry = entry_of(folder)
-    if entry is not None and entry.reason and entry.run == ended.run + 1:
+    if entry is not None and entry.reason and entry.run == run_exit.run + 1:
         return entry.reason
-    return ended.error.sentence if ended.error is not None else ended.message
+    return run_exit.error.sentence if run_exit.error is not None else run_exit.message
 
 
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the last lines that a run wrote, as plain text."""
-    found: list[str] = []
+    tail: list[str] = []
     for line in lines:
         if line.startswith(_RUN_BEGINS):
-            found.clear()
-        elif line.strip() or found:
-            found.append(sanitize(line.replace("\t", "    "), _LINE_CHARACTERS))
-    while found and not found[-1].strip():
-        found.pop()
-    return tuple(found[-LINES:])
+            tail.clear()
+        elif line.strip() or tail:
+            tail.append(sanitize(line.replace("\t", "    "), _LINE_CHARACTERS))
+    while tail and not tail[-1].strip():
+        tail.pop()
+    return tuple(tail[-LINES:])
 
 
 def _without(text: str, launch: Launch | None) -> str:

@@ -33,7 +33,7 @@ from backend.records.notifications.notification import (
 
 _log = logging.getLogger(__name__)
 _AFTER_FAILURE_S = 60.0
-_MOST_S = 8 * 3600.0
+_TIME_LIMIT_S = 8 * 3600.0
 
 
 def settings_path(data_root: Path) -> Path:
@@ -52,16 +52,16 @@ def channels_for(folder: JobFolder) -> Channels | None:
     return None
 
 
-def begin(folder: JobFolder, run: int) -> bool:
+def start_delivery(folder: JobFolder, run: int) -> bool:
     """Send the notification in a detached process; return False if no user has enabled one."""
     channels = channels_for(folder)
     if channels is None or not any(not target.needs_password for target in channels.targets):
         return False
     command = [sys.executable, "-m", "backend.node.notifications.send", "--job", str(folder.path)]
-    fault = start_detached([*command, "--run", str(run), "--detach"])
-    if fault:
-        _log.warning("The notification of run %d was not sent: %s", run, fault)
-    return not fault
+    failure = start_detached([*command, "--run", str(run), "--detach"])
+    if failure:
+        _log.warning("The notification of run %d was not sent: %s", run, failure)
+    return not failure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _deliver(folder: JobFolder, run: int, channels: Channels) -> None:
-    # Imported only here: an agent imports this module for `begin`, and stays small without these.
+    # Imported only here: an agent that uses `start_delivery` stays small without these.
     from backend.node.notifications.delivery import NotificationDelivery
     from backend.node.notifications.message import message_of
     from backend.node.notifications.transport import post_webhook, send_mail
@@ -94,25 +94,25 @@ def _deliver(folder: JobFolder, run: int, channels: Channels) -> None:
     if message is None:
         return
 
-    def send(target: NotificationTarget, what: RunEndMessage) -> None:
+    def send(target: NotificationTarget, end_message: RunEndMessage) -> None:
         if target.kind == WEBHOOK:
-            post_webhook(channels.webhook, what)
+            post_webhook(channels.webhook, end_message)
         elif channels.mail is not None:
-            send_mail(channels.mail, "", what)
+            send_mail(channels.mail, "", end_message)
 
     targets = tuple(target for target in channels.targets if not target.needs_password)
     files = LocalFiles()
-    notice = NotificationDelivery(folder.attempt(run), message, targets, send, files)
-    until = time.monotonic() + _MOST_S
-    while time.monotonic() < until:
+    delivery = NotificationDelivery(folder.attempt(run), message, targets, send, files)
+    deadline = time.monotonic() + _TIME_LIMIT_S
+    while time.monotonic() < deadline:
         try:
-            wait = notice.poll()
+            wait_s = delivery.poll()
         except OSError as error:
             swallowed(error)
-            wait = _AFTER_FAILURE_S
-        if wait is None:
+            wait_s = _AFTER_FAILURE_S
+        if wait_s is None:
             return
-        time.sleep(wait)
+        time.sleep(wait_s)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from backend.records.notifications.notification import PLAIN, TLS, Mail, RunEndMessage
 
 _LIMIT_S = 15.0
-_AGAIN = (408, 425, 429)
-_NOT_SHOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "```": "'''"}
+_RETRY_CODES = (408, 425, 429)
+_REPLACEMENTS = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "```": "'''"}
 """Slack reads ``<!channel>`` as a call to all, Mattermost ``@all``; a job's name must not be one.
 """
 
@@ -31,8 +31,8 @@ _NOT_SHOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@\u200b", "```": "''
 class NotSent(Exception):
     """``str()`` is one sentence. ``is_final``: another try would fail the same way."""
 
-    def __init__(self, sentence: str, is_final: bool = False) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, is_final: bool = False) -> None:
+        super().__init__(message)
         self.is_final = is_final
 
 
@@ -72,19 +72,19 @@ def post_webhook(
             answer.read(1024)
     except urllib.error.HTTPError as error:
         error.close()
-        is_final = error.code < 500 and error.code not in _AGAIN
+        is_final = error.code < 500 and error.code not in _RETRY_CODES
         raise NotSent(f"The webhook at {host} answered {error.code}.", is_final) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        why = getattr(error, "reason", None) or error
-        raise NotSent(f"The webhook at {host} did not answer: {_words(why)}.") from None
+        reason = getattr(error, "reason", None) or error
+        raise NotSent(f"The webhook at {host} did not answer: {_error_text(reason)}.") from None
 
 
 def body(message: RunEndMessage) -> dict[str, Any]:
     """Return the content for a webhook."""
-    lines = f"\n```\n{_shown(chr(10).join(message.lines))}\n```" if message.lines else ""
-    where = f" ({_shown(', '.join(message.nodes))})" if message.nodes else ""
+    lines = f"\n```\n{_escape(chr(10).join(message.lines))}\n```" if message.lines else ""
+    nodes_label = f" ({_escape(', '.join(message.nodes))})" if message.nodes else ""
     cause = " ".join(part for part in (message.cause, message.remedy) if part)
-    text = f"*{_shown(message.title)}*{where}\n{_shown(cause)}{lines}"
+    text = f"*{_escape(message.title)}*{nodes_label}\n{_escape(cause)}{lines}"
     return {
         "text": text,
         "title": message.title,
@@ -126,22 +126,22 @@ def send_mail(
     try:
         _deliver(mail, password, letter, context or ssl.create_default_context())
     except smtplib.SMTPAuthenticationError:
-        why = f"{mail.host} did not accept the user or the password."
-        raise NotSent(why, is_final=True) from None
+        reason = f"{mail.host} did not accept the user or the password."
+        raise NotSent(reason, is_final=True) from None
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
-        why = f"{mail.host} does not accept mail for {', '.join(error.recipients)}."
-        raise NotSent(why, is_final=all(code >= 500 for code in codes)) from None
+        reason = f"{mail.host} does not accept mail for {', '.join(error.recipients)}."
+        raise NotSent(reason, is_final=all(code >= 500 for code in codes)) from None
     except smtplib.SMTPResponseException as error:
         answer = error.smtp_error
         reply = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
-        why = f"{mail.host} did not accept the mail: {error.smtp_code} {reply[:200]}."
-        raise NotSent(why, is_final=error.smtp_code >= 500) from None
+        reason = f"{mail.host} did not accept the mail: {error.smtp_code} {reply[:200]}."
+        raise NotSent(reason, is_final=error.smtp_code >= 500) from None
     except smtplib.SMTPNotSupportedError:
-        why = f"{mail.host} does not support the chosen settings (STARTTLS, or a sign-in)."
-        raise NotSent(why, is_final=True) from None
+        reason = f"{mail.host} does not support the chosen settings (STARTTLS, or a sign-in)."
+        raise NotSent(reason, is_final=True) from None
     except (OSError, smtplib.SMTPException, ValueError) as error:
-        raise NotSent(f"{mail.host} did not accept the mail: {_words(error)}.") from None
+        raise NotSent(f"{mail.host} did not accept the mail: {_error_text(error)}.") from None
 
 
 def _deliver(mail: Mail, password: str, letter: EmailMessage, context: ssl.SSLContext) -> None:
@@ -158,13 +158,13 @@ def _deliver(mail: Mail, password: str, letter: EmailMessage, context: ssl.SSLCo
         server.send_message(letter)
 
 
-def _shown(text: str) -> str:
-    for what, instead in _NOT_SHOWN.items():
-        text = text.replace(what, instead)
+def _escape(text: str) -> str:
+    for text_part, replacement in _REPLACEMENTS.items():
+        text = text.replace(text_part, replacement)
     return text
 
 
-def _words(error: object) -> str:
+def _error_text(error: object) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {_LIMIT_S:.0f} s"
     reply = error.strerror if isinstance(error, OSError) else None

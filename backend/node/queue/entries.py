@@ -49,8 +49,8 @@ def entries(root: DataRoot) -> tuple[QueueEntry, ...]:
     Raises:
         OSError: The data root cannot be read.
     """
-    found = (entry_of(root.job(job_id)) for job_id in queued_ids(root))
-    return tuple(entry for entry in found if entry is not None)
+    candidates = (entry_of(root.job(job_id)) for job_id in queued_ids(root))
+    return tuple(entry for entry in candidates if entry is not None)
 
 
 def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:

@@ -16,7 +16,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.node.metrics.probe import Probe
 from backend.node.queue.entries import entries, is_led_by
-from backend.node.queue.scheduler import QueueWatch
+from backend.node.queue.scheduler import Scheduler
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import background_service
 from backend.node.system.background_service import ServiceLock
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         sys.stderr.write(f"{error.sentence} {error.remedy}\n")
         return 1
-    if lock.begin(options.detach, Path(os.devnull)):
+    if lock.become_service(options.detach, Path(os.devnull)):
         Keeper(root, options.interval).work(lock)
     return 0
 
@@ -57,17 +57,17 @@ class Keeper:
         self._root = root
         self._interval_s = interval_s
         self._probe = Probe(THIS_COMPUTER, root.path, interval_s)
-        self._watch = QueueWatch(root, THIS_COMPUTER, self._probe.read)
-        self._runs = RunWatch(root, THIS_COMPUTER)
+        self._scheduler = Scheduler(root, THIS_COMPUTER, self._probe.read)
+        self._run_watch = RunWatch(root, THIS_COMPUTER)
         # A share that hangs must not keep a signal from ending this.
-        self._rounds = TimeoutCall(self._interval_s, _ROUND_LIMIT_S)
-        self._begun: set[str] = set()
+        self._round_call = TimeoutCall(self._interval_s, _ROUND_LIMIT_S)
+        self._started_ids: set[str] = set()
 
     def work(self, lock: ServiceLock) -> None:
         while True:
             # What takes longer is waited for in the next rounds.
             with suppress(OSError):
-                if not self._rounds.call(self._round):
+                if not self._round_call.call(self._round):
                     lock.leave()
                     # A program that queued a job meanwhile found the lock held and started no other
                     # service.
@@ -79,10 +79,10 @@ class Keeper:
 
     def _round(self) -> bool:
         """Return whether any work is left."""
-        self._begun.update(self._watch.poll())
-        self._runs.poll()
-        self._begun = {job for job in self._begun if not self._is_over(job)}
-        return bool(self._begun) or self._watch.has_work or self._has_work()
+        self._started_ids.update(self._scheduler.poll())
+        self._run_watch.poll()
+        self._started_ids = {job_id for job_id in self._started_ids if not self._is_over(job_id)}
+        return bool(self._started_ids) or self._scheduler.has_work or self._has_work()
 
     def _is_over(self, job_id: str) -> bool:
         folder = self._root.job(job_id)

@@ -39,7 +39,7 @@ def queue_next(
     changes: Mapping[str, Any] = {},
     not_before: str = "",
     quiet_s: float = 0.0,
-    continued: Continued | None = None,
+    continuation: Continued | None = None,
 ) -> QueueEntry:
     """Queue the run after ``launch``; it continues from the job's newest checkpoint.
 
@@ -53,7 +53,7 @@ def queue_next(
         changes: Values of other settings by their paths.
         not_before: The earliest start, as in `QueueEntry`.
         quiet_s: See `QueueEntry`.
-        continued: As in `Launch`; by default as in the run before.
+        continuation: `Launch.continued`; by default as in the run before.
 
     Raises:
         BackendError: The settings are not valid, or the queue service of this computer did not
@@ -62,77 +62,86 @@ def queue_next(
     """
     root = DataRoot(folder.path.parent.parent)
     if placement:
-        changes = {**changes, "placement": [one.to_dict() for one in placement]}
-    parsed = with_changes(launch.config, changes)
-    if parsed.config is None:
-        raise BackendError(" ".join(fault.sentence for fault in parsed.faults))
+        changes = {**changes, "placement": [p.to_dict() for p in placement]}
+    parsed_job = with_changes(launch.config, changes)
+    if parsed_job.config is None:
+        raise BackendError(" ".join(fault.sentence for fault in parsed_job.faults))
     status = last_status(folder)
     error = status.error if status is not None else None
-    known = read_checkpoints(folder.checkpoints)
-    record = to_resume(known, error.sound_step if error is not None else None)
-    made = next_launch(launch, parsed.config, record.path if record is not None else "", hosts)
-    made = replace(made, continued=continued or launch.continued)
-    others = queue_entries.entries(root)
+    checkpoints = read_checkpoints(folder.checkpoints)
+    record = to_resume(checkpoints, error.sound_step if error is not None else None)
+    new_launch = next_launch(
+        launch, parsed_job.config, record.path if record is not None else "", hosts
+    )
+    new_launch = replace(new_launch, continued=continuation or launch.continued)
+    queued_entries = queue_entries.entries(root)
     entry = QueueEntry(
         job_id=folder.job_id,
-        name=made.config.name,
-        run=made.run,
-        placement=made.config.placement,
+        name=new_launch.config.name,
+        run=new_launch.run,
+        placement=new_launch.config.placement,
         machine=machine(),
         host=socket.gethostname(),
-        place=min((one.place for one in others), default=0.0) - STEP,
+        place=min((p.place for p in queued_entries), default=0.0) - STEP,
         not_before=not_before,
         queued=timestamps.now(),
         user=user_name(),
         reason=reason,
         quiet_s=quiet_s,
     )
-    replace_json(folder.queued_launch, made.to_dict())
+    replace_json(folder.queued_launch, new_launch.to_dict())
     access_modes.make_folder(root.queue, exist_ok=True)
     os.close(access_modes.open_for_writing(root.queue / folder.job_id))
     replace_json(folder.queued, entry.to_dict())
-    if made.ranks[0].node == THIS_COMPUTER:
-        keeper = (made.python, "-m", "backend.node.queue.keeper", "--detach")
-        fault = start_detached((*keeper, "--data-root", str(root.path)))
-        if fault:
-            raise BackendError(f"The queue service is not running here: {fault}")
+    if new_launch.ranks[0].node == THIS_COMPUTER:
+        keeper = (new_launch.python, "-m", "backend.node.queue.keeper", "--detach")
+        failure = start_detached((*keeper, "--data-root", str(root.path)))
+        if failure:
+            raise BackendError(f"The queue service is not running here: {failure}")
     return entry
 
 
 def next_launch(
-    before: Launch, config: JobConfig, resume_from: str, hosts: Mapping[str, str] = {}
+    previous_launch: Launch, config: JobConfig, resume_from: str, hosts: Mapping[str, str] = {}
 ) -> Launch:
-    """Return the launch of the run after ``before``, with the nodes and settings of ``config``."""
-    run = before.run + 1
-    ranks = _ranks(config, {**{plan.node: plan.host for plan in before.ranks}, **hosts})
+    """Return the launch of the next run, with the nodes and settings of ``config``."""
+    run = previous_launch.run + 1
+    ranks = _ranks(config, {**{plan.node: plan.host for plan in previous_launch.ranks}, **hosts})
     return replace(
-        before,
+        previous_launch,
         run=run,
         config=config,
         ranks=ranks,
-        argv=_argv(before.argv, config, ranks, run),
+        argv=_argv(previous_launch.argv, config, ranks, run),
         resume_from=resume_from,
-        start_from="" if resume_from else before.start_from,
-        environment={**before.environment, RUN_VARIABLE: run_tag(before.job_id, run)},
+        start_from="" if resume_from else previous_launch.start_from,
+        environment={
+            **previous_launch.environment,
+            RUN_VARIABLE: run_tag(previous_launch.job_id, run),
+        },
     )
 
 
 def _ranks(config: JobConfig, hosts: Mapping[str, str]) -> tuple[RankPlan, ...]:
     """Return the ranks node by node, as `launch.placement.rank_plans` numbers them."""
     plans: list[RankPlan] = []
-    for one in config.placement:
-        count = config.processes_on(one)
+    for node_placement in config.placement:
+        count = config.processes_on(node_placement)
         for local_rank in range(count):
-            gpu = ",".join(one.gpus[local_rank::count])
-            plans.append(RankPlan(len(plans), local_rank, one.node, hosts[one.node], gpu))
+            gpu = ",".join(node_placement.gpus[local_rank::count])
+            plans.append(
+                RankPlan(
+                    len(plans), local_rank, node_placement.node, hosts[node_placement.node], gpu
+                )
+            )
     return tuple(plans)
 
 
 def _argv(
-    before: Sequence[str], config: JobConfig, ranks: Sequence[RankPlan], run: int
+    previous_argv: Sequence[str], config: JobConfig, ranks: Sequence[RankPlan], run: int
 ) -> tuple[str, ...]:
     """Return the command of `launch.mpirun.command` for other ranks and another run."""
-    argv = list(before)
+    argv = list(previous_argv)
     argv[argv.index("--run") + 1] = str(run)
     if "-np" not in argv:
         return tuple(argv)

@@ -1,7 +1,7 @@
 """The next run of a job after the failure of a machine: whether there is one, and where.
 
-`next_try` decides, from what is known; `plan` reads that from the files, and `carry_out` queues the
-run. An error of the user's code never leads to another run: `RankError.retry` says which it was.
+`next_retry` decides from its arguments; `plan` reads those from the files, and `carry_out` queues
+the run. An error of the user's code never leads to another run: see `RankError.retry`.
 """
 
 from __future__ import annotations
@@ -40,244 +40,312 @@ _BEAT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Room:
+class NodeCapacity:
     """Resources of a node: its address, the kinds of its GPUs by UUID, and its cores.
 
-    ``taken`` are GPUs that others use; ``is_free`` is false where it cannot take the job now.
+    ``used_gpus`` are GPUs that others use; ``is_free`` is false where it cannot take the job now.
     """
 
     host: str = ""
     gpus: Mapping[str, str] = field(default_factory=dict)
     cores: int = 0
-    taken: Collection[str] = ()
+    used_gpus: Collection[str] = ()
     is_free: bool = False
 
 
 @dataclass(frozen=True)
-class NextTry:
+class RetryPlan:
     """The run to queue. ``hosts`` are the addresses of nodes that the run before did not have."""
 
-    continued: Continued
+    continuation: Continued
     changes: Mapping[str, Any] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
 
 
-def next_try(
+def next_retry(
     launch: Launch,
     error: RankError,
     saved_step: int,
-    gone: Collection[str] = (),
-    rooms: Mapping[str, Room] = {},
-) -> NextTry | None:
+    lost_nodes: Collection[str] = (),
+    capacities: Mapping[str, NodeCapacity] = {},
+) -> RetryPlan | None:
     """Return the next run after a failed one, None if the user has to act. Pure.
 
     Args:
         saved_step: That of the newest checkpoint: without progress, the same cause fails again.
-        gone: Nodes of the run that no longer answer.
-        rooms: All nodes that are known, also those of the run.
+        lost_nodes: Nodes of the run that no longer answer.
+        capacities: All nodes that are known, also those of the run.
     """
-    before = launch.continued or Continued("")
-    has_failed_so = bool(before.reason) and (before.step, before.cause) == (saved_step, error.cause)
+    previous = launch.continued or Continued("")
+    has_failed_so = bool(previous.reason) and (previous.step, previous.cause) == (
+        saved_step,
+        error.cause,
+    )
     if not error.retry or launch.apart or launch.steps_limit:
         return None
     if error.retry == "once" and has_failed_so:
         return None
     config = launch.config
-    bad = {one.node for one in config.placement if one.node in gone or one.node == error.node}
-    ways = [*_ways(config, before.retries, bad, gone, rooms)]
-    if config.on_failure.shrink and not bad and not has_failed_so:
-        ways.append((config.placement, False, "Tries again on the same nodes."))
-    for placement, uses_retry, what in ways:
-        chosen = _chosen(before, config, placement)
-        changes = _scaled(config, placement, chosen)
-        made = with_changes(
-            config, {**changes, "placement": [one.to_dict() for one in placement]}
+    failed_nodes = {
+        p.node for p in config.placement if p.node in lost_nodes or p.node == error.node
+    }
+    options = [*_placement_options(config, previous.retries, failed_nodes, lost_nodes, capacities)]
+    if config.on_failure.shrink and not failed_nodes and not has_failed_so:
+        options.append((config.placement, False, "Tries again on the same nodes."))
+    for placement, uses_retry, message in options:
+        template = _with_user_batches(previous, config, placement)
+        changes = _scaled_settings(config, placement, template)
+        changed_config = with_changes(
+            config, {**changes, "placement": [p.to_dict() for p in placement]}
         ).config
-        if made is None:
+        if changed_config is None:
             continue
-        names = [one.node for one in placement]
-        continued = Continued(
-            reason=" ".join(
-                filter(None, (_ended(error.sentence), what, _words(config, made, chosen)))
-            ),
+        batch_message = _batch_message(config, changed_config, template)
+        nodes = [p.node for p in placement]
+        continuation = Continued(
+            reason=" ".join(filter(None, (_end_sentence(error.sentence), message, batch_message))),
             since=timestamps.now(),
-            retries=before.retries + uses_retry,
-            avoids=tuple(sorted({*before.avoids, *bad}.difference(names))),
-            before=before.before or tuple(one.node for one in config.placement),
+            retries=previous.retries + uses_retry,
+            avoids=tuple(sorted({*previous.avoids, *failed_nodes}.difference(nodes))),
+            before=previous.before or tuple(p.node for p in config.placement),
             placement=tuple(placement),
-            batch_size=made.batch_size,
+            batch_size=changed_config.batch_size,
             step=saved_step,
             cause=error.cause,
-            chosen_batch=chosen.chosen_batch,
-            chosen_global_batch=chosen.chosen_global_batch,
+            chosen_batch=template.chosen_batch,
+            chosen_global_batch=template.chosen_global_batch,
         )
-        new = set(names).difference(one.node for one in config.placement)
-        return NextTry(continued, changes, {name: rooms[name].host for name in new})
+        new_nodes = set(nodes).difference(p.node for p in config.placement)
+        return RetryPlan(continuation, changes, {node: capacities[node].host for node in new_nodes})
     return None
 
 
-def take_back(whole: Launch, launch: Launch, back: Mapping[str, str]) -> NextTry | None:
-    """Return the next run of one on fewer nodes, with those that are back; None without any. Pure.
+def next_growth(
+    full_launch: Launch, launch: Launch, returned_hosts: Mapping[str, str]
+) -> RetryPlan | None:
+    """Return the run that takes lost nodes back after a run on fewer; None without any. Pure.
 
     Args:
-        whole: The launch with all nodes.
-        back: The addresses of nodes of it that can take the job.
+        full_launch: The launch with all nodes.
+        returned_hosts: The addresses of its lost nodes that can take the job now.
     """
-    now = {one.node: one for one in launch.config.placement}
-    missing = [one for one in whole.config.placement if one.node not in now and one.node in back]
-    taken = missing[: len(whole.config.placement) - len(now)]
-    if not taken or launch.continued is None:
+    current_placements = {p.node: p for p in launch.config.placement}
+    missing_placements = [
+        p
+        for p in full_launch.config.placement
+        if p.node not in current_placements and p.node in returned_hosts
+    ]
+    added_placements = missing_placements[
+        : len(full_launch.config.placement) - len(current_placements)
+    ]
+    if not added_placements or launch.continued is None:
         return None
-    placement = [one for one in whole.config.placement if one.node in now or one in taken]
-    placement += [one for one in now.values() if one not in placement]
-    chosen = _chosen(launch.continued, whole.config, placement)
-    changes = _scaled(whole.config, placement, chosen)
-    raw = [one.to_dict() for one in placement]
-    made = with_changes(whole.config, {**changes, "placement": raw}).config
-    if made is None:
+    placement = [
+        p
+        for p in full_launch.config.placement
+        if p.node in current_placements or p in added_placements
+    ]
+    placement += [p for p in current_placements.values() if p not in placement]
+    template = _with_user_batches(launch.continued, full_launch.config, placement)
+    changes = _scaled_settings(full_launch.config, placement, template)
+    raw = [p.to_dict() for p in placement]
+    changed_config = with_changes(full_launch.config, {**changes, "placement": raw}).config
+    if changed_config is None:
         return None
-    names = [one.node for one in taken]
-    continued = replace(
-        chosen,
-        reason=f"{answers_again(names)} {_words(launch.config, made, chosen)}".rstrip(),
+    added_nodes = [p.node for p in added_placements]
+    batch_message = _batch_message(launch.config, changed_config, template)
+    continuation = replace(
+        template,
+        reason=f"{usable_again_message(added_nodes)} {batch_message}".rstrip(),
         since=timestamps.now(),
-        avoids=tuple(one for one in chosen.avoids if one not in names),
+        avoids=tuple(p for p in template.avoids if p not in added_nodes),
         placement=tuple(placement),
-        batch_size=made.batch_size,
+        batch_size=changed_config.batch_size,
         cause=GROWN,
     )
     hosts = {plan.node: plan.host for plan in launch.ranks}
-    return NextTry(continued, changes, {**hosts, **{name: back[name] for name in names}})
-
-
-def answers_again(nodes: Sequence[str]) -> str:
-    return f"{_named(nodes)} can be used again."
-
-
-def _ways(
-    config: JobConfig,
-    used: int,
-    bad: Collection[str],
-    gone: Collection[str],
-    rooms: Mapping[str, Room],
-) -> Iterator[tuple[Sequence[Placement], bool, str]]:
-    """Yield where the job may continue, the best first, and whether that is a retry."""
-    policy, all_nodes = config.on_failure, config.placement
-    left = [one for one in all_nodes if one.node not in bad]
-    without = _named(sorted(bad))
-    fewer = f"Continues on {_named([one.node for one in left])}, without {without}."
-    may_retry = used < policy.retries
-    if may_retry and policy.nodes == "others" and bad:
-        found = _replaced(all_nodes, bad, rooms)
-        if found:
-            new = [one.node for one in found if one not in all_nodes]
-            yield found, True, f"Continues on {_named(new)} instead of {without}."
-    may_shrink = policy.shrink and 0 < len(left) < len(all_nodes) and len(left) >= policy.at_least
-    same = f"Tries again on the same nodes, {used + 1} of {policy.retries}."
-    # The same nodes are waited for, unless the others may continue without one that is gone.
-    waits = policy.nodes == "same" and not (may_shrink and set(bad) & set(gone))
-    if may_retry and (waits or not bad):
-        yield all_nodes, True, same
-    if may_shrink:
-        yield left, False, fewer
-    if may_retry:
-        if policy.nodes == "others" and left:
-            yield left, True, fewer
-        yield all_nodes, True, same
-
-
-def _replaced(
-    placement: Sequence[Placement], bad: Collection[str], rooms: Mapping[str, Room]
-) -> list[Placement]:
-    """Return the placement with free nodes of the same kind for the bad ones; [] without any."""
-    found: list[Placement] = []
-    used = {one.node for one in placement}
-    for one in placement:
-        if one.node not in bad:
-            found.append(one)
-            continue
-        fit = (
-            made
-            for name in sorted(set(rooms) - used)
-            if rooms[name].is_free
-            and (made := _on(name, one, rooms[name], rooms.get(one.node, Room()).gpus))
-        )
-        other = next(fit, None)
-        if other is None:
-            return []
-        used.add(other.node)
-        found.append(other)
-    return found
-
-
-def _on(name: str, one: Placement, room: Room, kinds: Mapping[str, str]) -> Placement | None:
-    """Return the same on another node, None if that has not as many GPUs or cores of the kind."""
-    if not one.gpus:
-        return Placement(name, one.processes) if room.cores >= one.processes else None
-    free = [uuid for uuid in room.gpus if uuid not in room.taken]
-    chosen: list[str] = []
-    for gpu in one.gpus:
-        alike = (u for u in free if u not in chosen and room.gpus[u] == kinds.get(gpu))
-        other = next(alike, "")
-        if not other:
-            return None
-        chosen.append(other)
-    return Placement(name, gpus=tuple(chosen))
-
-
-def _chosen(before: Continued, config: JobConfig, placement: Sequence[Placement]) -> Continued:
-    """Return ``before`` with the user's batches, if the global batch is to stay from now on."""
-    keeps = not config.script and config.on_failure.scaling == "batch" and not before.chosen_batch
-    if not keeps or replace(config, placement=tuple(placement)).batches == config.batches:
-        return before
-    return replace(
-        before, chosen_batch=config.batch_size, chosen_global_batch=config.global_batch_size
+    return RetryPlan(
+        continuation, changes, {**hosts, **{node: returned_hosts[node] for node in added_nodes}}
     )
 
 
-def _scaled(config: JobConfig, placement: Sequence[Placement], chosen: Continued) -> dict[str, Any]:
+def usable_again_message(nodes: Sequence[str]) -> str:
+    return f"{_join_nodes(nodes)} can be used again."
+
+
+def _placement_options(
+    config: JobConfig,
+    used_retries: int,
+    failed_nodes: Collection[str],
+    lost_nodes: Collection[str],
+    capacities: Mapping[str, NodeCapacity],
+) -> Iterator[tuple[Sequence[Placement], bool, str]]:
+    """Yield where the job may continue, the best first, and whether that is a retry."""
+    policy, all_nodes = config.on_failure, config.placement
+    remaining_placements = [p for p in all_nodes if p.node not in failed_nodes]
+    failed_names = _join_nodes(sorted(failed_nodes))
+    shrink_message = (
+        f"Continues on {_join_nodes([p.node for p in remaining_placements])}, "
+        f"without {failed_names}."
+    )
+    may_retry = used_retries < policy.retries
+    if may_retry and policy.nodes == "others" and failed_nodes:
+        new_placement = _replace_nodes(all_nodes, failed_nodes, capacities)
+        if new_placement:
+            new_nodes = [p.node for p in new_placement if p not in all_nodes]
+            yield (
+                new_placement,
+                True,
+                f"Continues on {_join_nodes(new_nodes)} instead of {failed_names}.",
+            )
+    may_shrink = (
+        policy.shrink
+        and 0 < len(remaining_placements) < len(all_nodes)
+        and len(remaining_placements) >= policy.at_least
+    )
+    same_message = f"Tries again on the same nodes, {used_retries + 1} of {policy.retries}."
+    # The same nodes are waited for, unless the others may continue without one that is gone.
+    waits_for_same = policy.nodes == "same" and not (
+        may_shrink and set(failed_nodes) & set(lost_nodes)
+    )
+    if may_retry and (waits_for_same or not failed_nodes):
+        yield all_nodes, True, same_message
+    if may_shrink:
+        yield remaining_placements, False, shrink_message
+    if may_retry:
+        if policy.nodes == "others" and remaining_placements:
+            yield remaining_placements, True, shrink_message
+        yield all_nodes, True, same_message
+
+
+def _replace_nodes(
+    placement: Sequence[Placement],
+    failed_nodes: Collection[str],
+    capacities: Mapping[str, NodeCapacity],
+) -> list[Placement]:
+    """Return the placement with free nodes of the same kind for the bad ones; [] without any."""
+    new_placement: list[Placement] = []
+    used_nodes = {node_placement.node for node_placement in placement}
+    for node_placement in placement:
+        if node_placement.node not in failed_nodes:
+            new_placement.append(node_placement)
+            continue
+        candidates = (
+            candidate
+            for node in sorted(set(capacities) - used_nodes)
+            if capacities[node].is_free
+            and (
+                candidate := _place_on(
+                    node,
+                    node_placement,
+                    capacities[node],
+                    capacities.get(node_placement.node, NodeCapacity()).gpus,
+                )
+            )
+        )
+        substitute = next(candidates, None)
+        if substitute is None:
+            return []
+        used_nodes.add(substitute.node)
+        new_placement.append(substitute)
+    return new_placement
+
+
+def _place_on(
+    node: str, node_placement: Placement, capacity: NodeCapacity, gpu_kinds: Mapping[str, str]
+) -> Placement | None:
+    """Return the placement on another node, None if it has too few GPUs or cores of the kind."""
+    if not node_placement.gpus:
+        return (
+            Placement(node, node_placement.processes)
+            if capacity.cores >= node_placement.processes
+            else None
+        )
+    free_gpus = [uuid for uuid in capacity.gpus if uuid not in capacity.used_gpus]
+    chosen_gpus: list[str] = []
+    for gpu in node_placement.gpus:
+        same_kind_gpus = (
+            uuid
+            for uuid in free_gpus
+            if uuid not in chosen_gpus and capacity.gpus[uuid] == gpu_kinds.get(gpu)
+        )
+        substitute = next(same_kind_gpus, "")
+        if not substitute:
+            return None
+        chosen_gpus.append(substitute)
+    return Placement(node, gpus=tuple(chosen_gpus))
+
+
+def _with_user_batches(
+    previous: Continued, config: JobConfig, placement: Sequence[Placement]
+) -> Continued:
+    """Return ``previous`` with the user's batches, if the global batch is to stay from now on."""
+    keeps_batch = (
+        not config.script and config.on_failure.scaling == "batch" and not previous.chosen_batch
+    )
+    if not keeps_batch or replace(config, placement=tuple(placement)).batches == config.batches:
+        return previous
+    return replace(
+        previous, chosen_batch=config.batch_size, chosen_global_batch=config.global_batch_size
+    )
+
+
+def _scaled_settings(
+    config: JobConfig, placement: Sequence[Placement], template: Continued
+) -> dict[str, Any]:
     """Return the settings that change with the number of processes.
 
     The batch of a process is rounded from that of the user, however many nodes were lost since. The
     learning rate is that of `Launch.lr_factor`.
     """
-    fewer = replace(config, placement=tuple(placement))
-    # On a single node there is none left to continue without.
-    alone = {"on_failure.shrink": False, "on_failure.grow": False}
-    changes: dict[str, Any] = alone if fewer.node_count == 1 else {}
-    if not chosen.chosen_batch:
+    placed_config = replace(config, placement=tuple(placement))
+    # A single node leaves no other to continue without.
+    single_node_changes = {"on_failure.shrink": False, "on_failure.grow": False}
+    changes: dict[str, Any] = single_node_changes if placed_config.node_count == 1 else {}
+    if not template.chosen_batch:
         return changes
-    size = max(1, round(chosen.chosen_global_batch / max(1, fewer.batches)))
-    return {**changes, "batch_size": size}
+    batch_size = max(1, round(template.chosen_global_batch / max(1, placed_config.batches)))
+    return {**changes, "batch_size": batch_size}
 
 
-def _words(before: JobConfig, after: JobConfig, chosen: Continued) -> str:
-    if before.batches == after.batches or before.script:
+def _batch_message(
+    previous_config: JobConfig, changed_config: JobConfig, template: Continued
+) -> str:
+    if previous_config.batches == changed_config.batches or previous_config.script:
         return ""
-    old = chosen.chosen_global_batch or before.global_batch_size
-    new = after.global_batch_size
-    if before.batch_size == after.batch_size:
-        factor = after.lr_factor / before.lr_factor
-        rate = "the rate stays" if factor == 1 else f"the rate is {factor:.3g} of the one before"
-        return f"The global batch is {new} instead of {old}, and {rate}."
-    size = f"The batch per process is {after.batch_size} instead of {before.batch_size}"
-    whole = f"is {new} as before" if old == new else f"is rounded to {new} from {old}"
-    return f"{size}, so that the global batch {whole}."
+    old_batch = template.chosen_global_batch or previous_config.global_batch_size
+    new_batch = changed_config.global_batch_size
+    if previous_config.batch_size == changed_config.batch_size:
+        factor = changed_config.lr_factor / previous_config.lr_factor
+        rate_label = (
+            "the rate stays" if factor == 1 else f"the rate is {factor:.3g} of the one before"
+        )
+        return f"The global batch is {new_batch} instead of {old_batch}, and {rate_label}."
+    size_label = (
+        f"The batch per process is {changed_config.batch_size} "
+        f"instead of {previous_config.batch_size}"
+    )
+    global_label = (
+        f"is {new_batch} as before"
+        if old_batch == new_batch
+        else f"is rounded to {new_batch} from {old_batch}"
+    )
+    return f"{size_label}, so that the global batch {global_label}."
 
 
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?", "…")) else f"{sentence}."
+def _end_sentence(message: str) -> str:
+    return message if message.endswith((".", "!", "?", "…")) else f"{message}."
 
 
-def _named(nodes: Sequence[str]) -> str:
-    *others, last = map(wording.place, nodes) if nodes else ("it",)
-    return f"{', '.join(others)} and {last}" if others else last
+def _join_nodes(nodes: Sequence[str]) -> str:
+    *leading_names, last_name = map(wording.place, nodes) if nodes else ("it",)
+    return f"{', '.join(leading_names)} and {last_name}" if leading_names else last_name
 
 
 def plan(
-    folder: JobFolder, launch: Launch | None, record: RunExit, gone: Collection[str] = ()
-) -> NextTry | None:
-    """Return the next run after the end of one; see `next_try`. It may take some seconds."""
+    folder: JobFolder, launch: Launch | None, record: RunExit, lost_nodes: Collection[str] = ()
+) -> RetryPlan | None:
+    """Return the next run after the end of one; see `next_retry`. It may take some seconds."""
     if launch is None or record.state is not JobState.ERROR or record.error is None:
         return None
     policy = launch.config.on_failure
@@ -286,71 +354,81 @@ def plan(
     try:
         if stop_requested(folder.lock, launch.run):
             return None
-        known = read_checkpoints(folder.checkpoints)
-        used = launch.continued.retries if launch.continued is not None else 0
-        wants_others = policy.nodes == "others" and used < policy.retries
-        rooms = _rooms(DataRoot(folder.path.parent.parent), launch) if wants_others else {}
+        checkpoints = read_checkpoints(folder.checkpoints)
+        used_retries = launch.continued.retries if launch.continued is not None else 0
+        wants_others = policy.nodes == "others" and used_retries < policy.retries
+        capacities = (
+            _read_capacities(DataRoot(folder.path.parent.parent), launch) if wants_others else {}
+        )
     except OSError as error:
         swallowed(error)
         return None
-    step = max((one.step for one in known), default=0)
-    return next_try(launch, record.error, step, gone, rooms)
+    step = max((checkpoint.step for checkpoint in checkpoints), default=0)
+    return next_retry(launch, record.error, step, lost_nodes, capacities)
 
 
-def carry_out(folder: JobFolder, launch: Launch | None, found: NextTry | None) -> None:
+def carry_out(folder: JobFolder, launch: Launch | None, retry_plan: RetryPlan | None) -> None:
     """Queue the next run. A failure is logged: the end of the run before is on record."""
-    if launch is None or found is None or folder.newest_run() != launch.run:
+    if launch is None or retry_plan is None or folder.newest_run() != launch.run:
         return
-    before, continued = launch.continued, found.continued
+    previous, continuation = launch.continued, retry_plan.continuation
     try:
-        if continued.is_short and not (before is not None and before.is_short):
+        if continuation.is_short and not (previous is not None and previous.is_short):
             replace_json(folder.whole_launch, launch.to_dict())
         queue_next(
             folder,
             launch,
-            continued.reason,
-            placement=continued.placement,
-            hosts=found.hosts,
-            changes=found.changes,
-            continued=continued,
+            continuation.reason,
+            placement=continuation.placement,
+            hosts=retry_plan.hosts,
+            changes=retry_plan.changes,
+            continuation=continuation,
         )
     except (OSError, BackendError):
         _log.exception("The next run of %s could not be queued", folder.job_id)
         return
-    _log.info("Queued run %d of %s: %s", launch.run + 1, folder.job_id, continued.reason)
+    _log.info("Queued run %d of %s: %s", launch.run + 1, folder.job_id, continuation.reason)
     with suppress(OSError):
-        add_entry(folder, LocalFiles(), f"Continued without a user: {continued.reason.rstrip('.')}")
+        add_entry(
+            folder, LocalFiles(), f"Continued without a user: {continuation.reason.rstrip('.')}"
+        )
 
 
-def _rooms(root: DataRoot, launch: Launch) -> dict[str, Room]:
+def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
     """Read what all nodes offer; those that cannot run this job's processes are not free."""
-    names = [path.name for path in root.nodes.iterdir() if not path.name.startswith(".")]
-    beats = HeartbeatReader(root)
-    alive: set[str] = set()
-    until = time.monotonic() + _BEAT_S
-    while len(alive) < len(names) and time.monotonic() < until:
-        alive.update(name for name in names if beats.read(name)[1])
+    nodes = [path.name for path in root.nodes.iterdir() if not path.name.startswith(".")]
+    heartbeats = HeartbeatReader(root)
+    living_nodes: set[str] = set()
+    deadline = time.monotonic() + _BEAT_S
+    while len(living_nodes) < len(nodes) and time.monotonic() < deadline:
+        living_nodes.update(node for node in nodes if heartbeats.read(node)[1])
         time.sleep(0.2)
-    live = LiveRuns(root).read()
-    busy = {slot.node for running in live.running for slot in running.slots if slot.processes}
-    used = {gpu for running in live.running for slot in running.slots for gpu in slot.gpus}
-    rooms: dict[str, Room] = {}
-    for name in names:
+    live_runs = LiveRuns(root).read()
+    busy_nodes = {
+        slot.node for running in live_runs.running for slot in running.slots if slot.processes
+    }
+    used_gpus = {
+        gpu for running in live_runs.running for slot in running.slots for gpu in slot.gpus
+    }
+    capacities: dict[str, NodeCapacity] = {}
+    for node in nodes:
         with suppress(OSError, ValueError):
-            entry = NodeEntry.from_dict(read_json(root.node(name).entry))
-            reading = beats.read(name)[0]
+            entry = NodeEntry.from_dict(read_json(root.node(node).entry))
+            reading = heartbeats.read(node)[0]
             if reading is None:
                 continue
-            view = node_view_of(reading, live.tags)
-            fits = is_fit(entry, launch) and live.is_complete and name not in busy
-            rooms[name] = Room(
+            view = node_view_of(reading, live_runs.tags)
+            can_run = is_fit(entry, launch) and live_runs.is_complete and node not in busy_nodes
+            capacities[node] = NodeCapacity(
                 host=host_of(entry),
                 gpus={gpu.uuid: gpu.name for gpu in reading.gpus},
                 cores=view.cores,
-                taken={*used, *view.foreign, *view.hidden},
-                is_free=name in alive and fits and not (view.why_down or view.gpus_unknown),
+                used_gpus={*used_gpus, *view.foreign, *view.hidden},
+                is_free=node in living_nodes
+                and can_run
+                and not (view.why_down or view.gpus_unknown),
             )
-    return rooms
+    return capacities
 
 
 def host_of(entry: NodeEntry) -> str:
@@ -360,13 +438,15 @@ def host_of(entry: NodeEntry) -> str:
 
 def is_fit(entry: NodeEntry, launch: Launch) -> bool:
     """Return whether the launch of the run before is valid on a node."""
-    there = entry.installation
-    if there is None or entry.no_share or not entry.in_service:
+    installation = entry.installation
+    if installation is None or entry.no_share or not entry.in_service:
         return False
-    if there.python != launch.python or there.bundle != launch.environment.get("PYTHONPATH"):
+    if installation.python != launch.python or installation.bundle != launch.environment.get(
+        "PYTHONPATH"
+    ):
         return False
     if "btl_tcp_if_include" not in launch.argv:
         return False
     subnets = launch.argv[launch.argv.index("btl_tcp_if_include") + 1].split(",")
     address = ipaddress.ip_interface(entry.ranks_address or entry.address.host).ip
-    return any(address in ipaddress.ip_network(one) for one in subnets)
+    return any(address in ipaddress.ip_network(subnet) for subnet in subnets)

@@ -51,12 +51,12 @@ class LiveRuns:
     def __init__(self, root: DataRoot, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._monotonic = monotonic
-        self._over: dict[str, int] = {}
+        self._finished_mtimes_ns: dict[str, int] = {}
         """For each job whose newest run is over: when ``attempts`` had changed then."""
         self._claims: dict[tuple[str, int], float] = {}
         """When a run without a supervisor was first seen."""
 
-    def read(self, fresh: Collection[str] = ()) -> RunningJobs:
+    def read(self, uncached_ids: Collection[str] = ()) -> RunningJobs:
         """Poll once; jobs in ``fresh`` are read again without the cache.
 
         Raises:
@@ -65,14 +65,18 @@ class LiveRuns:
         running: list[Running] = []
         tags: set[str] = set()
         is_complete = True
-        names = [name for name in os.listdir(self._root.jobs) if not name.startswith(".")]
-        self._over = {job: self._over[job] for job in names if job in self._over}
-        for job in names:
-            folder = self._root.job(job)
-            run = self._live_run(folder, job in fresh)
+        job_ids = [entry for entry in os.listdir(self._root.jobs) if not entry.startswith(".")]
+        self._finished_mtimes_ns = {
+            job_id: self._finished_mtimes_ns[job_id]
+            for job_id in job_ids
+            if job_id in self._finished_mtimes_ns
+        }
+        for job_id in job_ids:
+            folder = self._root.job(job_id)
+            run = self._live_run(folder, job_id in uncached_ids)
             if not run:
                 continue
-            tags.add(run_tag(job, run))
+            tags.add(run_tag(job_id, run))
             # A run that was just claimed has only the launch that it was queued with.
             launch = _launch_of(folder.launch, run) or _launch_of(folder.queued_launch, run)
             if launch is None:
@@ -81,32 +85,32 @@ class LiveRuns:
                 running.append(_running(folder, launch))
         return RunningJobs(tuple(running), frozenset(tags), is_complete)
 
-    def _live_run(self, folder: JobFolder, is_fresh: bool) -> int:
+    def _live_run(self, folder: JobFolder, is_uncached: bool) -> int:
         """Return the number of the current run, or 0."""
-        job = folder.job_id
+        job_id = folder.job_id
         try:
-            if is_fresh or job not in self._over:
+            if is_uncached or job_id not in self._finished_mtimes_ns:
                 # NFS caches a folder's content for a while; opening it refreshes the cache.
                 os.close(os.open(folder.attempts, os.O_RDONLY))
-            changed = os.stat(folder.attempts).st_mtime_ns
+            changed_ns = os.stat(folder.attempts).st_mtime_ns
         except (FileNotFoundError, NotADirectoryError):
             return 0
-        if self._over.get(job) == changed:
+        if self._finished_mtimes_ns.get(job_id) == changed_ns:
             return 0
         run = folder.newest_run()
         attempt = folder.attempt(run)
-        if run == 0 or attempt.exit.exists() or self._never_began(folder, run):
-            self._over[job] = changed
+        if run == 0 or attempt.exit.exists() or self._has_not_started(folder, run):
+            self._finished_mtimes_ns[job_id] = changed_ns
             return 0
         return run
 
-    def _never_began(self, folder: JobFolder, run: int) -> bool:
+    def _has_not_started(self, folder: JobFolder, run: int) -> bool:
         key = (folder.job_id, run)
         if folder.attempt(run).supervisor.exists():
             self._claims.pop(key, None)
             return False
-        since = self._claims.setdefault(key, self._monotonic())
-        return self._monotonic() > since + START_LIMIT_S
+        first_seen_s = self._claims.setdefault(key, self._monotonic())
+        return self._monotonic() > first_seen_s + START_LIMIT_S
 
 
 def _launch_of(path: Path, run: int) -> _Launch | None:
@@ -128,13 +132,13 @@ def _running(folder: JobFolder, launch: _Launch) -> Running:
             gpus.setdefault(key, []).append(plan.gpu)
         else:
             processes[key] = processes.get(key, 0) + 1
-    slots = [Slot(key, tuple(found)) for key, found in gpus.items()]
+    slots = [Slot(key, tuple(uuids)) for key, uuids in gpus.items()]
     slots += [Slot(key, processes=count) for key, count in processes.items()]
-    left_s = None
+    remaining_s = None
     with suppress(OSError, ValueError):
-        left_s = RunStatus.from_dict(read_json(folder.status)).eta_s
+        remaining_s = RunStatus.from_dict(read_json(folder.status)).eta_s
     name = str(launch.config.get("name", folder.job_id))
-    return Running(folder.job_id, name, tuple(slots), left_s)
+    return Running(folder.job_id, name, tuple(slots), remaining_s)
 
 
 def _desk_of(folder: JobFolder, launch: _Launch) -> str:

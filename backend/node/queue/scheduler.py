@@ -53,7 +53,7 @@ _GO_ON_AFTER_S = 10.0
 """A supervisor that started just before its starter ended has recorded itself by then."""
 
 
-class QueueWatch:
+class Scheduler:
     """Runs one round after the other. ``node`` is the name under which this computer leads jobs.
 
     ``reading`` returns this computer's own newest reading, None if there is none.
@@ -71,14 +71,14 @@ class QueueWatch:
         self._is_a_desk = node == THIS_COMPUTER
         self._reading = reading
         self._monotonic = monotonic
-        self._beats = HeartbeatReader(root, monotonic)
-        self._live = LiveRuns(root, monotonic)
-        self._quiet = QuietTimes()
-        self._waited: frozenset[str] = frozenset()
-        self._abandoned: dict[str, float] = {}
-        self._down: dict[str, float] = {}
+        self._heartbeats = HeartbeatReader(root, monotonic)
+        self._live_runs = LiveRuns(root, monotonic)
+        self._quiet_times = QuietTimes()
+        self._waiting_ids: frozenset[str] = frozenset()
+        self._abandoned_since_s: dict[str, float] = {}
+        self._down_since_s: dict[str, float] = {}
         """Since when jobs that the program queued wait for a node that is down."""
-        self._not_until = self._wake_at = 0.0
+        self._next_poll_s = self._next_wake_s = 0.0
         self.has_work = False
         """True if a job is queued that this computer leads, as of the last poll."""
 
@@ -88,20 +88,20 @@ class QueueWatch:
         Raises:
             OSError: The data root cannot be read.
         """
-        begin = self._monotonic()
-        if begin < self._not_until:
+        started_s = self._monotonic()
+        if started_s < self._next_poll_s:
             return ()
-        ids = queue_entries.queued_ids(self._root)
-        entries = [e for e in map(self._entry, ids) if e is not None]
-        begun = [job for job in ids if self._goes_on(self._root.job(job))]
-        mine = [entry for entry in entries if self._leads(entry)]
-        self.has_work = bool(mine or self._abandoned)
-        if mine:
-            begun += self._advance(entries)
-        self._waited = frozenset(ids)
+        job_ids = queue_entries.queued_ids(self._root)
+        entries = [entry for entry in map(self._entry, job_ids) if entry is not None]
+        started_ids = [job_id for job_id in job_ids if self._resumes_start(self._root.job(job_id))]
+        own_entries = [entry for entry in entries if self._leads(entry)]
+        self.has_work = bool(own_entries or self._abandoned_since_s)
+        if own_entries:
+            started_ids += self._advance(entries)
+        self._waiting_ids = frozenset(job_ids)
         # Each poll costs a little for every job of the data root.
-        self._not_until = begin + (self._monotonic() - begin) * _SHARE_OF_TIME
-        return tuple(begun)
+        self._next_poll_s = started_s + (self._monotonic() - started_s) * _SHARE_OF_TIME
+        return tuple(started_ids)
 
     def may_start(self, entry: QueueEntry) -> bool:
         """Return whether a job would start now if it were the first of the queue.
@@ -109,9 +109,13 @@ class QueueWatch:
         Raises:
             OSError: The data root cannot be read.
         """
-        live = self._live.read((entry.job_id,))
-        scene = self._scene((entry,), live)
-        return scene is not None and live.is_complete and why_waiting(entry, (), scene) is None
+        running_jobs = self._live_runs.read((entry.job_id,))
+        queue_state = self._read_state((entry,), running_jobs)
+        return (
+            queue_state is not None
+            and running_jobs.is_complete
+            and why_waiting(entry, (), queue_state) is None
+        )
 
     def _entry(self, job_id: str) -> QueueEntry | None:
         folder = self._root.job(job_id)
@@ -137,29 +141,29 @@ class QueueWatch:
     def _advance(self, entries: Sequence[QueueEntry]) -> list[str]:
         """Start what may start. Only the state right before each start counts."""
         # A job that waited a moment ago may run now, and NFS may report it only when it is asked.
-        live = self._live.read(self._waited | {entry.job_id for entry in entries})
-        scene = self._scene(entries, live)
-        if scene is None or not live.is_complete:
+        running_jobs = self._live_runs.read(self._waiting_ids | {entry.job_id for entry in entries})
+        queue_state = self._read_state(entries, running_jobs)
+        if queue_state is None or not running_jobs.is_complete:
             return []
-        outcomes = judge_queue(entries, scene)
-        due = (
+        outcomes = judge_queue(entries, queue_state)
+        due_entries = (
             entry
             for entry in in_order(entries)
             if outcomes[entry.job_id] is None and self._leads(entry)
         )
-        started = [entry.job_id for entry in due if self._starts(entry)]
+        started_ids = [entry.job_id for entry in due_entries if self._starts(entry)]
         for entry in filter(self._leads, entries):
-            self._drop_lost(entry, outcomes[entry.job_id], scene)
-        return started
+            self._drop_lost_nodes(entry, outcomes[entry.job_id], queue_state)
+        return started_ids
 
-    def _drop_lost(self, entry: QueueEntry, waiting: Waiting | None, scene: Scene) -> None:
+    def _drop_lost_nodes(self, entry: QueueEntry, wait: Waiting | None, queue_state: Scene) -> None:
         """Queue a run that the program queued again, without nodes that were lost since then."""
-        is_down = waiting is not None and waiting.cause is Cause.NODE_DOWN
-        if waiting is None or not is_down or not entry.reason or entry.quiet_s:
-            self._down.pop(entry.job_id, None)
+        is_down = wait is not None and wait.cause is Cause.NODE_DOWN
+        if wait is None or not is_down or not entry.reason or entry.quiet_s:
+            self._down_since_s.pop(entry.job_id, None)
             return
-        now = self._monotonic()
-        if now < self._down.setdefault(entry.job_id, now) + _DROP_AFTER_S:
+        now_s = self._monotonic()
+        if now_s < self._down_since_s.setdefault(entry.job_id, now_s) + _DROP_AFTER_S:
             return
         # Imported only when needed: an agent stays small as long as no node is lost.
         from backend.node.queue import retry
@@ -167,17 +171,21 @@ class QueueWatch:
 
         folder = self._root.job(entry.job_id)
         launch = launch_of(folder.queued_launch, entry.run)
-        down = [slot.node for slot in entry.slots if scene.nodes[slot.node].why_down]
-        if launch is not None and now >= self._wake_at:
-            self._wake_at = now + _DROP_AFTER_S
-            remote_cleanup.wake(launch, down)
-        if launch is not None and launch.config.on_failure.shrink and down:
-            error = RankError(waiting.sentence, node=down[0], retry="always")
-            step = max((one.step for one in read_checkpoints(folder.checkpoints)), default=0)
-            before = replace(launch, run=launch.run - 1)
-            found = retry.next_try(before, error, step, down)
-            if found is not None and len(found.continued.placement) < len(entry.placement):
-                retry.carry_out(folder, before, found)
+        down_nodes = [slot.node for slot in entry.slots if queue_state.nodes[slot.node].why_down]
+        if launch is not None and now_s >= self._next_wake_s:
+            self._next_wake_s = now_s + _DROP_AFTER_S
+            remote_cleanup.wake(launch, down_nodes)
+        if launch is not None and launch.config.on_failure.shrink and down_nodes:
+            error = RankError(wait.sentence, node=down_nodes[0], retry="always")
+            step = max(
+                (checkpoint.step for checkpoint in read_checkpoints(folder.checkpoints)), default=0
+            )
+            previous_launch = replace(launch, run=launch.run - 1)
+            retry_plan = retry.next_retry(previous_launch, error, step, down_nodes)
+            if retry_plan is not None and len(retry_plan.continuation.placement) < len(
+                entry.placement
+            ):
+                retry.carry_out(folder, previous_launch, retry_plan)
 
     def _leads(self, entry: QueueEntry) -> bool:
         return queue_entries.is_led_by(self._root, entry, self._key)
@@ -198,7 +206,7 @@ class QueueWatch:
 
     # After an end in the middle of a start.
 
-    def _goes_on(self, folder: JobFolder) -> bool:
+    def _resumes_start(self, folder: JobFolder) -> bool:
         try:
             entry = QueueEntry.from_dict(read_json(folder.queued))
         except (OSError, ValueError) as error:
@@ -208,13 +216,13 @@ class QueueWatch:
         is_mine = entry.run == run and self._leads(entry)
         claimer = queue_entries.abandoned_by(folder, run) if is_mine else None
         if claimer is None:
-            self._abandoned.pop(folder.job_id, None)
+            self._abandoned_since_s.pop(folder.job_id, None)
             return False
-        since = self._abandoned.setdefault(folder.job_id, self._monotonic())
+        first_seen_s = self._abandoned_since_s.setdefault(folder.job_id, self._monotonic())
         rebooted = claimer.boot_id != process_identity.boot_id()
-        if not rebooted and self._monotonic() < since + _GO_ON_AFTER_S:
+        if not rebooted and self._monotonic() < first_seen_s + _GO_ON_AFTER_S:
             return False
-        self._abandoned.pop(folder.job_id)
+        self._abandoned_since_s.pop(folder.job_id)
         with suppress(BackendError, OSError):
             queue_starter.go_on(self._root, folder, run)
             return True
@@ -233,39 +241,39 @@ class QueueWatch:
 
     # Known facts about the nodes.
 
-    def _scene(self, entries: Sequence[QueueEntry], live: RunningJobs) -> Scene | None:
+    def _read_state(self, entries: Sequence[QueueEntry], running_jobs: RunningJobs) -> Scene | None:
         """Return None while this computer has no reading of itself."""
-        own = self._reading()
-        if own is None:
+        own_reading = self._reading()
+        if own_reading is None:
             return None
         nodes: dict[str, NodeView] = {}
         for key in {slot.node for entry in entries for slot in entry.slots}:
             if key == self._key:
-                nodes[key] = node_view_of(own, live.tags, is_a_desk=self._is_a_desk)
+                nodes[key] = node_view_of(own_reading, running_jobs.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):
                 nodes[key] = NodeView(why_down="Only that computer knows its status.")
             else:
-                nodes.update(self._other(key, live))
-        who = queue_entries.who_paused(self._root)
+                nodes.update(self._view_other_node(key, running_jobs))
+        paused_by = queue_entries.who_paused(self._root)
         return Scene(
             now=datetime.now(timezone.utc),
-            nodes=self._quiet.update(nodes, self._monotonic(), entries),
-            running=live.running,
-            is_paused=who is not None,
-            paused=who or "",
+            nodes=self._quiet_times.update(nodes, self._monotonic(), entries),
+            running=running_jobs.running,
+            is_paused=paused_by is not None,
+            paused=paused_by or "",
         )
 
-    def _other(self, name: str, live: RunningJobs) -> Mapping[str, NodeView]:
+    def _view_other_node(self, name: str, running_jobs: RunningJobs) -> Mapping[str, NodeView]:
         try:
             entry = NodeEntry.from_dict(read_json(self._root.node(name).entry))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             return {name: NodeView(why_down=f"{name} cannot be read: {error}.")}
-        why = "" if entry.in_service else f"{name} is out of service."
-        reading, is_alive = self._beats.read(name)
+        reason = "" if entry.in_service else f"{name} is out of service."
+        reading, is_alive = self._heartbeats.read(name)
         if reading is None or not is_alive:
-            why = why or f"{name} is offline."
+            reason = reason or f"{name} is offline."
         if reading is None:
-            return {name: NodeView(why_down=why)}
-        return {name: node_view_of(reading, live.tags, why_down=why)}
+            return {name: NodeView(why_down=reason)}
+        return {name: node_view_of(reading, running_jobs.tags, why_down=reason)}

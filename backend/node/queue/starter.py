@@ -28,7 +28,7 @@ from backend.records.jobs.status import last_status
 _LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
 _LOCAL = LocalFiles()
-_AGAIN = "Remove the job from the queue and queue it again."
+_REQUEUE_HINT = "Remove the job from the queue and queue it again."
 
 
 def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
@@ -45,19 +45,19 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
     if not run_start.claim(folder, run, _LOCAL):
         return False
     replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
-    begin(root, folder, launch)
+    start_claimed(root, folder, launch)
     return True
 
 
-def _is_ending(before: AttemptFolder) -> bool:
+def _is_ending(attempt: AttemptFolder) -> bool:
     """Return whether a run has no end yet: a supervisor queues the next run just before that."""
     with suppress(OSError):
         # NFS caches for half a minute that a file is missing; opening the folder refreshes that.
-        os.close(os.open(before.path, os.O_RDONLY))
-    return before.supervisor.exists() and not before.exit.exists()
+        os.close(os.open(attempt.path, os.O_RDONLY))
+    return attempt.supervisor.exists() and not attempt.exit.exists()
 
 
-def begin(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
+def start_claimed(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
     """Do everything from the claim to the supervisor; write an end if it cannot be started.
 
     Raises:
@@ -81,7 +81,7 @@ def go_on(root: DataRoot, folder: JobFolder, run: int) -> None:
     """
     launch = _launch(folder, run)
     replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
-    begin(root, folder, launch)
+    start_claimed(root, folder, launch)
 
 
 def other_version(error: ValueError) -> BackendError:
@@ -96,11 +96,11 @@ def _launch(folder: JobFolder, run: int) -> Launch:
     try:
         launch = Launch.from_dict(read_json(folder.queued_launch))
     except (OSError, json.JSONDecodeError) as error:
-        raise BackendError(f"The launch record cannot be read: {error}.", _AGAIN) from error
+        raise BackendError(f"The launch record cannot be read: {error}.", _REQUEUE_HINT) from error
     except ValueError as error:
         raise other_version(error) from error
     if launch.run != run or launch.job_id != folder.job_id:
-        raise BackendError("The launch record belongs to another run.", _AGAIN)
+        raise BackendError("The launch record belongs to another run.", _REQUEUE_HINT)
     return launch
 
 
@@ -116,11 +116,11 @@ def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
     for path in (launch.python, launch.script_python, *code_roots):
         # A name is looked for in PATH.
         if os.path.isabs(path) and not os.path.exists(path):
-            raise BackendError(f"{path} was removed after the job was queued.", _AGAIN)
+            raise BackendError(f"{path} was removed after the job was queued.", _REQUEUE_HINT)
     for checkpoint in (launch.resume_from, launch.start_from):
         if checkpoint and not os.path.exists(checkpoint):
             raise BackendError(
-                f"The checkpoint {checkpoint} was removed after the job was queued.", _AGAIN
+                f"The checkpoint {checkpoint} was removed after the job was queued.", _REQUEUE_HINT
             )
     sources = {
         "model": launch.model_source,
@@ -131,11 +131,11 @@ def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         "script": launch.script_source,
     }
     for key, digest in launch.hashes.items():
-        changed = _changed(Path(sources[key]), digest, is_code=key in _CODE)
-        if changed:
+        change = _find_change(Path(sources[key]), digest, is_code=key in _CODE)
+        if change:
             raise BackendError(
-                f"The {key.replace('_', ' ')} has changed since the job was queued: {changed}.",
-                f"Restore it, or import it as a new version. {_AGAIN}",
+                f"The {key.replace('_', ' ')} has changed since the job was queued: {change}.",
+                f"Restore it, or import it as a new version. {_REQUEUE_HINT}",
             )
 
 
@@ -147,7 +147,7 @@ def is_trusted(root: DataRoot, path: Path) -> bool:
     return os.stat(path).st_uid in (0, jobs.st_uid, os.geteuid())
 
 
-def _changed(content: Path, digest: str, *, is_code: bool) -> str:
+def _find_change(content: Path, digest: str, *, is_code: bool) -> str:
     """Return what differs from the pinned version, or "". Data is not hashed: it takes long."""
     manifest = content.parent / "files.sha256"
     try:
@@ -155,12 +155,12 @@ def _changed(content: Path, digest: str, *, is_code: bool) -> str:
         if hashlib.sha256(listing).hexdigest() != digest:
             return f"{manifest} lists other files"
         for line in listing.splitlines() if is_code else ():
-            found = _LINE.fullmatch(line)
-            if found is None:
+            match = _LINE.fullmatch(line)
+            if match is None:
                 return f"{manifest} cannot be read"
-            mark, wanted, name = found.groups()
+            mark, expected_digest, name = match.groups()
             path = content / os.fsdecode(name.replace(b"\\\\", b"\\") if mark else name)
-            if hashlib.sha256(path.read_bytes()).hexdigest() != wanted.decode():
+            if hashlib.sha256(path.read_bytes()).hexdigest() != expected_digest.decode():
                 return f"{path} was changed"
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"

@@ -20,12 +20,12 @@ def write_until_done(path: Path, value: Mapping[str, Any], limit_s: float) -> No
         OSError: It did not work in the given time.
     """
     deadline = time.monotonic() + limit_s
-    spare = PreallocatedFile(path)
+    preallocated_file = PreallocatedFile(path)
     try:
         while time.monotonic() < deadline:
             with suppress(OSError):
-                return spare.replace_json(dict(value))
+                return preallocated_file.replace_json(dict(value))
             time.sleep(1.0)
-        return spare.replace_json(dict(value))
+        return preallocated_file.replace_json(dict(value))
     finally:
-        spare.drop()
+        preallocated_file.drop()

@@ -53,23 +53,22 @@ def supervision_of(supervisor: ProcessIdentity) -> Supervision:
 def close_run(
     folder: JobFolder,
     run: int,
-    why: str,
-    last: RunStatus | None,
+    reason: str,
+    previous_status: RunStatus | None,
     *,
     is_of_machine: bool = False,
-    gone: Collection[str] = (),
+    lost_nodes: Collection[str] = (),
 ) -> tuple[RunStatus, str]:
     """Kill the leftover processes of a run on this computer; write its exit and final status.
 
-    ``why`` is the sentence about its end, ``last`` the last status that was read,
+    ``reason`` is the message about its end, ``previous_status`` the last one that was read,
     ``is_of_machine`` as in `EndedRun`. The next run is queued if the job is to try again, or to
-    continue without the nodes that are ``gone``. Returns the final status, and why it could not be
-    written or "".
+    continue without ``lost_nodes``. Returns the final status, and why writing failed or "".
     """
     attempt = folder.attempt(run)
     if not attempt.path.exists():
         # Another program recorded the end meanwhile, and started the job over.
-        return last or RunStatus(JobState.ERROR, run=run, message=why), ""
+        return previous_status or RunStatus(JobState.ERROR, run=run, message=reason), ""
     tag = run_tag(folder.job_id, run)
     leftovers = process_cleanup.end_tagged(tag, 1.0)
     temp_dirs.remove(tag)
@@ -80,28 +79,28 @@ def close_run(
             ranks=launch.ranks if launch is not None else (),
             exits=_rank_exits(folder, run, launch, is_of_machine=is_of_machine),
             expendable=launch.expendable if launch is not None else frozenset(),
-            launcher_error=why,
+            launcher_error=reason,
             is_of_machine=is_of_machine,
-            last_status=last,
+            last_status=previous_status,
         ),
         leftovers,
         timestamps.now(),
     )
-    status = final_status(record, last, launch)
+    status = final_status(record, previous_status, launch)
     try:
         if not attempt.exit.exists():
             if is_of_machine and launch is not None and launch.config.on_failure.continues:
                 # Imported only when needed: it needs the queue, which needs this.
                 from backend.node.queue import retry
 
-                retry.carry_out(folder, launch, retry.plan(folder, launch, record, gone))
+                retry.carry_out(folder, launch, retry.plan(folder, launch, record, lost_nodes))
             for path, value in (
                 (attempt.exit, record.to_dict()),
                 (folder.status, status.to_dict()),
             ):
-                spare = PreallocatedFile(path)
-                spare.replace_json(value)
-                spare.drop()
+                preallocated_file = PreallocatedFile(path)
+                preallocated_file.replace_json(value)
+                preallocated_file.drop()
     except OSError as error:
         if attempt.path.exists():
             path = error.filename or attempt.exit
@@ -123,15 +122,15 @@ def _rank_exits(
     for plan in launch.ranks if launch is not None else ():
         path = folder.attempt(run).rank_exit(plan.rank)
         with suppress(OSError, ValueError):
-            written = path.stat().st_mtime_ns
-            records.append((written, RankExit.from_dict(read_json(path))))
+            written_ns = path.stat().st_mtime_ns
+            records.append((written_ns, RankExit.from_dict(read_json(path))))
     if is_of_machine and launch is not None:
         with suppress(OSError):
-            last_status, head = folder.status.stat().st_mtime_ns, launch.ranks[0].node
+            status_ns, head = folder.status.stat().st_mtime_ns, launch.ranks[0].node
             records = [
-                (written, replace(record, secondary=record.secondary or written > last_status))
+                (written_ns, replace(record, secondary=record.secondary or written_ns > status_ns))
                 if record.node != head
-                else (written, record)
-                for written, record in records
+                else (written_ns, record)
+                for written_ns, record in records
             ]
     return tuple(record for _, record in sorted(records, key=lambda pair: pair[0]))

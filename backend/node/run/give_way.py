@@ -1,8 +1,9 @@
 """Give way to other users: a run that they need the GPU or the computer of stops with a checkpoint,
 and the queue continues it after a quiet time.
 
-The supervisor calls `GiveWay.watch` while the run lasts and `GiveWay.ended` at its end. Of a node
-without readings (its agent is away, or it does not see the data root) no other user is known.
+The supervisor calls `watch` of `GiveWayWatch` while the run lasts and `continue_run` at its end. Of
+a node without readings (its agent is away, or the data root is out of sight) no other user is
+known.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _AN_HOUR_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
-class GiveWay:
+class GiveWayWatch:
     """Watches the nodes of one run, where the job or the node gives way."""
 
     def __init__(
@@ -57,26 +58,28 @@ class GiveWay:
         self._monotonic = monotonic
         self._now = now
         is_able = with_changes(launch.config, {"gives_way": True}).config is not None
-        self._next = monotonic() if is_able and not launch.steps_limit else None
+        self._next_check_s = monotonic() if is_able and not launch.steps_limit else None
         self._head = launch.ranks[0].node
-        self._beats = HeartbeatReader(self._root, monotonic)
+        self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
         for plan in launch.ranks:
             self._gpus.setdefault(plan.node, set()).update(filter(None, plan.gpu.split(",")))
-        self._shared: dict[str, frozenset[int]] = {}
+        self._own_processes: dict[str, frozenset[int]] = {}
 
     def watch(self) -> None:
         """Request a stop if a node of the run is needed by another user."""
-        if self._next is None or self._monotonic() < self._next:
+        if self._next_check_s is None or self._monotonic() < self._next_check_s:
             return
-        self._next = self._monotonic() + EVERY_S
+        self._next_check_s = self._monotonic() + EVERY_S
         for node, gpus in self._gpus.items():
             reading = self._reading(node) if self._gives_way_on(node) else None
             if reading is None:
                 continue
             # The form asks before a job shares a GPU with other programs of its user.
-            shared = self._shared.setdefault(node, _of_user(reading, user_name()))
-            pause = gives_way_to(reading, gpus, shared)
+            own_processes = self._own_processes.setdefault(
+                node, _processes_of_user(reading, user_name())
+            )
+            pause = gives_way_to(reading, gpus, own_processes)
             if pause:
                 self._request(pause)
                 return
@@ -95,14 +98,14 @@ class GiveWay:
             return False
 
     @cached_property
-    def _own(self) -> Probe:
+    def _own_probe(self) -> Probe:
         return Probe(self._head, self._root.path, EVERY_S)
 
     def _reading(self, node: str) -> NodeReading | None:
         try:
             if node == self._head:
-                return self._own.read()
-            reading, is_alive = self._beats.read(node)
+                return self._own_probe.read()
+            reading, is_alive = self._heartbeats.read(node)
         except OSError as error:
             swallowed(error)
             return None
@@ -110,9 +113,9 @@ class GiveWay:
 
     def _request(self, pause: str) -> None:
         if request_pause(self._folder, self._launch.run, pause):
-            self._next = None
+            self._next_check_s = None
 
-    def ended(self, record: RunExit) -> None:
+    def continue_run(self, record: RunExit) -> None:
         """Queue the next run of a run that gave way; before its end is recorded.
 
         So no reader takes it for one that a user stopped.
@@ -129,8 +132,8 @@ class GiveWay:
         except (OSError, BackendError):
             _log.exception("The next run of %s could not be queued", self._folder.job_id)
         with suppress(OSError):
-            why = record.pause.partition(": ")[2].rstrip(".")
-            add_entry(self._folder, LocalFiles(), f"Gave way ({why})")
+            cause = record.pause.partition(": ")[2].rstrip(".")
+            add_entry(self._folder, LocalFiles(), f"Gave way ({cause})")
 
 
 def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
@@ -152,10 +155,12 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
     return True
 
 
-def _of_user(reading: NodeReading, user: str) -> frozenset[int]:
+def _processes_of_user(reading: NodeReading, user: str) -> frozenset[int]:
     """Return the processes of ``user`` on the GPUs that are no run."""
     processes = (process for gpu in reading.gpus for process in gpu.compute_processes)
-    return frozenset(one.pid for one in processes if one.user == user and not one.run_tag)
+    return frozenset(
+        process.pid for process in processes if process.user == user and not process.run_tag
+    )
 
 
 def pauses_before(folder: JobFolder, run: int, now: str) -> int:
@@ -163,12 +168,12 @@ def pauses_before(folder: JobFolder, run: int, now: str) -> int:
     now_s, count = timestamps.seconds(now), 0
     for number in range(run - 1, 0, -1):
         try:
-            before = RunExit.from_dict(read_json(folder.attempt(number).exit))
+            record = RunExit.from_dict(read_json(folder.attempt(number).exit))
         except (OSError, ValueError) as error:
             swallowed(error)
             continue
         # After the clock was set back, earlier ends are in the future.
-        if abs(now_s - timestamps.seconds(before.ended)) > _AN_HOUR_S:
+        if abs(now_s - timestamps.seconds(record.ended)) > _AN_HOUR_S:
             break
-        count += bool(before.pause)
+        count += bool(record.pause)
     return count

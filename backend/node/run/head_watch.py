@@ -33,12 +33,12 @@ class HeadWatch:
     ) -> None:
         self._node = node
         self._monotonic = monotonic
-        self._beats = HeartbeatReader(root, monotonic)
-        self._silent: dict[str, float] = {}
+        self._heartbeats = HeartbeatReader(root, monotonic)
+        self._silent_since_s: dict[str, float] = {}
         """Since when a node is silent."""
-        self._still: dict[str, tuple[int, float]] = {}
+        self._last_beats: dict[str, tuple[int, float]] = {}
         """The heartbeat of each run's status, and since when it is this."""
-        self._ask_at = 0.0
+        self._next_request_s = 0.0
         self._launches: dict[tuple[str, int], Launch | None] = {}
 
     def watches(self, folder: JobFolder, run: int) -> bool:
@@ -52,24 +52,24 @@ class HeadWatch:
             if launch is None:
                 return True
             nodes = {plan.node for plan in launch.ranks[1:]}
-            is_mine = launch.config.on_failure.continues and self._node in nodes
-            self._launches[key] = launch if is_mine and not launch.apart else None
+            may_continue = launch.config.on_failure.continues and self._node in nodes
+            self._launches[key] = launch if may_continue and not launch.apart else None
         return self._launches[key] is not None
 
-    def gone(self, folder: JobFolder, run: int) -> tuple[str, ...]:
+    def find_lost_nodes(self, folder: JobFolder, run: int) -> tuple[str, ...]:
         """Return the nodes of a run that are lost, if this node is to continue it, otherwise ()."""
         launch = self._launches.get((folder.job_id, run))
         if launch is None:
             return ()
-        goes_on = self._goes_on(folder)
+        is_running = self._is_running(folder)
         nodes = tuple(dict.fromkeys(plan.node for plan in launch.ranks))
-        lost = tuple(node for node in nodes if self._is_lost(node))
-        if not lost or lost[0] != nodes[0] or goes_on:
+        lost_nodes = tuple(node for node in nodes if self._is_lost(node))
+        if not lost_nodes or lost_nodes[0] != nodes[0] or is_running:
             return ()
-        if next(node for node in nodes if node not in lost) != self._node:
+        if next(node for node in nodes if node not in lost_nodes) != self._node:
             return ()
         has_ranks = process_cleanup.tagged(run_tag(folder.job_id, run))
-        return lost if not has_ranks or self._stands_still(launch) else ()
+        return lost_nodes if not has_ranks or self._stands_still(launch) else ()
 
     def _stands_still(self, launch: Launch) -> bool:
         """Return whether the head gives no sign of life, although connections to it stay open."""
@@ -77,25 +77,25 @@ class HeadWatch:
         from backend.node.run import remote_cleanup
 
         head, limit_s = launch.ranks[0].node, launch.config.on_failure.silent_limit_s
-        now = self._monotonic()
-        if self._beats.silent_s(head) <= limit_s or now < self._ask_at:
+        now_s = self._monotonic()
+        if self._heartbeats.silent_s(head) <= limit_s or now_s < self._next_request_s:
             return False
-        self._ask_at = now + _EVERY_S
+        self._next_request_s = now_s + _EVERY_S
         return bool(remote_cleanup.unreached(launch, (head,)))
 
     def _is_lost(self, node: str) -> bool:
-        now = self._monotonic()
-        if node == self._node or self._beats.read(node)[1]:
-            self._silent.pop(node, None)
+        now_s = self._monotonic()
+        if node == self._node or self._heartbeats.read(node)[1]:
+            self._silent_since_s.pop(node, None)
             return False
-        return now > self._silent.setdefault(node, now) + _LOST_S
+        return now_s > self._silent_since_s.setdefault(node, now_s) + _LOST_S
 
-    def _goes_on(self, folder: JobFolder) -> bool:
+    def _is_running(self, folder: JobFolder) -> bool:
         """Return whether the status still advances: then only the head's agent is gone."""
-        status, now = last_status(folder), self._monotonic()
+        status, now_s = last_status(folder), self._monotonic()
         beat = status.heartbeat if status is not None else 0
-        before, since = self._still.get(folder.job_id, (-1, now))
-        if beat != before:
-            since = now
-        self._still[folder.job_id] = beat, since
-        return now <= since + _LOST_S
+        previous_beat, since_s = self._last_beats.get(folder.job_id, (-1, now_s))
+        if beat != previous_beat:
+            since_s = now_s
+        self._last_beats[folder.job_id] = beat, since_s
+        return now_s <= since_s + _LOST_S

@@ -37,21 +37,26 @@ def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolde
             f"The job started run {launch.run} after this command was copied.",
             "Copy the command again.",
         )
-    own = folder.by_hand(name)
+    own_folder = folder.by_hand(name)
     launch = replace(launch, job_id=launch.by_hand_id(name), run=1)
-    for path in (own.logs, own.output, own.checkpoints, own.attempt(1).path):
+    for path in (
+        own_folder.logs,
+        own_folder.output,
+        own_folder.checkpoints,
+        own_folder.attempt(1).path,
+    ):
         make_folders(path)
     try:
-        os.close(create(own.attempt(1).path / f"begun-{rank}"))
+        os.close(create(own_folder.attempt(1).path / f"begun-{rank}"))
     except FileExistsError as error:
         raise BackendError(
-            f"{own.path} holds the results of an earlier run of this command; it is kept.",
+            f"{own_folder.path} holds the results of an earlier run of this command; it is kept.",
             f"Replace {name} at the end of the command by another name.",
         ) from error
-    replace_json(own.launch, launch.to_dict())
+    replace_json(own_folder.launch, launch.to_dict())
     if rank == 0:
-        _print(f"Training in {own.path}; press Ctrl+C to end it.")
-    return own, launch
+        _print(f"Training in {own_folder.path}; press Ctrl+C to end it.")
+    return own_folder, launch
 
 
 def refuse(error: Exception) -> int:
@@ -61,7 +66,7 @@ def refuse(error: Exception) -> int:
     return 1
 
 
-def _print(words: str) -> None:
+def _print(message: str) -> None:
     with suppress(OSError):
-        sys.stderr.write(f"{words}\n")
+        sys.stderr.write(f"{message}\n")
         sys.stderr.flush()

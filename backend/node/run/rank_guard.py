@@ -32,7 +32,7 @@ from backend.base.room import room_of
 from backend.node.run import manual_run, run_files
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
-from backend.node.run.rank_outcome import LOG_LINES, EndedBy, Seen, rank_exit
+from backend.node.run.rank_outcome import LOG_LINES, EndCause, RankObservation, rank_exit
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.blocked_receive import BlockedReceiveWatch
 from backend.node.system.tcp_watch import TcpStallWatch
@@ -56,7 +56,7 @@ RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
 """The user's TMPDIR, while mpirun itself runs with a shorter one."""
 
-_TAKEN = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_WATCHED_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TICK_S = 0.5
 _BEFORE_TRAINING = (Phase.IMPORTING, Phase.SETUP, Phase.WAITING_FOR_OTHERS)
 _SETUP_LIMIT_S = 120.0
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--module", default=RANK_MODULE, help="what a rank executes")
     parser.add_argument("--by-hand", metavar="NAME", default="", help="a folder of its own")
     options = parser.parse_args(arguments)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
     prctl.die_with_parent(signal.SIGTERM, os.getppid())
     prctl.become_subreaper()
     folder = JobFolder(options.job)
@@ -138,7 +138,7 @@ class Guard:
         self._beat_fd = beat
         self._beat = RankHeartbeat(mmap.mmap(beat, BEAT_BYTES))
         self._dump_fd = os.memfd_create("dump")
-        self._words_fd = os.memfd_create("last words")
+        self._last_words_fd = os.memfd_create("last words")
         self._refusal = ""
         try:
             self._log_fd = access_modes.open_for_writing(folder.rank_log(plan.rank))
@@ -147,9 +147,9 @@ class Guard:
             self._log_fd = os.open(os.devnull, os.O_RDWR)
         self._shared_memory = shared_memory_folder(run_tag(launch.job_id, launch.run))
         self._launcher = os.getppid()
-        self._lines = TcpStallWatch(self._launcher)
-        self._log_begin = 0
-        self._next_lock_check = 0.0
+        self._stall_watch = TcpStallWatch(self._launcher)
+        self._log_start = 0
+        self._next_lock_check_s = 0.0
         self._has_begun = False
         self._child = 0
         self._status: int | None = None
@@ -161,24 +161,24 @@ class Guard:
             f"── run {self._launch.run}, rank {self._plan.rank} on {os.uname().nodename}, "
             f"{timestamps.now('seconds')} ──\n"
         )
-        self._log_begin = os.fstat(self._log_fd).st_size
+        self._log_start = os.fstat(self._log_fd).st_size
         PreallocatedFile(self._attempt.rank_exit(self._plan.rank)).take()
         refusal = self._refusal or self._mismatch()
         if refusal:
             cause = RankError(refusal, says_remedy=bool(self._refusal))
-            return self._record(Seen(Phase.IMPORTING, EndedBy.ITSELF, error=cause))
+            return self._record(RankObservation(Phase.IMPORTING, EndCause.ITSELF, error=cause))
         self._start()
         ended_by, stall_s, stop_was_requested = self._wait()
         _, phase = self._beat.read()
-        if ended_by is EndedBy.STALL:
-            self._ask_where()
+        if ended_by is EndCause.STALL:
+            self._request_stacks()
         is_cut_off = self._is_cut_off(time.monotonic())
         is_given_up = self._is_given_up()
-        grace_s = _HURRIED_TERM_S if ended_by is EndedBy.LAUNCHER else _TERM_S
+        grace_s = _HURRIED_TERM_S if ended_by is EndCause.LAUNCHER else _TERM_S
         process_cleanup.end(lambda: process_cleanup.descendants(os.getpid()), grace_s, self._reap)
         self._free_shared_memory()
-        goes_on = self._launch.can_lose_nodes and self._has_begun
-        if is_given_up or (is_cut_off and not goes_on):
+        continues = self._launch.can_lose_nodes and self._has_begun
+        if is_given_up or (is_cut_off and not continues):
             # Left alone it would wait for 15 minutes, and on the head the whole run with it.
             self._end_launcher()
         error, secondary = self._error_of_rank()
@@ -186,7 +186,7 @@ class Guard:
         if dump:
             self._log(dump)
         return self._record(
-            Seen(
+            RankObservation(
                 phase=phase,
                 ended_by=ended_by,
                 wait_status=self._status,
@@ -200,9 +200,9 @@ class Guard:
             )
         )
 
-    def _record(self, seen: Seen) -> RankExit:
+    def _record(self, observation: RankObservation) -> RankExit:
         record = rank_exit(
-            self._plan, self._launch.run, os.uname().nodename, seen, self._user_folders
+            self._plan, self._launch.run, os.uname().nodename, observation, self._user_folders
         )
         open_files, shared_memory = _limits()
         return replace(record, open_files=open_files, shared_memory_bytes=shared_memory)
@@ -235,12 +235,12 @@ class Guard:
 
     def _mismatch(self) -> str:
         """Library and launcher that do not fit show as N jobs of one rank each."""
-        planned = len(self._launch.ranks)
-        found = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
-        if found == planned:
+        planned_ranks = len(self._launch.ranks)
+        started_ranks = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+        if started_ranks == planned_ranks:
             return ""
         return (
-            f"mpirun started {found} ranks where {planned} were planned; "
+            f"mpirun started {started_ranks} ranks where {planned_ranks} were planned; "
             "check that mpirun and the MPI library are of one installation."
         )
 
@@ -271,7 +271,7 @@ class Guard:
             os.dup2(self._log_fd, 2)
             os.set_inheritable(self._beat_fd, True)
             os.set_inheritable(self._dump_fd, True)
-            os.set_inheritable(self._words_fd, True)
+            os.set_inheritable(self._last_words_fd, True)
             os.chdir(self._folder.output)
             read_only.protect(self._launch.sources)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -283,18 +283,20 @@ class Guard:
     def _environment(self) -> Mapping[str, str]:
         environment = dict(os.environ)
         if TMPDIR_VARIABLE in environment:
-            users = environment.pop(TMPDIR_VARIABLE)
-            environment["TMPDIR"] = users
-            if not users:
+            user_tmpdir = environment.pop(TMPDIR_VARIABLE)
+            environment["TMPDIR"] = user_tmpdir
+            if not user_tmpdir:
                 del environment["TMPDIR"]
         environment["PYTHONHASHSEED"] = self._launch.config.hash_seed
         environment.update(self._launch.config.environment)
         # The rank itself adds the job's folders, behind its own modules.
         environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
-        users = environment.get("TMPDIR", "")
-        if len(os.fsencode(users)) > _LONGEST_TMPDIR:
+        user_tmpdir = environment.get("TMPDIR", "")
+        if len(os.fsencode(user_tmpdir)) > _LONGEST_TMPDIR:
             del environment["TMPDIR"]
-            self._log(f"TMPDIR {users} is too long for the sockets of loader workers; unset.\n")
+            self._log(
+                f"TMPDIR {user_tmpdir} is too long for the sockets of loader workers; unset.\n"
+            )
         environment.setdefault("OMP_NUM_THREADS", str(_cores_of_a_rank()))
         # Threads that wait by spinning eat the cores of those they wait for: where something else
         # computes on the node, a step of two threads took 800 ms, and 10 ms with this.
@@ -306,7 +308,7 @@ class Guard:
                 environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
-        environment[LAST_WORDS_VARIABLE] = str(self._words_fd)
+        environment[LAST_WORDS_VARIABLE] = str(self._last_words_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
         environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
         # What a model prints shall be in the log when it hangs in the next line.
@@ -315,60 +317,60 @@ class Guard:
 
     # The rank's life.
 
-    def _wait(self) -> tuple[EndedBy, float, bool]:
+    def _wait(self) -> tuple[EndCause, float, bool]:
         """Wait until the rank ends or hangs, or a signal ends this guard."""
-        seen = self._beat.read()
-        moved = reported = next_check = time.monotonic()
-        stop_seen: float | None = None
-        blocked = BlockedReceiveWatch(self._child)
+        last_beat = self._beat.read()
+        progress_s = reported_s = next_check_s = time.monotonic()
+        stop_seen_s: float | None = None
+        receive_watch = BlockedReceiveWatch(self._child)
         # While the ranks meet. Later the user's code may wait in a receive, and so does a rank
         # of the other strategies.
         uses_mpi = (
             self._launch.config.strategy.name == "allreduce" and not self._launch.config.script
         )
         while True:
-            taken = signal.sigtimedwait(_TAKEN, _TICK_S)
+            signal_info = signal.sigtimedwait(_WATCHED_SIGNALS, _TICK_S)
             self._reap()
-            end_requested = taken is not None and taken.si_signo != signal.SIGCHLD
+            end_requested = signal_info is not None and signal_info.si_signo != signal.SIGCHLD
             if self._status == signal.SIGTERM and not end_requested:
                 # A sweep asks guard and rank at the same time, and the rank may be gone first.
                 end_requested = signal.sigtimedwait((signal.SIGTERM,), _TICK_S) is not None
             if end_requested and self._status in (None, signal.SIGTERM):
-                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
+                return EndCause.LAUNCHER, 0.0, stop_seen_s is not None
             if self._status is not None:
-                return EndedBy.ITSELF, 0.0, stop_seen is not None
-            now = time.monotonic()
+                return EndCause.ITSELF, 0.0, stop_seen_s is not None
+            now_s = time.monotonic()
             beat = self._beat.read()
-            if beat != seen:
-                seen, moved = beat, now
-            if stop_seen is None and self._stop_is_requested(now):
-                stop_seen = now
-            if stop_seen is not None and now > reported + _REPORT_S:
+            if beat != last_beat:
+                last_beat, progress_s = beat, now_s
+            if stop_seen_s is None and self._stop_is_requested(now_s):
+                stop_seen_s = now_s
+            if stop_seen_s is not None and now_s > reported_s + _REPORT_S:
                 # The supervisor gives up on ranks that make no progress after a stop request.
                 # It sees when this log was last touched, and not the heartbeat.
-                if moved > reported or beat[1] is Phase.SAVING:
+                if progress_s > reported_s or beat[1] is Phase.SAVING:
                     # A share that became read-only must not end the guard, and with it the rank.
                     with suppress(OSError):
                         os.utime(self._log_fd)
-                reported = now
-            if now >= next_check:
-                next_check = now + _LOCK_S
+                reported_s = now_s
+            if now_s >= next_check_s:
+                next_check_s = now_s + _LOCK_S
                 if self._is_given_up():
-                    return EndedBy.LAUNCHER, 0.0, stop_seen is not None
+                    return EndCause.LAUNCHER, 0.0, stop_seen_s is not None
             uses_mpi &= beat[1] in (Phase.IMPORTING, Phase.WAITING_FOR_OTHERS)
             if uses_mpi:
-                blocked.end_blocked(now)
-            if self._is_cut_off(now):
-                return EndedBy.LAUNCHER, 0.0, stop_seen is not None
-            limit = self._limit_s(beat[1], stop_seen is not None)
-            if now > max(moved, stop_seen or 0.0) + limit:
-                return EndedBy.STALL, limit, stop_seen is not None
+                receive_watch.end_blocked(now_s)
+            if self._is_cut_off(now_s):
+                return EndCause.LAUNCHER, 0.0, stop_seen_s is not None
+            limit_s = self._limit_s(beat[1], stop_seen_s is not None)
+            if now_s > max(progress_s, stop_seen_s or 0.0) + limit_s:
+                return EndCause.STALL, limit_s, stop_seen_s is not None
 
-    def _is_cut_off(self, now: float) -> bool:
+    def _is_cut_off(self, now_s: float) -> bool:
         """Return whether mpirun, or its daemon here, lost its connection to another node."""
         if self._launch.can_lose_nodes and self._is_head and self._has_begun:
             return False
-        return self._lines.any(now)
+        return self._stall_watch.any(now_s)
 
     def _is_given_up(self) -> bool:
         """Return whether the run is over on record: this node, or the head, stood still.
@@ -381,10 +383,10 @@ class Guard:
             return self._attempt.exit.exists()
         return False
 
-    def _stop_is_requested(self, now: float) -> bool:
-        if now < self._next_lock_check:
+    def _stop_is_requested(self, now_s: float) -> bool:
+        if now_s < self._next_lock_check_s:
             return False
-        self._next_lock_check = now + _LOCK_S
+        self._next_lock_check_s = now_s + _LOCK_S
         # A share that is away for a while must not end the rank; it is asked again.
         with suppress(OSError):
             return stop_requested(self._folder.lock, self._launch.run)
@@ -393,37 +395,40 @@ class Guard:
     def _limit_s(self, phase: Phase, stop_was_requested: bool) -> float:
         if phase in (Phase.FINISHED, Phase.INTERRUPTED):
             return _EXIT_S
-        limit = self._launch.config.stall_limit_s
+        limit_s = self._launch.config.stall_limit_s
         self._has_begun |= phase not in _BEFORE_TRAINING
         if not self._has_begun:
             # A first import over NFS reads 500 MB; a limit meant for steps says nothing about it.
-            limit = max(limit, _SETUP_LIMIT_S)
+            limit_s = max(limit_s, _SETUP_LIMIT_S)
         if phase is Phase.WAITING_FOR_OTHERS:
             # The rank that is waited for stands still as long, and its own guard shall speak first.
-            return limit + max(3.0, 0.1 * limit)
+            return limit_s + max(3.0, 0.1 * limit_s)
         if stop_was_requested and phase is not Phase.SAVING:
-            return min(limit, self._launch.grace_s)
-        return limit
+            return min(limit_s, self._launch.grace_s)
+        return limit_s
 
     def _reap(self) -> None:
         self._status = process_cleanup.reap().get(self._child, self._status)
 
     # The rank's end.
 
-    def _ask_where(self) -> None:
+    def _request_stacks(self) -> None:
         """Have the rank and its workers write their stacks, those that know how to."""
         deadline = time.monotonic() + _LATE_DUMP_S
         rank = process_identity.process(self._child)
-        for one in (rank, *process_cleanup.descendants(self._child)):
+        for process in (rank, *process_cleanup.descendants(self._child)):
             # An unhandled SIGUSR1 would end it.
-            if one is None or not _has_usr1(f"/proc/{one.pid}", "SigCgt"):
+            if process is None or not _has_usr1(f"/proc/{process.pid}", "SigCgt"):
                 continue
-            before, blocking = os.fstat(self._dump_fd).st_size, _blocking_usr1(one.pid)
-            process_identity.send_signal(one, signal.SIGUSR1)
-            _wait_until_dumped(self._dump_fd, before, one.pid, blocking, deadline)
+            dump_bytes, blocking_threads = (
+                os.fstat(self._dump_fd).st_size,
+                _blocking_usr1(process.pid),
+            )
+            process_identity.send_signal(process, signal.SIGUSR1)
+            _wait_until_dumped(self._dump_fd, dump_bytes, process.pid, blocking_threads, deadline)
 
     def _dump(self) -> str:
-        return _content(self._dump_fd)
+        return _read_memory(self._dump_fd)
 
     def _free_shared_memory(self) -> None:
         """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""
@@ -437,7 +442,7 @@ class Guard:
             return _error_of(read_json(self._attempt.rank_error(self._plan.rank)))
         # The disk may be what ended it.
         with suppress(OSError, ValueError):
-            return _error_of(json.loads(_content(self._words_fd)))
+            return _error_of(json.loads(_read_memory(self._last_words_fd)))
         return None, False
 
     def _log(self, text: str) -> None:
@@ -447,7 +452,7 @@ class Guard:
     def _log_tail(self) -> str:
         with suppress(OSError), self._folder.rank_log(self._plan.rank).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(self._log_begin, size - _LOG_TAIL_BYTES))
+            file.seek(max(self._log_start, size - _LOG_TAIL_BYTES))
             lines = file.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").splitlines()
             return "\n".join(lines[-LOG_LINES:])
         return ""
@@ -457,21 +462,21 @@ def _error_of(raw: Mapping[str, Any]) -> tuple[RankError, bool]:
     return RankError.from_dict(raw), bool(raw.get("secondary", False))
 
 
-def _content(memory: int) -> str:
-    return os.pread(memory, _MEMORY_BYTES, 0).decode("utf-8", "replace")
+def _read_memory(descriptor: int) -> str:
+    return os.pread(descriptor, _MEMORY_BYTES, 0).decode("utf-8", "replace")
 
 
 def _wait_until_dumped(
-    descriptor: int, before: int, pid: int, blocking: Set[str], deadline: float
+    descriptor: int, previous_bytes: int, pid: int, blocking_threads: Set[str], deadline: float
 ) -> None:
     """Wait until the signal is taken and its handler has written all that it has to say."""
-    asked = time.monotonic()
-    while (now := time.monotonic()) < deadline:
+    requested_s = time.monotonic()
+    while (now_s := time.monotonic()) < deadline:
         time.sleep(0.02)
         # A signal is blocked in the thread that handles it.
-        if _has_usr1(f"/proc/{pid}", "ShdPnd") or _blocking_usr1(pid) - blocking:
+        if _has_usr1(f"/proc/{pid}", "ShdPnd") or _blocking_usr1(pid) - blocking_threads:
             continue
-        if os.fstat(descriptor).st_size > before or now > asked + _DUMP_WAIT_S:
+        if os.fstat(descriptor).st_size > previous_bytes or now_s > requested_s + _DUMP_WAIT_S:
             return
 
 

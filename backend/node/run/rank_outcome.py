@@ -21,11 +21,11 @@ from backend.records.jobs.status import RankError, RankExit
 
 LOG_LINES = 20
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
-_OURS = "/backend/"
+_OWN_CODE = "/backend/"
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<")
 
 
-class EndedBy(Enum):
+class EndCause(Enum):
     ITSELF = "itself"
     LAUNCHER = "launcher"
     """The guard was ended by mpirun, which ends all ranks or is gone itself."""
@@ -33,11 +33,11 @@ class EndedBy(Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class RankObservation:
     """Observations of a rank by its guard. ``log_tail`` is the end of its log, of this run only."""
 
     phase: Phase
-    ended_by: EndedBy
+    ended_by: EndCause
     wait_status: int | None = None
     """As of `os.waitpid`; None if the rank never started or could not be ended."""
     error: RankError | None = None
@@ -50,10 +50,10 @@ class Seen:
 
 
 def rank_exit(
-    plan: RankPlan, run: int, host: str, seen: Seen, user_folders: Sequence[str]
+    plan: RankPlan, run: int, host: str, observation: RankObservation, user_folders: Sequence[str]
 ) -> RankExit:
     """Return the exit record of a rank."""
-    code, number = _split(seen.wait_status)
+    code, number = _split(observation.wait_status)
     record = RankExit(
         rank=plan.rank,
         run=run,
@@ -63,48 +63,55 @@ def rank_exit(
         code=code,
         signal=wording.signal_name(number) if number else "",
     )
-    if seen.phase in (Phase.FINISHED, Phase.INTERRUPTED):
+    if observation.phase in (Phase.FINISHED, Phase.INTERRUPTED):
         # Its last action is done and on disk; what happens to it afterwards does not matter.
-        done = "finished" if seen.phase is Phase.FINISHED else "interrupted"
-        return replace(record, outcome=done)
-    if seen.error is not None:
+        outcome = "finished" if observation.phase is Phase.FINISHED else "interrupted"
+        return replace(record, outcome=outcome)
+    if observation.error is not None:
         # A rank may report another one (the loss of rank 3 was NaN); it names it then.
-        rank = plan.rank if seen.error.rank is None else seen.error.rank
-        error = replace(seen.error, rank=rank, node=seen.error.node or plan.node)
-        return replace(record, outcome="error", error=error, secondary=seen.error_is_secondary)
-    where = place_in_words(seen.dump, user_folders)
-    at = f", at {where}" if where else ""
-    trace = seen.dump or seen.log_tail
-    who = wording.who(plan)
+        rank = plan.rank if observation.error.rank is None else observation.error.rank
+        error = replace(observation.error, rank=rank, node=observation.error.node or plan.node)
+        return replace(
+            record, outcome="error", error=error, secondary=observation.error_is_secondary
+        )
+    position = innermost_user_line(observation.dump, user_folders)
+    location = f", at {position}" if position else ""
+    trace = observation.dump or observation.log_tail
+    label = wording.who(plan)
 
-    def failed(outcome: str, sentence: str, traceback: str, secondary: bool = False) -> RankExit:
-        error = RankError(sentence, plan.rank, plan.node, traceback)
+    def failed(outcome: str, message: str, traceback: str, secondary: bool = False) -> RankExit:
+        error = RankError(message, plan.rank, plan.node, traceback)
         return replace(record, outcome=outcome, error=error, secondary=secondary)
 
-    if seen.ended_by is EndedBy.STALL:
-        waited = seen.phase is Phase.WAITING_FOR_OTHERS
-        since = " after the stop request" if seen.stop_was_requested else ""
+    if observation.ended_by is EndCause.STALL:
+        was_waiting = observation.phase is Phase.WAITING_FOR_OTHERS
+        stop_suffix = " after the stop request" if observation.stop_was_requested else ""
         return failed(
             "stalled",
-            f"{who} made no progress for {wording.seconds(seen.stall_s)}{since} "
-            f"{seen.phase.text}{at}.",
+            f"{label} made no progress for {wording.seconds(observation.stall_s)}{stop_suffix} "
+            f"{observation.phase.text}{location}.",
             trace,
-            secondary=waited,
+            secondary=was_waiting,
         )
-    if seen.ended_by is EndedBy.LAUNCHER:
+    if observation.ended_by is EndCause.LAUNCHER:
         return failed(
             "signal",
-            f"{who} was ended together with the others {seen.phase.text}.",
+            f"{label} was ended together with the others {observation.phase.text}.",
             trace,
             secondary=True,
         )
     if number:
-        return failed("signal", _killed(who, number, seen, at), trace)
+        return failed("signal", _kill_message(label, number, observation, location), trace)
     if code is None:
-        return failed("error", f"{who} did not start.", seen.log_tail)
+        return failed("error", f"{label} did not start.", observation.log_tail)
     # Only MPI itself exits while it waits for others: one of them was lost.
-    waited = seen.phase is Phase.WAITING_FOR_OTHERS
-    return failed("exit", _left(who, code, seen), seen.log_tail, secondary=waited)
+    was_waiting = observation.phase is Phase.WAITING_FOR_OTHERS
+    return failed(
+        "exit",
+        _exit_message(label, code, observation),
+        observation.log_tail,
+        secondary=was_waiting,
+    )
 
 
 def _split(status: int | None) -> tuple[int | None, int]:
@@ -115,29 +122,32 @@ def _split(status: int | None) -> tuple[int | None, int]:
     return os.WEXITSTATUS(status), 0
 
 
-def _killed(who: str, number: int, seen: Seen, at: str) -> str:
+def _kill_message(label: str, number: int, observation: RankObservation, location: str) -> str:
     name = wording.signal_name(number)
-    if number == signal.SIGKILL and seen.out_of_memory:
+    if number == signal.SIGKILL and observation.out_of_memory:
         return (
-            f"{who} was killed by signal 9 (SIGKILL) {seen.phase.text} because the computer ran "
-            "out of memory; choose a smaller batch size or fewer processes."
+            f"{label} was killed by signal 9 (SIGKILL) {observation.phase.text} because the "
+            "computer ran out of memory; choose a smaller batch size or fewer processes."
         )
     reason = wording.crash_reason(number)
     if reason:
-        return f"{who} crashed with signal {number} ({name}: {reason}) {seen.phase.text}{at}."
-    return f"{who} was killed by signal {number} ({name}) {seen.phase.text}{at}."
+        return (
+            f"{label} crashed with signal {number} ({name}: {reason}) "
+            f"{observation.phase.text}{location}."
+        )
+    return f"{label} was killed by signal {number} ({name}) {observation.phase.text}{location}."
 
 
-def _left(who: str, code: int, seen: Seen) -> str:
-    lines = [line for line in seen.log_tail.splitlines() if line.strip()]
+def _exit_message(label: str, code: int, observation: RankObservation) -> str:
+    lines = [line for line in observation.log_tail.splitlines() if line.strip()]
     if code != 0 and lines and any("Traceback (most recent call last)" in line for line in lines):
-        return f"{who} ended {seen.phase.text}: {lines[-1].strip()}"
+        return f"{label} ended {observation.phase.text}: {lines[-1].strip()}"
     if code == 0:
         return (
-            f"{who} exited with code 0 {seen.phase.text}, before the training was over; look for "
-            "sys.exit or os._exit in the model and the loader."
+            f"{label} exited with code 0 {observation.phase.text}, before the training was over; "
+            "look for sys.exit or os._exit in the model and the loader."
         )
-    return f"{who} exited with code {code} {seen.phase.text}."
+    return f"{label} exited with code {code} {observation.phase.text}."
 
 
 @dataclass(frozen=True)
@@ -151,29 +161,29 @@ class StackFrame:
     def describe(self, folder: str = "") -> str:
         """Return ``bks_model.py, line 12, in forward``, with the path relative to ``folder``."""
         path = PurePosixPath(self.file)
-        inside = folder and path.is_relative_to(folder)
-        shown = path.relative_to(folder) if inside else path.name
-        return f"{shown}, line {self.line}, in {self.function}"
+        is_inside = folder and path.is_relative_to(folder)
+        path_label = path.relative_to(folder) if is_inside else path.name
+        return f"{path_label}, line {self.line}, in {self.function}"
 
 
 def threads(dump: str) -> list[list[StackFrame]]:
     """Return the stacks of a dump, innermost frame first, and first the thread with the signal."""
-    found: list[list[StackFrame]] = []
-    current = False
+    stacks: list[list[StackFrame]] = []
+    is_current = False
     for line in dump.splitlines():
         if line.startswith(("Thread 0x", "Current thread 0x", "Stack (most recent call first)")):
-            current = not line.startswith("Thread")
-            found.append([])
-            if current:
-                found.insert(0, found.pop())
+            is_current = not line.startswith("Thread")
+            stacks.append([])
+            if is_current:
+                stacks.insert(0, stacks.pop())
         frame = _FRAME.match(line)
-        if frame and found:
-            stack = found[0] if current else found[-1]
+        if frame and stacks:
+            stack = stacks[0] if is_current else stacks[-1]
             stack.append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
-    return found
+    return stacks
 
 
-def place_in_words(dump: str, user_folders: Sequence[str]) -> str:
+def innermost_user_line(dump: str, user_folders: Sequence[str]) -> str:
     """Return the innermost line of user code, otherwise of code outside libraries, or ""."""
     stacks = threads(dump)
     for folder in user_folders:
@@ -184,6 +194,6 @@ def place_in_words(dump: str, user_folders: Sequence[str]) -> str:
                     return frame.describe(folder)
     for stack in stacks[:1]:
         for frame in stack:
-            if _OURS not in frame.file and not any(part in frame.file for part in _LIBRARIES):
+            if _OWN_CODE not in frame.file and not any(part in frame.file for part in _LIBRARIES):
                 return frame.describe()
     return ""

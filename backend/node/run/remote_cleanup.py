@@ -36,7 +36,7 @@ class CleanupResult:
     ``sees_folder`` is False if it does not see the folder of the job: its share is gone.
     """
 
-    sentence: str
+    message: str
     reached: bool = True
     sees_folder: bool = True
 
@@ -51,14 +51,14 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
         return {}
     hosts = {plan.node: plan.host for plan in launch.ranks}
     head = launch.ranks[0].node
-    asked = {}
+    processes = {}
     for node, host in hosts.items():
         if node == head:
             continue
         command = _sweep(launch, host, tag)
         command += [str(folder.path)] if launch.apart else [_SEE, str(folder.path)]
         with suppress(OSError):
-            asked[node] = subprocess.Popen(
+            processes[node] = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -66,9 +66,9 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
             )
     deadline = time.monotonic() + _LIMIT_S
     answers = {}
-    for node, process in asked.items():
+    for node, process in processes.items():
         ranks = [plan.rank for plan in launch.ranks if plan.node == node]
-        answers[node] = _answer(process, deadline, folder, launch.run, ranks)
+        answers[node] = _cleanup_result(process, deadline, folder, launch.run, ranks)
     return answers
 
 
@@ -116,7 +116,7 @@ def _ssh(launch: Launch, host: str) -> list[str]:
     return ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
 
 
-def _answer(
+def _cleanup_result(
     process: subprocess.Popen[bytes],
     deadline: float,
     folder: JobFolder,
@@ -131,14 +131,14 @@ def _answer(
             return CleanupResult(
                 "did not answer, so left-over processes could not be ended", reached=False
             )
-    lines = remote_logs.take(output, folder, run, ranks).strip().splitlines()
+    lines = remote_logs.unpack_output(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:
-        sees = _UNSEEN not in lines
+        sees_folder = _UNSEEN not in lines
         lines = [line for line in lines if line != _UNSEEN]
-        return CleanupResult(lines[-1] if lines else "", sees_folder=sees)
-    why = lines[-1] if lines else f"ssh exited with code {process.returncode}"
+        return CleanupResult(lines[-1] if lines else "", sees_folder=sees_folder)
+    reason = lines[-1] if lines else f"ssh exited with code {process.returncode}"
     return CleanupResult(
-        f"could not be cleaned up: {why}", process.returncode != _SSH_ITSELF_FAILED
+        f"could not be cleaned up: {reason}", process.returncode != _SSH_ITSELF_FAILED
     )
 
 
@@ -146,20 +146,20 @@ def main(arguments: Sequence[str]) -> int:
     """On the other node: end what carries the tag, and print what could not be ended."""
     tag, *folders = arguments
     if folders[:1] == [_SEE]:
-        if not _sees(folders[1]):
+        if not _sees_folder(folders[1]):
             sys.stdout.write(f"{_UNSEEN}\n")
         folders = []
-    found = len(process_cleanup.tagged(tag))
-    left = process_cleanup.end_tagged(tag, 1.0) if found else ()
+    tagged_count = len(process_cleanup.tagged(tag))
+    remaining_pids = process_cleanup.end_tagged(tag, 1.0) if tagged_count else ()
     # When all have ended, they have written all of their output.
     for folder in map(JobFolder, map(Path, folders)):
-        sys.stdout.write(remote_logs.say(folder, int(tag.rpartition("/")[2])))
-    if found:
-        numbers = ", ".join(map(str, left))
+        sys.stdout.write(remote_logs.pack_output(folder, int(tag.rpartition("/")[2])))
+    if tagged_count:
+        numbers = ", ".join(map(str, remaining_pids))
         sys.stdout.write(
             f"processes {numbers} could not be ended"
-            if left
-            else f"ended {found} left-over processes"
+            if remaining_pids
+            else f"ended {tagged_count} left-over processes"
         )
     sys.stdout.flush()
     # Imported only when needed: the head uses this module, too.
@@ -169,14 +169,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _sees(folder: str) -> bool:
+def _sees_folder(folder: str) -> bool:
     # In a process of its own, without the output of this one: where a share hangs it never ends.
     null = subprocess.DEVNULL
-    looking = subprocess.Popen(["test", "-d", folder], stdin=null, stdout=null, stderr=null)
+    process = subprocess.Popen(["test", "-d", folder], stdin=null, stdout=null, stderr=null)
     try:
-        return looking.wait(_SEE_S) == 0
+        return process.wait(_SEE_S) == 0
     except subprocess.TimeoutExpired:
-        process_signals.kill(looking)
+        process_signals.kill(process)
         return False
 
 

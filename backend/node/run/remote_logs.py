@@ -25,59 +25,61 @@ _RECORD_BYTES = 4_000_000
 _ONE_TO_ONE = "latin-1"
 
 
-def say(folder: JobFolder, run: int) -> str:
+def pack_output(folder: JobFolder, run: int) -> str:
     """On the other node: return a line with what its ranks wrote in this run."""
-    said: dict[str, Any] = {"records": {}, "logs": {}}
+    payload: dict[str, Any] = {"records": {}, "logs": {}}
     attempt = folder.attempt(run).path
     for path in _files(attempt, "rank-*.json"):
-        said["records"][path.name] = _tail(path, _RECORD_BYTES)[1]
+        payload["records"][path.name] = _tail(path, _RECORD_BYTES)[1]
     # The launch record was copied there after the logs of earlier runs.
-    since = _changed(folder.launch)
+    launch_changed_s = _changed_s(folder.launch)
     for path in _files(folder.logs, "rank-*.log"):
-        if _changed(path) >= since:
-            said["logs"][path.name] = _tail(path, _LOG_BYTES)
-    return f"{_MARK}{json.dumps(said)}\n"
+        if _changed_s(path) >= launch_changed_s:
+            payload["logs"][path.name] = _tail(path, _LOG_BYTES)
+    return f"{_MARK}{json.dumps(payload)}\n"
 
 
-def take(output: bytes, folder: JobFolder, run: int, ranks: Sequence[int]) -> str:
+def unpack_output(output: bytes, folder: JobFolder, run: int, ranks: Sequence[int]) -> str:
     """On the head node: keep the output of ``ranks``; return all other output."""
-    rest = []
+    other_lines = []
     for line in output.decode("utf-8", "replace").splitlines():
         if not line.startswith(_MARK):
-            rest.append(line)
+            other_lines.append(line)
             continue
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            _keep(json.loads(line[len(_MARK) :]), folder, run, ranks)
-    return "\n".join(rest)
+            _write_output(json.loads(line[len(_MARK) :]), folder, run, ranks)
+    return "\n".join(other_lines)
 
 
-def _keep(said: Any, folder: JobFolder, run: int, ranks: Sequence[int]) -> None:
+def _write_output(payload: Any, folder: JobFolder, run: int, ranks: Sequence[int]) -> None:
     attempt = folder.attempt(run)
     for rank in ranks:
         log = folder.rank_log(rank)
-        if log.name in said["logs"]:
-            begin, text = said["logs"][log.name]
-            _append(log, int(begin), text.encode(_ONE_TO_ONE))
+        if log.name in payload["logs"]:
+            start, text = payload["logs"][log.name]
+            _append(log, int(start), text.encode(_ONE_TO_ONE))
         # Last, as its guard writes it: a reader of the exit record may read the log.
         for path in (attempt.rank_error(rank), attempt.rank_exit(rank)):
-            if path.name in said["records"]:
-                replace_bytes(path, said["records"][path.name].encode(_ONE_TO_ONE))
+            if path.name in payload["records"]:
+                replace_bytes(path, payload["records"][path.name].encode(_ONE_TO_ONE))
 
 
-def _append(log: Path, begin: int, piece: bytes) -> None:
+def _append(log: Path, start: int, content: bytes) -> None:
     """Append a piece; the head node has what the other node had of earlier runs."""
-    have = run_files.size(log)
+    present_bytes = run_files.size(log)
     with open(open_for_writing(log), "ab") as file:
-        if begin > have:
-            file.write(f"── {begin - have} bytes of this run stayed on the node ──\n".encode())
-        file.write(piece[max(0, have - begin) :])
+        if start > present_bytes:
+            file.write(
+                f"── {start - present_bytes} bytes of this run stayed on the node ──\n".encode()
+            )
+        file.write(content[max(0, present_bytes - start) :])
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.glob(pattern))
 
 
-def _changed(path: Path) -> float:
+def _changed_s(path: Path) -> float:
     try:
         return os.stat(path).st_mtime
     except OSError as error:
@@ -87,11 +89,11 @@ def _changed(path: Path) -> float:
 
 def _tail(path: Path, limit_bytes: int) -> tuple[int, str]:
     """Return the offset of the end of a file, and that end."""
-    begin = max(0, run_files.size(path) - limit_bytes)
+    start = max(0, run_files.size(path) - limit_bytes)
     try:
         with path.open("rb") as file:
-            file.seek(begin)
-            return begin, file.read(limit_bytes).decode(_ONE_TO_ONE)
+            file.seek(start)
+            return start, file.read(limit_bytes).decode(_ONE_TO_ONE)
     except OSError as error:
         swallowed(error)
-        return begin, ""
+        return start, ""

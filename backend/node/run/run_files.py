@@ -33,16 +33,16 @@ def has_begun(status: RunStatus | None) -> bool:
 
 def signs_of_work(folder: JobFolder, launch: Launch) -> object:
     """Return a value that changes while ranks work: checkpoint sizes, files of their guards."""
-    marks: list[tuple[str, int, int]] = []
+    signs: list[tuple[str, int, int]] = []
     with suppress(OSError), os.scandir(folder.checkpoints) as entries:
         for entry in entries:
             with suppress(OSError):
-                found = entry.stat()
-                marks.append((entry.name, found.st_size, found.st_mtime_ns))
+                status = entry.stat()
+                signs.append((entry.name, status.st_size, status.st_mtime_ns))
     for plan in launch.ranks:
         with suppress(OSError):
-            marks.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
-    return sorted(marks)
+            signs.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
+    return sorted(signs)
 
 
 def newest_checkpoint(folder: JobFolder) -> tuple[str, int]:
@@ -72,8 +72,8 @@ def wrote_nothing(folder: JobFolder, status: RunStatus | None) -> bool:
     if status is not None and status.metrics:
         return False
     with suppress(OSError):
-        own = (folder.history, folder.tensorboard)
-        return all(one in own for one in folder.output.iterdir())
+        own_folders = (folder.history, folder.tensorboard)
+        return all(path in own_folders for path in folder.output.iterdir())
     return False
 
 

@@ -47,12 +47,12 @@ def write(folder: JobFolder, launch: Launch, files: Files) -> None:
 
     A run that does not resume begins with empty folders: the files of earlier runs are moved.
     """
-    before = last_status(folder)
+    previous_status = last_status(folder)
     if _starts_over(launch):
         move_earlier_runs(folder, launch.run, files)
     clear_old_stop_request(folder, launch.run, files)
     files.replace_json(folder.launch, launch.to_dict())
-    status = _first_status(launch, before, timestamps.now())
+    status = _first_status(launch, previous_status, timestamps.now())
     files.replace_json(folder.status, status.to_dict())
 
 
@@ -62,10 +62,12 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
     for path in (folder.runs, target, target / "attempts"):
         files.make_folder(path, exist_ok=True)
     _move(STARTED_OVER, folder.path, target, files)
-    earlier = (one for one in files.names(folder.attempts) if one.isdecimal() and int(one) < run)
-    _move(earlier, folder.attempts, target / "attempts", files)
-    for empty in (folder.logs, folder.output, folder.checkpoints):
-        files.make_folder(empty, exist_ok=True)
+    earlier_names = (
+        name for name in files.names(folder.attempts) if name.isdecimal() and int(name) < run
+    )
+    _move(earlier_names, folder.attempts, target / "attempts", files)
+    for empty_folder in (folder.logs, folder.output, folder.checkpoints):
+        files.make_folder(empty_folder, exist_ok=True)
 
 
 def _move_back(folder: JobFolder, run: int, files: Files) -> None:
@@ -74,9 +76,9 @@ def _move_back(folder: JobFolder, run: int, files: Files) -> None:
     attempts = target / "attempts"
     # It is made last: without it, nothing was moved.
     if files.exists(attempts):
-        moved = [name for name in files.names(target) if name in STARTED_OVER]
-        _move(moved, folder.path, folder.attempt(run).path, files)
-        _move(moved, target, folder.path, files)
+        moved_names = [name for name in files.names(target) if name in STARTED_OVER]
+        _move(moved_names, folder.path, folder.attempt(run).path, files)
+        _move(moved_names, target, folder.path, files)
         _move(files.names(attempts), attempts, folder.attempts, files)
         if files.names(attempts) or files.names(target) != [attempts.name]:
             return
@@ -84,9 +86,9 @@ def _move_back(folder: JobFolder, run: int, files: Files) -> None:
 
 
 def _move(names: Iterable[str], source: Path, target: Path, files: Files) -> None:
-    there, moved = files.names(source), files.names(target)
+    source_names, target_names = files.names(source), files.names(target)
     for name in names:
-        if name in there and name not in moved:
+        if name in source_names and name not in target_names:
             files.rename(source / name, target / name)
 
 
@@ -95,17 +97,17 @@ def clear_old_stop_request(folder: JobFolder, run: int, files: Files) -> None:
     files.refresh_file(folder.lock)
     with suppress(FileNotFoundError):
         try:
-            meant = int(read_json(folder.lock)["run"])
+            requested_run = int(read_json(folder.lock)["run"])
         except (PermissionError, ValueError, KeyError, TypeError) as error:
             swallowed(error)
-            meant = 0
-        if meant < run:
+            requested_run = 0
+        if requested_run < run:
             files.remove(folder.lock)
 
 
-def _first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStatus:
+def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunStatus:
     """Return STARTING; a resumed run shows the job's progress from its first moment."""
-    starting = RunStatus(
+    starting_status = RunStatus(
         state=JobState.STARTING,
         run=launch.run,
         epochs=launch.config.epochs,
@@ -117,29 +119,29 @@ def _first_status(launch: Launch, before: RunStatus | None, now: str) -> RunStat
         started=now,
         updated=now,
     )
-    if before is None:
-        return starting
-    starting = replace(starting, heartbeat=before.heartbeat + 1)
+    if previous is None:
+        return starting_status
+    starting_status = replace(starting_status, heartbeat=previous.heartbeat + 1)
     if not launch.resume_from:
-        return starting
+        return starting_status
     # A start that was interrupted continues with the status that it wrote itself.
-    is_own = before.run == launch.run
-    took_s = timestamps.seconds(before.updated) - timestamps.seconds(
-        before.started or before.updated
+    is_own = previous.run == launch.run
+    duration_s = timestamps.seconds(previous.updated) - timestamps.seconds(
+        previous.started or previous.updated
     )
-    took_s = 0.0 if is_own else max(0.0, took_s)
-    gpu_s = before.earlier_gpu_s
+    duration_s = 0.0 if is_own else max(0.0, duration_s)
+    gpu_s = previous.earlier_gpu_s
     # A run that failed may have made steps after its newest checkpoint, which are made again.
-    named = epoch_and_step(PurePosixPath(launch.resume_from).stem)
-    epoch, step = named or (before.epoch, before.step)
+    saved_position = epoch_and_step(PurePosixPath(launch.resume_from).stem)
+    epoch, step = saved_position or (previous.epoch, previous.step)
     return replace(
-        starting,
-        earlier_s=before.earlier_s + took_s,
-        earlier_gpu_s=None if gpu_s is None else gpu_s + before.gpus * took_s,
-        earlier_energy_j=before.earlier_energy_j if is_own else before.total_energy_j,
-        epoch=epoch or before.epoch,
+        starting_status,
+        earlier_s=previous.earlier_s + duration_s,
+        earlier_gpu_s=None if gpu_s is None else gpu_s + previous.gpus * duration_s,
+        earlier_energy_j=previous.earlier_energy_j if is_own else previous.total_energy_j,
+        epoch=epoch or previous.epoch,
         step=step,
-        total_steps=before.total_steps,
-        steps_per_epoch=before.steps_per_epoch,
-        metrics=before.metrics,
+        total_steps=previous.total_steps,
+        steps_per_epoch=previous.steps_per_epoch,
+        metrics=previous.metrics,
     )

@@ -28,31 +28,37 @@ class SilenceWatch:
         self._folder = folder
         self._launch = launch
         self._monotonic = monotonic
-        self._beats = HeartbeatReader(DataRoot(folder.path.parent.parent), monotonic)
+        self._heartbeats = HeartbeatReader(DataRoot(folder.path.parent.parent), monotonic)
         nodes = dict.fromkeys(plan.node for plan in launch.ranks)
         nodes.pop(launch.ranks[0].node)
         is_able = launch.config.on_failure.continues and not launch.apart
         self._nodes = tuple(nodes) if is_able else ()
         self._limit_s = launch.config.on_failure.silent_limit_s
-        self._next = self._moved_at = self._ask_at = monotonic()
+        self._next_check_s = self._progress_s = self._next_request_s = monotonic()
         self._progress: object = None
 
-    def lost(self) -> tuple[str, ...]:
+    def find_silent_nodes(self) -> tuple[str, ...]:
         """Return the nodes without a sign of life within the limit, if the run stands still, too.
 
         May take some seconds if an agent is silent, to ask its node over SSH.
         """
-        now = self._monotonic()
-        if not self._nodes or now < self._next:
+        now_s = self._monotonic()
+        if not self._nodes or now_s < self._next_check_s:
             return ()
-        self._next = now + _EVERY_S
+        self._next_check_s = now_s + _EVERY_S
         status = last_status(self._folder)
         progress = status and (status.run, status.state, status.epoch, status.step)
         if progress != self._progress:
-            self._progress, self._moved_at = progress, now
-        silent = [node for node in self._nodes if self._beats.silent_s(node) > self._limit_s]
-        if not silent or now <= self._moved_at + self._limit_s or now < self._ask_at:
+            self._progress, self._progress_s = progress, now_s
+        silent_nodes = [
+            node for node in self._nodes if self._heartbeats.silent_s(node) > self._limit_s
+        ]
+        if (
+            not silent_nodes
+            or now_s <= self._progress_s + self._limit_s
+            or now_s < self._next_request_s
+        ):
             return ()
         # An agent may end alone, and an evaluation may take longer than the limit.
-        self._ask_at = now + _ASK_EVERY_S
-        return remote_cleanup.unreached(self._launch, silent)
+        self._next_request_s = now_s + _ASK_EVERY_S
+        return remote_cleanup.unreached(self._launch, silent_nodes)

@@ -30,7 +30,7 @@ from backend.node.notifications import send as notifications
 from backend.node.queue import retry
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.durable_write import write_until_done
-from backend.node.run.give_way import GiveWay
+from backend.node.run.give_way import GiveWayWatch
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
 from backend.node.run.run_outcome import EndedRun, final_status, run_exit
 from backend.node.run.silence_watch import SilenceWatch
@@ -57,10 +57,10 @@ from backend.records.jobs.stop_request import (
 )
 
 if TYPE_CHECKING:
-    from backend.node.run.grow import Grow
+    from backend.node.run.grow import GrowthWatch
 
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_TAKEN = (signal.SIGCHLD, *_ENDING)
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_WATCHED_SIGNALS = (signal.SIGCHLD, *_END_SIGNALS)
 _POLL_S = 0.3
 _log = logging.getLogger(__name__)
 _LAUNCHER_TERM_S = 5.0
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     log.to_file_at_end(own_log)
     Supervisor(folder, options.run).supervise()
-    notifications.begin(folder, options.run)
+    notifications.start_delivery(folder, options.run)
     return 0
 
 
@@ -114,25 +114,25 @@ class Supervisor:
         self._launcher: ProcessIdentity | None = None
         self._launcher_pid = 0
         self._launcher_status: int | None = None
-        self._begin = 0.0
+        self._started_s = 0.0
         self._clock = timestamps.EvenClock()
-        self._over_since: float | None = None
-        self._silent: list[RankPlan] = []
-        self._logs_before: dict[int, int] = {}
+        self._over_since_s: float | None = None
+        self._silent_ranks: list[RankPlan] = []
+        self._earlier_log_bytes: dict[int, int] = {}
         self._progress: object = None
-        self._progress_at = 0.0
-        self._end_requested = ""
+        self._progress_s = 0.0
+        self._end_signal = ""
         self._ended_early = False
-        self._gave_up = ""
-        self._unreached: tuple[str, ...] = ()
-        self._blind: tuple[str, ...] = ()
-        self._stood_still: tuple[str, ...] = ()
-        self._stop_seen: float | None = None
-        self._give_way: GiveWay | None = None
-        self._grow: Grow | None = None
+        self._give_up_message = ""
+        self._unreached_nodes: tuple[str, ...] = ()
+        self._blind_nodes: tuple[str, ...] = ()
+        self._still_nodes: tuple[str, ...] = ()
+        self._stop_seen_s: float | None = None
+        self._give_way: GiveWayWatch | None = None
+        self._grow: GrowthWatch | None = None
 
     def supervise(self) -> RunExit:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
         prctl.become_subreaper()
         if self._attempt.exit.exists():
             # Too slow: the run was given up, and that is on record.
@@ -147,25 +147,25 @@ class Supervisor:
         # Rank 0 may have had no time to reserve that of the status.
         for path in (self._attempt.exit, self._folder.status):
             PreallocatedFile(path).take()
-        log_begin = run_files.size(self._folder.mpirun_log)
+        log_start = run_files.size(self._folder.mpirun_log)
         # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
-        self._silent = self._seen(launch)
-        self._logs_before = {
+        self._silent_ranks = self._visible_ranks(launch)
+        self._earlier_log_bytes = {
             plan.rank: run_files.size(self._folder.rank_log(plan.rank)) for plan in launch.ranks
         }
-        others = OtherPrograms()
+        other_programs = OtherPrograms()
         refusal = self._start(launch)
         energy_j = None
         if not refusal:
             meter = EnergyMeter(DataRoot(self._folder.path.parent.parent), launch.ranks)
-            meter.begin()
+            meter.start()
             self._watch(launch)
             energy_j = meter.used_j()
         leftovers = self._clear_up(launch)
-        first = next((one.outcome for one in self._exits if one.rank == 0), "")
-        if launch.config.script and first not in ("finished", "interrupted"):
+        first_outcome = next((record.outcome for record in self._exits if record.rank == 0), "")
+        if launch.config.script and first_outcome not in ("finished", "interrupted"):
             run_files.record_checkpoints(self._folder)
-        newest = run_files.newest_checkpoint(self._folder)
+        checkpoint = run_files.newest_checkpoint(self._folder)
         status = last_status(self._folder)
         return self._close(
             EndedRun(
@@ -174,28 +174,30 @@ class Supervisor:
                 exits=tuple(self._exits),
                 expendable=launch.expendable,
                 launcher=_launcher_name(launch),
-                launcher_code=_code(self._launcher_status),
+                launcher_code=_exit_code(self._launcher_status),
                 launcher_error=refusal,
-                launcher_log=run_files.text_from(self._folder.mpirun_log, log_begin),
-                stop_was_requested=self._stop_seen is not None or self._stop_is_requested(),
+                launcher_log=run_files.text_from(self._folder.mpirun_log, log_start),
+                stop_was_requested=self._stop_seen_s is not None or self._stop_is_requested(),
                 stopped_by=stop_requested_by(self._folder.lock),
                 pause=pause_requested(self._folder.lock, self._run),
                 ended_early=self._ended_early,
-                end_requested=self._end_requested,
-                gave_up=self._gave_up,
-                unreached=self._unreached,
-                blind=self._blind,
-                stood_still=self._stood_still,
+                end_requested=self._end_signal,
+                gave_up=self._give_up_message,
+                unreached=self._unreached_nodes,
+                blind=self._blind_nodes,
+                stood_still=self._still_nodes,
                 data_root=str(self._folder.path.parent.parent),
-                newest_checkpoint=newest[0],
-                checkpoint_of_run=newest[1] == self._run,
+                newest_checkpoint=checkpoint[0],
+                checkpoint_of_run=checkpoint[1] == self._run,
                 runs_script=bool(launch.config.script),
-                other_cpu=others.share(),
-                logs=read_logs(self._folder, self._reporting_ranks(launch), self._logs_before),
-                mpirun_log=read_parts(self._folder.mpirun_log, log_begin),
+                other_cpu=other_programs.share(),
+                logs=read_logs(
+                    self._folder, self._reporting_ranks(launch), self._earlier_log_bytes
+                ),
+                mpirun_log=read_parts(self._folder.mpirun_log, log_start),
                 last_status=status,
                 wrote_nothing=bool(launch.config.script)
-                and newest[1] != self._run
+                and checkpoint[1] != self._run
                 and run_files.wrote_nothing(self._folder, status),
                 has_no_curve=bool(launch.config.script) and not (status and status.metrics),
                 log_end=run_files.end_of(self._folder.rank_log(0)) if launch.config.script else "",
@@ -211,11 +213,15 @@ class Supervisor:
 
         A run that ended as it should has none, and its logs are not read.
         """
-        done = {one.rank for one in self._exits if one.outcome in ("finished", "interrupted")}
-        failed = [one.rank for one in self._exits if one.error and not one.secondary]
-        failed.sort(key=launch.can_lose)
-        silent = [plan.rank for plan in launch.ranks if plan.rank not in done]
-        return tuple(dict.fromkeys((*failed, *silent)))[:_LOGS_READ]
+        finished_ranks = {
+            record.rank for record in self._exits if record.outcome in ("finished", "interrupted")
+        }
+        failed_ranks = [
+            record.rank for record in self._exits if record.error and not record.secondary
+        ]
+        failed_ranks.sort(key=launch.can_lose)
+        silent_ranks = [plan.rank for plan in launch.ranks if plan.rank not in finished_ranks]
+        return tuple(dict.fromkeys((*failed_ranks, *silent_ranks)))[:_LOGS_READ]
 
     # mpirun's beginning.
 
@@ -229,10 +235,10 @@ class Supervisor:
         os.write(output, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
         # The supervisor is on the first node, where rank 0 will listen.
         try:
-            self._meeting = RendezvousPoint(launch.meeting_host)
+            self._rendezvous_point = RendezvousPoint(launch.meeting_host)
         except OSError as error:
             return f"No port can be reserved for {launch.meeting_host}: {error.strerror}."
-        environment = _environment(launch, self._tag, self._meeting)
+        environment = _environment(launch, self._tag, self._rendezvous_point)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
         reading, writing = os.pipe()
@@ -260,122 +266,128 @@ class Supervisor:
             return f"{launch.argv[0]} could not be started: {reason}."
         self._launcher_pid = child
         self._launcher = process_identity.process(child)  # None when it has ended already
-        self._blocked = BlockedReceiveWatch(child)
+        self._receive_watch = BlockedReceiveWatch(child)
         return ""
 
     # The run's life.
 
     def _watch(self, launch: Launch) -> None:
         """Until mpirun is gone."""
-        self._give_way = GiveWay(self._folder, launch)
-        silence = SilenceWatch(self._folder, launch)
+        self._give_way = GiveWayWatch(self._folder, launch)
+        silence_watch = SilenceWatch(self._folder, launch)
         if launch.continued is not None and launch.continued.is_short:
             # Imported only when needed: it needs the queue.
-            from backend.node.run.grow import Grow
+            from backend.node.run.grow import GrowthWatch
 
-            self._grow = Grow(self._folder, launch)
-        self._begin = self._progress_at = time.monotonic()
-        next_check = 0.0
+            self._grow = GrowthWatch(self._folder, launch)
+        self._started_s = self._progress_s = time.monotonic()
+        next_check_s = 0.0
         while self._launcher_status is None:
-            taken = signal.sigtimedwait(_TAKEN, _POLL_S)
+            signal_info = signal.sigtimedwait(_WATCHED_SIGNALS, _POLL_S)
             self._reap()
-            now = time.monotonic()
-            if taken is not None and taken.si_signo != signal.SIGCHLD:
-                self._end_requested = wording.signal_name(taken.si_signo)
+            now_s = time.monotonic()
+            if signal_info is not None and signal_info.si_signo != signal.SIGCHLD:
+                self._end_signal = wording.signal_name(signal_info.si_signo)
                 return self._end_launcher()
             # A child that ends wakes this up; only looks at the share keep their distance.
-            if now < next_check:
+            if now_s < next_check_s:
                 continue
-            next_check = now + _POLL_S
+            next_check_s = now_s + _POLL_S
             self._collect(launch)
-            self._blocked.end_blocked(now)
+            self._receive_watch.end_blocked(now_s)
             if self._give_way is not None:
                 self._give_way.watch()
             if self._grow is not None:
                 self._grow.watch()
-            if self._stop_seen is None and self._over_since is None:
-                self._stood_still = silence.lost()
+            if self._stop_seen_s is None and self._over_since_s is None:
+                self._still_nodes = silence_watch.find_silent_nodes()
             if (
-                self._stood_still
-                or self._failed_long_ago(launch, now)
-                or self._never_started(launch, now)
-                or self._must_stop(launch, now)
+                self._still_nodes
+                or self._failed_long_ago(launch, now_s)
+                or self._never_started(launch, now_s)
+                or self._must_stop(launch, now_s)
             ):
                 return self._end_launcher()
         # A machine that shuts down signals all processes at once; mpirun may be gone first.
-        late = signal.sigtimedwait(_ENDING, _POLL_S) if self._launcher_status else None
-        if late is not None:
-            self._end_requested = wording.signal_name(late.si_signo)
+        late_signal = signal.sigtimedwait(_END_SIGNALS, _POLL_S) if self._launcher_status else None
+        if late_signal is not None:
+            self._end_signal = wording.signal_name(late_signal.si_signo)
         return None
 
-    def _failed_long_ago(self, launch: Launch, now: float) -> bool:
+    def _failed_long_ago(self, launch: Launch, now_s: float) -> bool:
         """Return whether mpirun should have ended by itself, judging by the ranks' records."""
         # Whether ranks on nodes without the data root are about to exit is not known here.
-        seen = self._seen(launch)
-        gone = {one.rank for one in self._exits}
-        all_gone = all(plan.rank in gone or launch.can_lose(plan.rank) for plan in seen)
-        limit_s = _APART_S if all_gone and len(seen) < len(launch.ranks) else _AFTER_FAILURE_S
-        if self._over_since is None and (
-            all_gone or any(one.error and not launch.can_lose(one.rank) for one in self._exits)
+        visible_ranks = self._visible_ranks(launch)
+        ended_ranks = {record.rank for record in self._exits}
+        all_ended = all(
+            plan.rank in ended_ranks or launch.can_lose(plan.rank) for plan in visible_ranks
+        )
+        limit_s = (
+            _APART_S if all_ended and len(visible_ranks) < len(launch.ranks) else _AFTER_FAILURE_S
+        )
+        if self._over_since_s is None and (
+            all_ended
+            or any(record.error and not launch.can_lose(record.rank) for record in self._exits)
         ):
-            self._over_since = now
-        if self._over_since is None or now < self._over_since + limit_s:
+            self._over_since_s = now_s
+        if self._over_since_s is None or now_s < self._over_since_s + limit_s:
             return False
-        if not all_gone:
-            self._gave_up = "mpirun did not end the other ranks."
+        if not all_ended:
+            self._give_up_message = "mpirun did not end the other ranks."
         return True
 
     @staticmethod
-    def _seen(launch: Launch) -> list[RankPlan]:
+    def _visible_ranks(launch: Launch) -> list[RankPlan]:
         """The ranks whose files can be seen from here before the run is over."""
         head = launch.ranks[0].node
         return [plan for plan in launch.ranks if plan.node == head or not launch.apart]
 
-    def _never_started(self, launch: Launch, now: float) -> bool:
+    def _never_started(self, launch: Launch, now_s: float) -> bool:
         """Return whether a rank's guard has not opened its log within the limit."""
-        self._silent = [
+        self._silent_ranks = [
             plan
-            for plan in self._silent
-            if run_files.size(self._folder.rank_log(plan.rank)) <= self._logs_before[plan.rank]
+            for plan in self._silent_ranks
+            if run_files.size(self._folder.rank_log(plan.rank))
+            <= self._earlier_log_bytes[plan.rank]
         ]
-        if not self._silent or now < self._begin + _START_LIMIT_S:
+        if not self._silent_ranks or now_s < self._started_s + _START_LIMIT_S:
             return False
-        plan = self._silent[0]
-        self._gave_up = (
+        plan = self._silent_ranks[0]
+        self._give_up_message = (
             f"mpirun did not start rank {plan.rank} on {wording.place(plan.node)} within "
             f"{_START_LIMIT_S:.0f} s; {self._why_not_started()}."
         )
         return True
 
     def _why_not_started(self) -> str:
-        if not self._blocked.blocking_addresses:
+        if not self._receive_watch.blocking_addresses:
             return "logs/mpirun.log may say why"
-        addresses = ", ".join(self._blocked.blocking_addresses)
+        addresses = ", ".join(self._receive_watch.blocking_addresses)
         return f"connections from {addresses} to mpirun's ports kept it waiting"
 
-    def _must_stop(self, launch: Launch, now: float) -> bool:
+    def _must_stop(self, launch: Launch, now_s: float) -> bool:
         """Return whether the ranks ignore, or cannot see, a stop request."""
-        if self._stop_seen is None:
+        if self._stop_seen_s is None:
             if not self._stop_is_requested():
                 return False
-            self._stop_seen = self._progress_at = now
+            self._stop_seen_s = self._progress_s = now_s
         is_to_end = kill_requested(self._folder.lock, self._run)
         if not run_files.has_begun(last_status(self._folder)):
-            self._ended_early = is_to_end or now > self._stop_seen + _TO_FIRST_STEP_S
+            self._ended_early = is_to_end or now_s > self._stop_seen_s + _TO_FIRST_STEP_S
             return self._ended_early
         if is_to_end:
-            self._gave_up = "The run was killed on request."
+            self._give_up_message = "The run was killed on request."
             return True
-        current = (run_files.signs_of_work(self._folder, launch), len(self._exits))
-        if current != self._progress:
-            self._progress, self._progress_at = current, now
+        progress = (run_files.signs_of_work(self._folder, launch), len(self._exits))
+        if progress != self._progress:
+            self._progress, self._progress_s = progress, now_s
         # The guards end a rank that hangs by their own, finer measure; this is for the case
         # that no guard can.
-        limit = 2 * launch.grace_s + 10
-        if now < self._progress_at + limit:
+        limit_s = 2 * launch.grace_s + 10
+        if now_s < self._progress_s + limit_s:
             return False
-        self._gave_up = (
-            f"No rank made progress for {wording.seconds(limit)} after the stop request."
+        self._give_up_message = (
+            f"No rank made progress for {wording.seconds(limit_s)} after the stop request."
         )
         return True
 
@@ -402,8 +414,8 @@ class Supervisor:
 
     def _collect(self, launch: Launch) -> None:
         """Read the exit records that are new, in the order in which they were written."""
-        known = {one.rank for one in self._exits}
-        fresh: list[tuple[int, RankExit]] = []
+        known_ranks = {record.rank for record in self._exits}
+        new_records: list[tuple[int, RankExit]] = []
         try:
             names = set(os.listdir(self._attempt.path))
         except OSError as error:
@@ -411,19 +423,19 @@ class Supervisor:
             return
         for plan in launch.ranks:
             path = self._attempt.rank_exit(plan.rank)
-            if plan.rank in known or path.name not in names:
+            if plan.rank in known_ranks or path.name not in names:
                 continue
             try:
-                written = path.stat().st_mtime_ns
-                fresh.append((written, RankExit.from_dict(read_json(path))))
+                written_ns = path.stat().st_mtime_ns
+                new_records.append((written_ns, RankExit.from_dict(read_json(path))))
             except (OSError, ValueError) as error:
                 swallowed(error)
                 continue
         # Ranks that end after the loss of a node end because of that.
-        is_echo = bool(self._stood_still)
+        is_echo = bool(self._still_nodes)
         self._exits += [
             replace(record, secondary=record.secondary or is_echo)
-            for _, record in sorted(fresh, key=lambda pair: pair[0])
+            for _, record in sorted(new_records, key=lambda pair: pair[0])
         ]
 
     # The run's end.
@@ -447,16 +459,20 @@ class Supervisor:
     def _sweep_other_nodes(self, launch: Launch) -> None:
         """Proof that nothing is left there; a node that does not answer clears up by its guards."""
         answers = remote_cleanup.end_elsewhere(launch, self._tag, self._folder)
-        self._unreached = tuple(node for node, answer in answers.items() if not answer.reached)
-        self._blind = tuple(node for node, answer in answers.items() if not answer.sees_folder)
+        self._unreached_nodes = tuple(
+            node for node, answer in answers.items() if not answer.reached
+        )
+        self._blind_nodes = tuple(
+            node for node, answer in answers.items() if not answer.sees_folder
+        )
         for node, answer in answers.items():
-            if answer.sentence:
+            if answer.message:
                 with suppress(OSError), self._folder.mpirun_log.open("a", encoding="utf-8") as file:
-                    file.write(f"── after the end, {node}: {answer.sentence} ──\n")
+                    file.write(f"── after the end, {node}: {answer.message} ──\n")
 
     def _close(
         self,
-        found: EndedRun,
+        ended_run: EndedRun,
         leftovers: tuple[int, ...] = (),
         launch: Launch | None = None,
         status: RunStatus | None = None,
@@ -465,40 +481,40 @@ class Supervisor:
         with suppress(OSError, ValueError):
             # Another node gave the run up while this one was cut off, and the job continues there.
             return RunExit.from_dict(read_json(self._attempt.exit))
-        record = run_exit(found, leftovers, timestamps.now())
-        has_grown = self._grow is not None and self._grow.ended(record)
+        record = run_exit(ended_run, leftovers, timestamps.now())
+        has_grown = self._grow is not None and self._grow.continue_run(record)
         if self._give_way is not None and not has_grown:
-            self._give_way.ended(record)
+            self._give_way.continue_run(record)
         record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before the end is recorded: no reader takes the job for one that has failed for good.
         retry.carry_out(
             self._folder,
             launch,
-            retry.plan(self._folder, launch, record, {*self._unreached, *self._stood_still}),
+            retry.plan(self._folder, launch, record, {*self._unreached_nodes, *self._still_nodes}),
         )
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)
         if self._folder.newest_run() == self._run:
-            last = final_status(record, status, launch)
-            write_until_done(self._folder.status, last.to_dict(), _WRITE_LIMIT_S)
+            end_status = final_status(record, status, launch)
+            write_until_done(self._folder.status, end_status.to_dict(), _WRITE_LIMIT_S)
         return record
 
 
-def _environment(launch: Launch, tag: str, meeting: RendezvousPoint) -> Mapping[str, str]:
+def _environment(launch: Launch, tag: str, rendezvous_point: RendezvousPoint) -> Mapping[str, str]:
     environment = {**mpi.environment(), **mpi.asking_for_shells(launch.ssh_config)}
     environment.update(launch.environment)
-    environment.update(meeting.variables)
+    environment.update(rendezvous_point.variables)
     environment[RUN_VARIABLE] = tag
     if launch.config.script:
         # Its programs have their own protection, or none, and do not share a port.
-        meeting.release()
+        rendezvous_point.release()
         del environment[SECRET_VARIABLE]
-    session = temp_dirs.session_folder(tag)
-    if temp_dirs.make_own(session):
+    session_folder = temp_dirs.session_folder(tag)
+    if temp_dirs.make_own(session_folder):
         environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
-        environment["TMPDIR"] = str(session)
+        environment["TMPDIR"] = str(session_folder)
     return environment
 
 
@@ -508,7 +524,7 @@ def _launcher_name(launch: Launch) -> str:
     return Path(launch.argv[0]).name
 
 
-def _code(status: int | None) -> int | None:
+def _exit_code(status: int | None) -> int | None:
     """Exit code, or minus the signal, as `subprocess` has it."""
     if status is None:
         return None

@@ -37,12 +37,12 @@ class RunWatch:
         self._root = root
         self._node = node
         self._monotonic = monotonic
-        self._settled: dict[str, int] = {}
+        self._settled_ns: dict[str, int] = {}
         """When ``attempts`` had changed: jobs whose newest run is over or another computer's."""
-        self._turn = 0
-        self._watched = False
-        self._not_before: dict[str, float] = {}
-        self._heads = HeadWatch(root, node, monotonic)
+        self._next_old_job = 0
+        self._has_watched_head = False
+        self._next_try_s: dict[str, float] = {}
+        self._head_watch = HeadWatch(root, node, monotonic)
         self.watches_heads = False
         """True if a run lives that this node may have to continue, as of the last poll."""
 
@@ -52,33 +52,39 @@ class RunWatch:
         Raises:
             OSError: The data root cannot be read.
         """
-        names = sorted(os.listdir(self._root.jobs))
-        there = set(names)
-        self._settled = {job: when for job, when in self._settled.items() if job in there}
-        old = [name for name in names if name in self._settled]
-        self._turn = self._turn if self._turn < len(old) else 0
-        again = old[self._turn : self._turn + _OLD_JOBS_PER_ROUND]
-        self._turn += len(again)
-        due = [name for name in names if name not in self._settled] + again
-        self._watched = False
-        closed = tuple(name for name in due if self._closed(name))
-        self.watches_heads = self._watched
-        return closed
+        job_ids = sorted(os.listdir(self._root.jobs))
+        present_ids = set(job_ids)
+        self._settled_ns = {
+            job_id: changed_ns
+            for job_id, changed_ns in self._settled_ns.items()
+            if job_id in present_ids
+        }
+        old_ids = [job_id for job_id in job_ids if job_id in self._settled_ns]
+        self._next_old_job = self._next_old_job if self._next_old_job < len(old_ids) else 0
+        repeated_ids = old_ids[self._next_old_job : self._next_old_job + _OLD_JOBS_PER_ROUND]
+        self._next_old_job += len(repeated_ids)
+        due_ids = [job_id for job_id in job_ids if job_id not in self._settled_ns] + repeated_ids
+        self._has_watched_head = False
+        closed_ids = tuple(job_id for job_id in due_ids if self._close_if_ended(job_id))
+        self.watches_heads = self._has_watched_head
+        return closed_ids
 
-    def _closed(self, job: str) -> bool:
-        folder = self._root.job(job)
+    def _close_if_ended(self, job_id: str) -> bool:
+        folder = self._root.job(job_id)
         try:
-            changed = os.stat(folder.attempts).st_mtime_ns
+            changed_ns = os.stat(folder.attempts).st_mtime_ns
         except (FileNotFoundError, NotADirectoryError):
-            self._settled[job] = 0
+            self._settled_ns[job_id] = 0
             return False
-        if self._settled.pop(job, None) == changed:
-            self._settled[job] = changed
+        if self._settled_ns.pop(job_id, None) == changed_ns:
+            self._settled_ns[job_id] = changed_ns
             return False
         run = folder.newest_run()
-        supervisor = self._gone_supervisor(folder, run, changed)
-        gone = self._heads.gone(folder, run) if supervisor is None else ()
-        if (supervisor is None and not gone) or self._monotonic() < self._not_before.get(job, 0.0):
+        supervisor = self._dead_supervisor(folder, run, changed_ns)
+        lost_nodes = self._head_watch.find_lost_nodes(folder, run) if supervisor is None else ()
+        if (supervisor is None and not lost_nodes) or self._monotonic() < self._next_try_s.get(
+            job_id, 0.0
+        ):
             return False
         # Imported only when needed: an agent stays small as long as no run fails.
         from backend.node.notifications import send as send_notice
@@ -86,30 +92,32 @@ class RunWatch:
         from backend.records.jobs.launch import launch_of
         from backend.records.jobs.placement import THIS_COMPUTER
 
-        why = f"{gone[0]} no longer answers, and led the run." if gone else ""
+        reason = f"{lost_nodes[0]} no longer answers, and led the run." if lost_nodes else ""
         if supervisor is not None:
             launch = launch_of(folder.launch, run)
             if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):
-                self._settled[job] = changed
+                self._settled_ns[job_id] = changed_ns
                 return False
-            why = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)].sentence
-        _, problem = finalize.close_run(
-            folder, run, why, last_status(folder), is_of_machine=True, gone=gone
+            reason = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)].sentence
+        _, write_error = finalize.close_run(
+            folder, run, reason, last_status(folder), is_of_machine=True, lost_nodes=lost_nodes
         )
-        _log.info("Closed run %d of job %s: %s %s", run, job, why, problem)
-        if problem:
-            self._not_before[job] = self._monotonic() + _AGAIN_AFTER_S
+        _log.info("Closed run %d of job %s: %s %s", run, job_id, reason, write_error)
+        if write_error:
+            self._next_try_s[job_id] = self._monotonic() + _AGAIN_AFTER_S
             return False
-        self._not_before.pop(job, None)
-        self._settled[job] = changed
-        send_notice.begin(folder, run)
+        self._next_try_s.pop(job_id, None)
+        self._settled_ns[job_id] = changed_ns
+        send_notice.start_delivery(folder, run)
         return True
 
-    def _gone_supervisor(self, folder: JobFolder, run: int, changed: int) -> ProcessIdentity | None:
+    def _dead_supervisor(
+        self, folder: JobFolder, run: int, changed_ns: int
+    ) -> ProcessIdentity | None:
         """Return the supervisor of a run of this computer that is gone and recorded no end."""
         attempt = folder.attempt(run)
         if run == 0 or attempt.exit.exists():
-            self._settled[folder.job_id] = changed
+            self._settled_ns[folder.job_id] = changed_ns
             return None
         try:
             supervisor = ProcessIdentity.from_dict(read_json(attempt.supervisor))
@@ -118,10 +126,10 @@ class RunWatch:
             return None
         # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():
-            if self._heads.watches(folder, run):
-                self._watched = True
+            if self._head_watch.watches(folder, run):
+                self._has_watched_head = True
             else:
-                self._settled[folder.job_id] = changed
+                self._settled_ns[folder.job_id] = changed_ns
             return None
         # Checked last: a supervisor writes the end before it exits.
         if process_identity.is_alive(supervisor) or attempt.exit.exists():

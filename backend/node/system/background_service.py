@@ -22,7 +22,7 @@ from backend.base.log import swallowed
 from backend.node.system import process_identity
 from backend.records.jobs.status import ProcessIdentity
 
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TOUCH_EVERY_S = 3600.0
 
 
@@ -50,11 +50,11 @@ def detach(log: Path) -> int:
     os.setsid()
     os.chdir("/")
     # An SSH session ends only when its pipes are closed.
-    nothing = os.open(os.devnull, os.O_RDONLY)
+    null_input = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for target, source in ((0, nothing), (1, output), (2, output)):
+    for target, source in ((0, null_input), (1, output), (2, output)):
         os.dup2(source, target)
-    os.close(nothing)
+    os.close(null_input)
     os.close(output)
     return 0
 
@@ -66,7 +66,7 @@ class ServiceLock:
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         self.path = Path("/tmp") / f"ringmaster-agent-{os.geteuid()}-{digest}.lock"
         self._descriptor = -1
-        self._next_touch = 0.0
+        self._next_touch_s = 0.0
 
     def take(self) -> bool:
         """Take the lock; return whether this process holds it now.
@@ -86,24 +86,24 @@ class ServiceLock:
         """Release the lock before the end of the process."""
         os.close(self._descriptor)
 
-    def begin(self, is_detached: bool, log: Path) -> bool:
+    def become_service(self, is_detached: bool, log: Path) -> bool:
         """Continue as the service, from here on or detached; return False in its starter."""
-        own = os.getpid()
-        service = detach(log) if is_detached else own
-        if service:
+        own_pid = os.getpid()
+        service_pid = detach(log) if is_detached else own_pid
+        if service_pid:
             # Before the starter ends: its caller may look for the service at once, to end it.
-            self.sign(service)
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        return service in (0, own)
+            self.sign(service_pid)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _END_SIGNALS)
+        return service_pid in (0, own_pid)
 
     def wait(self, seconds: float) -> bool:
         """Wait for the next round; return whether a signal ends the service instead."""
-        now = time.monotonic()
-        if now >= self._next_touch:
+        now_s = time.monotonic()
+        if now_s >= self._next_touch_s:
             # systemd deletes a file that was not used for 10 days.
-            self._next_touch = now + _TOUCH_EVERY_S
+            self._next_touch_s = now_s + _TOUCH_EVERY_S
             os.utime(self._descriptor)
-        return signal.sigtimedwait(_ENDING, seconds) is not None
+        return signal.sigtimedwait(_END_SIGNALS, seconds) is not None
 
     def sign(self, pid: int) -> None:
         """Record which process is the holder, for `holder`: this one, or its child."""
@@ -115,11 +115,11 @@ class ServiceLock:
     def holder(self) -> ProcessIdentity | None:
         """Return the process that holds the lock, or None if no living one does."""
         try:
-            found = ProcessIdentity.from_dict(json.loads(self.path.read_bytes()))
+            holder = ProcessIdentity.from_dict(json.loads(self.path.read_bytes()))
         except (OSError, ValueError) as error:
             swallowed(error)
             return None
-        return found if process_identity.is_alive(found) else None
+        return holder if process_identity.is_alive(holder) else None
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -130,8 +130,8 @@ class ServiceLock:
                 f"The agent's lock {self.path} cannot be opened: {error.strerror}.",
                 f"Find its owner (ls -l {self.path}), then remove it: rm {self.path}",
             ) from error
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             os.close(descriptor)
             raise BackendError(
                 f"The agent's lock {self.path} belongs to another user.",

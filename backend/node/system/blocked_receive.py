@@ -34,46 +34,50 @@ class BlockedReceiveWatch:
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         self._pid = pid
         self._tasks = proc / str(pid) / "task"
-        self._since: dict[tuple[str, int], float] = {}
+        self._started_s: dict[tuple[str, int], float] = {}
         self.blocking_addresses: list[str] = []
         """The addresses whose connections were ended, each once."""
 
-    def end_blocked(self, now: float) -> None:
+    def end_blocked(self, now_s: float) -> None:
         """End each connection in whose receive a thread waits since `LIMIT_S`.
 
-        ``now`` is a time as of `time.monotonic`.
+        ``now_s`` is a time as of `time.monotonic`.
         """
-        waiting: set[tuple[str, int]] = set()
+        receives: set[tuple[str, int]] = set()
         # A process that has just ended has no threads.
         with suppress(OSError):
-            waiting = set(self._receives())
-        self._since = {receive: self._since.get(receive, now) for receive in waiting}
-        for receive, since in self._since.items():
+            receives = set(self._receives())
+        self._started_s = {receive: self._started_s.get(receive, now_s) for receive in receives}
+        for receive, started_s in self._started_s.items():
             with suppress(OSError):
-                self._end(receive[1], is_late=now >= since + LIMIT_S)
+                self._end(receive[1], is_late=now_s >= started_s + LIMIT_S)
 
     def _receives(self) -> Iterator[tuple[str, int]]:
         """Return the threads that receive, with the file descriptor from which they do."""
         numbers = _RECEIVES.get(platform.machine(), ())
         for thread in os.listdir(self._tasks):
             with suppress(OSError):
-                call, *arguments = (self._tasks / thread / "syscall").read_text().split()
-                if call in numbers:
+                call_number, *arguments = (self._tasks / thread / "syscall").read_text().split()
+                if call_number in numbers:
                     yield thread, int(arguments[0], 16)
 
     def _end(self, descriptor: int, *, is_late: bool) -> None:
         """End a connection that is late, or that of an address which was late before."""
         process = os.pidfd_open(self._pid)
         try:
-            copy = _libc.syscall(_PIDFD_GETFD, process, descriptor, 0)
-            if copy < 0:
+            socket_copy = _libc.syscall(_PIDFD_GETFD, process, descriptor, 0)
+            if socket_copy < 0:
                 raise OSError(ctypes.get_errno(), "pidfd_getfd was refused")
         finally:
             os.close(process)
-        if not os.path.realpath(f"/proc/self/fd/{copy}").rpartition("/")[2].startswith("socket:"):
-            os.close(copy)
+        if (
+            not os.path.realpath(f"/proc/self/fd/{socket_copy}")
+            .rpartition("/")[2]
+            .startswith("socket:")
+        ):
+            os.close(socket_copy)
             return
-        with socket.socket(fileno=copy) as connection:
+        with socket.socket(fileno=socket_copy) as connection:
             if connection.family not in (socket.AF_INET, socket.AF_INET6):
                 return
             address = connection.getpeername()[0].removeprefix("::ffff:")

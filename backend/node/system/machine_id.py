@@ -15,7 +15,7 @@ _MACHINE_ID = Path("/etc/machine-id")
 def machine() -> str:
     """Return systemd's id of this computer, or its name without one, as in most containers."""
     with suppress(OSError, UnicodeDecodeError):
-        found = _MACHINE_ID.read_text(encoding="ascii").strip()
-        if found.isalnum():
-            return found
+        identifier = _MACHINE_ID.read_text(encoding="ascii").strip()
+        if identifier.isalnum():
+            return identifier
     return socket.gethostname()

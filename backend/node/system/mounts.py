@@ -32,9 +32,9 @@ _NETWORK_FUSE = frozenset(
 
 def network_mount(path: Path, mounts: Path = MOUNTS) -> tuple[str, str]:
     """Return type and mount point of the network file system of ``path``; "" if it is local."""
-    resolved = path.resolve()
-    if resolved.drive.startswith("\\\\"):
-        return "Windows share", resolved.drive
+    resolved_path = path.resolve()
+    if resolved_path.drive.startswith("\\\\"):
+        return "Windows share", resolved_path.drive
     try:
         table = mounts.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -42,13 +42,13 @@ def network_mount(path: Path, mounts: Path = MOUNTS) -> tuple[str, str]:
         return "", ""
     kind, mount = "", Path()
     for line in table.splitlines():
-        before, separator, after = line.partition(" - ")
-        fields = before.split(" ")
+        mount_part, separator, type_part = line.partition(" - ")
+        fields = mount_part.split(" ")
         if not separator or len(fields) < 5:
             continue
-        point = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
+        mount_point = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
         # Of two mounts at one point, the later one is visible.
-        if resolved.is_relative_to(point) and len(point.parts) >= len(mount.parts):
-            kind, mount = after.split(" ")[0], point
+        if resolved_path.is_relative_to(mount_point) and len(mount_point.parts) >= len(mount.parts):
+            kind, mount = type_part.split(" ")[0], mount_point
     is_network = kind in _NETWORK or kind.removeprefix("fuse.") in _NETWORK_FUSE
     return (kind, str(mount)) if is_network else ("", "")

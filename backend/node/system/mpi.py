@@ -31,8 +31,8 @@ class MpiRun:
 
 def find_mpirun(python: str = sys.executable) -> MpiRun | None:
     """Return the mpirun to use with this Python, or None without a working Open MPI."""
-    beside = Path(python).with_name("mpirun")
-    path = str(beside) if beside.exists() else shutil.which("mpirun")
+    sibling = Path(python).with_name("mpirun")
+    path = str(sibling) if sibling.exists() else shutil.which("mpirun")
     if path is None:
         return None
     try:
@@ -53,23 +53,23 @@ def find_mpirun(python: str = sys.executable) -> MpiRun | None:
 
 def version_in(output: str) -> str | None:
     """Return the version in the output of ``mpirun --version``, None if it is not Open MPI."""
-    found = _VERSION.search(output)
-    return found[1] if found else None
+    match = _VERSION.search(output)
+    return match[1] if match else None
 
 
 def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return ``base`` for mpirun: without variables of ranks, and allowed to run as root."""
     # A window that itself runs under mpirun must not make the new one appear to be a rank.
-    clean = {
+    variables = {
         name: value
         for name, value in base.items()
         if not name.startswith(("PMIX_", "OMPI_COMM_WORLD_", "RINGMASTER_"))
     }
     if os.geteuid() == 0:
         for name in ("OMPI", "PRTE"):
-            clean[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
-            clean[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-    return clean
+            variables[f"{name}_ALLOW_RUN_AS_ROOT"] = "1"
+            variables[f"{name}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return variables
 
 
 def asking_for_shells(ssh_config: str) -> dict[str, str]:

@@ -27,13 +27,13 @@ cores. One that is loaded from a share that hangs never starts."""
 
 def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
     """Return every living process here, except this one, that was started with the tag of a run."""
-    wanted = f"{RUN_VARIABLE}={tag}".encode()
-    found = (
+    tag_entry = f"{RUN_VARIABLE}={tag}".encode()
+    processes = (
         process_identity.process(pid)
         for pid in pids()
-        if pid != os.getpid() and wanted in environment(pid)
+        if pid != os.getpid() and tag_entry in environment(pid)
     )
-    return tuple(one for one in found if one is not None)
+    return tuple(process for process in processes if process is not None)
 
 
 def run_tag_of(pid: int) -> str:
@@ -71,26 +71,26 @@ def _is_loading(pid: int) -> bool:
     fields = process_identity.stat(pid)
     if fields is None:
         return False
-    memory, begin, end = int(fields[20]), int(fields[47]), int(fields[48])
-    return memory > 0 and (end == 0 or end > begin)
+    memory, start, end = int(fields[20]), int(fields[47]), int(fields[48])
+    return memory > 0 and (end == 0 or end > start)
 
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     """Return every living process below ``pid``, the nearest first."""
     children: dict[int, list[int]] = {}
-    for one in pids():
-        fields = process_identity.stat(one)
+    for child in pids():
+        fields = process_identity.stat(child)
         if fields is not None:
-            children.setdefault(int(fields[1]), []).append(one)
-    found: list[ProcessIdentity] = []
-    waiting = list(children.get(pid, ()))
-    while waiting:
-        one = waiting.pop(0)
-        waiting += children.get(one, ())
-        living = process_identity.process(one)
-        if living is not None:
-            found.append(living)
-    return tuple(found)
+            children.setdefault(int(fields[1]), []).append(child)
+    processes: list[ProcessIdentity] = []
+    pending = list(children.get(pid, ()))
+    while pending:
+        child = pending.pop(0)
+        pending += children.get(child, ())
+        process = process_identity.process(child)
+        if process is not None:
+            processes.append(process)
+    return tuple(processes)
 
 
 def end(
@@ -103,20 +103,20 @@ def end(
     ``meanwhile`` is called between two rounds (a subreaper collects its dead there). Returns the
     pids that are left: none, or processes that cannot die.
     """
-    begin = time.monotonic()
-    asked: set[ProcessIdentity] = set()
+    started_s = time.monotonic()
+    terminated_processes: set[ProcessIdentity] = set()
     while True:
         meanwhile()
-        left = tuple(find())
-        now = time.monotonic()
-        if not left or now > begin + grace_s + _KILL_S:
-            return tuple(one.pid for one in left)
-        for one in left:
-            if now >= begin + grace_s:
-                process_identity.send_signal(one, signal.SIGKILL)
-            elif one not in asked:
-                asked.add(one)
-                process_identity.send_signal(one, signal.SIGTERM)
+        remaining_processes = tuple(find())
+        now_s = time.monotonic()
+        if not remaining_processes or now_s > started_s + grace_s + _KILL_S:
+            return tuple(process.pid for process in remaining_processes)
+        for process in remaining_processes:
+            if now_s >= started_s + grace_s:
+                process_identity.send_signal(process, signal.SIGKILL)
+            elif process not in terminated_processes:
+                terminated_processes.add(process)
+                process_identity.send_signal(process, signal.SIGTERM)
         time.sleep(_POLL_S)
 
 

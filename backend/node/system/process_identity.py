@@ -41,9 +41,9 @@ def process(pid: int) -> ProcessIdentity | None:
 
 
 def own() -> ProcessIdentity:
-    mine = process(os.getpid())
-    assert mine is not None
-    return mine
+    identity = process(os.getpid())
+    assert identity is not None
+    return identity
 
 
 def is_here(identity: ProcessIdentity) -> bool:
@@ -59,8 +59,8 @@ def is_alive(identity: ProcessIdentity) -> bool:
     """Return whether exactly this process runs here now."""
     if identity.boot_id != boot_id():
         return False
-    found = process(identity.pid)
-    return found is not None and found.start_ticks == identity.start_ticks
+    current = process(identity.pid)
+    return current is not None and current.start_ticks == identity.start_ticks
 
 
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:

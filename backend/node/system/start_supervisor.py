@@ -12,7 +12,7 @@ from backend.records.base.layout import JobFolder
 
 CODE_ROOT = Path(__file__).resolve().parents[3]
 """The folder that holds the package ``backend``; PYTHONPATH of everything that a run starts."""
-_FOREIGN = (
+_PYTHON_VARIABLES = (
     *("PYTHONHOME", "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONUSERBASE"),
     *("PYTHONINSPECT", "PYTHONPLATLIBDIR"),
 )
@@ -23,8 +23,8 @@ _START_S = 60.0
 
 def own_environment(code_root: str = "") -> dict[str, str]:
     """Return the environment of a Python of the program; ``code_root`` as in `start_supervisor`."""
-    kept = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
-    return {**kept, "PYTHONPATH": code_root or str(CODE_ROOT), "PYTHONUTF8": "1"}
+    variables = {name: value for name, value in os.environ.items() if name not in _PYTHON_VARIABLES}
+    return {**variables, "PYTHONPATH": code_root or str(CODE_ROOT), "PYTHONUTF8": "1"}
 
 
 def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...]:
@@ -45,10 +45,10 @@ def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: st
     Raises:
         BackendError: It did not start.
     """
-    fault = start_detached(supervisor_command(python, str(job_folder.path), run), code_root)
-    if fault:
+    failure = start_detached(supervisor_command(python, str(job_folder.path), run), code_root)
+    if failure:
         raise BackendError(
-            f"The supervisor of run {run} could not be started with {python}: {fault}",
+            f"The supervisor of run {run} could not be started with {python}: {failure}",
             "Check that this Python exists and starts.",
         )
 
@@ -56,7 +56,7 @@ def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: st
 def start_detached(command: Sequence[str], code_root: str = "") -> str:
     """Run a module that detaches itself, and return at once: "", or why it did not start."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -68,7 +68,7 @@ def start_detached(command: Sequence[str], code_root: str = "") -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{error}."
-    return last_line(done.stderr) if done.returncode else ""
+    return last_line(result.stderr) if result.returncode else ""
 
 
 def last_line(output: bytes) -> str:

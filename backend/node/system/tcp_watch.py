@@ -26,31 +26,33 @@ class TcpStallWatch:
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         self._folder = proc / str(pid)
-        self._next_check = 0.0
-        self._since: dict[str, float] = {}
+        self._next_check_s = 0.0
+        self._started_s: dict[str, float] = {}
 
-    def any(self, now: float) -> bool:
+    def any(self, now_s: float) -> bool:
         """Return whether a connection has resent the same data for `LIMIT_S`.
 
-        ``now`` is a time as of `time.monotonic`; the kernel is queried every few seconds.
+        ``now_s`` is a time as of `time.monotonic`; the kernel is queried every few seconds.
         """
-        if now >= self._next_check:
-            self._next_check = now + _CHECK_S
-            waiting: set[str] = set()
+        if now_s >= self._next_check_s:
+            self._next_check_s = now_s + _CHECK_S
+            stalled_sockets: set[str] = set()
             # A process that has just ended has no connections.
             with suppress(OSError):
-                waiting = set(self._unanswered())
-            self._since = {one: self._since.get(one, now) for one in waiting}
-        return any(now >= since + LIMIT_S for since in self._since.values())
+                stalled_sockets = set(self._stalled_sockets())
+            self._started_s = {
+                inode: self._started_s.get(inode, now_s) for inode in stalled_sockets
+            }
+        return any(now_s >= started_s + LIMIT_S for started_s in self._started_s.values())
 
-    def _unanswered(self) -> Iterator[str]:
-        own = set(self._sockets())
+    def _stalled_sockets(self) -> Iterator[str]:
+        own_inodes = set(self._sockets())
         for name in ("tcp", "tcp6"):
             with suppress(FileNotFoundError), (self._folder / "net" / name).open() as file:
                 for line in file:
                     # proc_net_tcp.txt: tr:tm->when, retrnsmt, uid, timeout, inode
                     _, _, _, _, _, timer, tries, _, _, inode, *_ = line.split()
-                    if inode in own and timer[:2] == _RETRANSMITTING and int(tries, 16) > 0:
+                    if inode in own_inodes and timer[:2] == _RETRANSMITTING and int(tries, 16) > 0:
                         yield inode
 
     def _sockets(self) -> Iterator[str]:

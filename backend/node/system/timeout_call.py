@@ -26,8 +26,8 @@ class TimeoutCall:
         self._limit_s = limit_s
         self._give_up_s = give_up_s
         self._thread: threading.Thread | None = None
-        self._since = 0.0
-        self._left: list[threading.Thread] = []
+        self._started_s = 0.0
+        self._abandoned_threads: list[threading.Thread] = []
 
     def call(self, work: Callable[[], _T]) -> _T:
         """Return the result of ``work``.
@@ -54,18 +54,20 @@ class TimeoutCall:
             raise TimeoutError(f"no answer within {self._limit_s:g} s")
         return answer[0]
 
-    def begin(self, work: Callable[[], object]) -> bool:
+    def run_in_background(self, work: Callable[[], object]) -> bool:
         """Run ``work``, which must not raise, in the background; return False if one still runs."""
         return self._start(work)
 
     def _start(self, run: Callable[[], Any]) -> bool:
         if self._thread is not None and self._thread.is_alive():
-            self._left = [thread for thread in self._left if thread.is_alive()]
-            hangs_s = time.monotonic() - self._since
-            if hangs_s < self._give_up_s or len(self._left) >= _MOST_HANGING:
+            self._abandoned_threads = [
+                thread for thread in self._abandoned_threads if thread.is_alive()
+            ]
+            hangs_s = time.monotonic() - self._started_s
+            if hangs_s < self._give_up_s or len(self._abandoned_threads) >= _MOST_HANGING:
                 return False
-            self._left.append(self._thread)
+            self._abandoned_threads.append(self._thread)
         self._thread = threading.Thread(target=run, daemon=True)
-        self._since = time.monotonic()
+        self._started_s = time.monotonic()
         self._thread.start()
         return True

@@ -35,7 +35,9 @@ def signal_name(number: int) -> str:
 
 def crash_reason(number: int) -> str:
     """Return why compiled code dies of this signal, or ""."""
-    return next((why for one, why in _CRASHES.items() if one == number), "")
+    return next(
+        (reason for signal_number, reason in _CRASHES.items() if signal_number == number), ""
+    )
 
 
 def last_said(output: str) -> str:
@@ -44,9 +46,9 @@ def last_said(output: str) -> str:
     mpirun's messages stand between two rules of dashes and begin with the problem: of those, return
     the first paragraph.
     """
-    *framed, after = _RULE.split(output)
-    if len(framed) > 1 and not after.strip() and framed[-1].strip():
-        return " ".join(framed[-1].strip().split("\n\n")[0].split())
+    *framed_parts, last_part = _RULE.split(output)
+    if len(framed_parts) > 1 and not last_part.strip() and framed_parts[-1].strip():
+        return " ".join(framed_parts[-1].strip().split("\n\n")[0].split())
     lines = (line.strip() for line in reversed(output.splitlines()))
     return next((line for line in lines if any(map(str.isalnum, line))), "")
 

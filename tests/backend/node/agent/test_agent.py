@@ -16,7 +16,7 @@ import pytest
 
 from backend.node.agent import agent as agent_module
 from backend.node.agent.agent import Agent
-from backend.node.queue.scheduler import QueueWatch
+from backend.node.queue.scheduler import Scheduler
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
 from backend.node.system.background_service import ServiceLock
@@ -418,14 +418,14 @@ def test_jobs_that_must_start_soon_are_polled_with_each_reading(
         watch.watches_heads = watches_heads
         return ()
 
-    def poll_queue(watch: QueueWatch) -> tuple[str, ...]:
+    def poll_queue(watch: Scheduler) -> tuple[str, ...]:
         polled.append("queue")
         watch.has_work = True
         return ()
 
     monkeypatch.setattr(RunWatch, "poll", poll_runs)
-    monkeypatch.setattr(QueueWatch, "poll", poll_queue)
-    monkeypatch.setattr(TimeoutCall, "begin", lambda self, work: work())
+    monkeypatch.setattr(Scheduler, "poll", poll_queue)
+    monkeypatch.setattr(TimeoutCall, "run_in_background", lambda self, work: work())
     monkeypatch.setattr(agent_module, "_RUNS_EVERY_S", 3600.0)
     root.queue.mkdir()
     if is_queued:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.node.agent import ssh_command_filter
-from backend.node.agent.ssh_command_filter import CommandRefused, allowed
+from backend.node.agent.ssh_command_filter import CommandRefused, allowed_command
 
 HOME = Path("/home/lab/.ringmaster")
 OURS = (HOME / "environments", HOME / "bundles")
@@ -44,25 +44,28 @@ SWEEP = (
 
 
 def test_the_daemon_of_mpirun_starts_with_its_variables_and_no_shell() -> None:
-    variables, argv = allowed(PRTED, OURS, CARRIED)
+    variables, argv = allowed_command(PRTED, OURS, CARRIED)
     assert argv[0] == f"{ENV}/bin/prted"
     assert argv[argv.index("prte_hnp_uri") + 1] == "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"
     assert variables["PRTE_PREFIX"] == ENV
     assert variables["LD_LIBRARY_PATH"].startswith(f"{ENV}/lib:{ENV}/lib")
-    variables, argv = allowed(ORTED, OURS, CARRIED)
+    variables, argv = allowed_command(ORTED, OURS, CARRIED)
     assert argv[:2] == ["/usr/bin/orted", "-mca"]
     assert argv[argv.index("orte_node_regex") + 1] == "node[1:1],[2:10].77.0.3@0(2)"
     assert variables["PATH"].startswith("/usr/bin:")
 
 
 def test_the_sweep_and_the_proof_of_the_way_start() -> None:
-    assert allowed(SWEEP, OURS, CARRIED)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
-    assert allowed("true", OURS, CARRIED) == ({}, ["true"])
-    assert allowed("echo $SHELL", OURS, CARRIED) == ({}, ["echo", "/bin/bash"])
+    assert allowed_command(SWEEP, OURS, CARRIED)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
+    assert allowed_command("true", OURS, CARRIED) == ({}, ["true"])
+    assert allowed_command("echo $SHELL", OURS, CARRIED) == ({}, ["echo", "/bin/bash"])
     folder = f"{CARRIED}/ab12/jobs/20261121-abc"
-    assert allowed(f"{SWEEP} {folder}", OURS, CARRIED)[1][-1] == folder
+    assert allowed_command(f"{SWEEP} {folder}", OURS, CARRIED)[1][-1] == folder
     asks_sight = f"{SWEEP} --see /srv/data/jobs/20261121-abc"
-    assert allowed(asks_sight, OURS, CARRIED)[1][-2:] == ["--see", "/srv/data/jobs/20261121-abc"]
+    assert allowed_command(asks_sight, OURS, CARRIED)[1][-2:] == [
+        "--see",
+        "/srv/data/jobs/20261121-abc",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
 )
 def test_f62_every_other_command_is_refused(asked: str) -> None:
     with pytest.raises(CommandRefused):
-        allowed(asked, OURS, CARRIED)
+        allowed_command(asked, OURS, CARRIED)
 
 
 def test_f62_the_key_gate_runs_alone_and_says_its_purpose(tmp_path: Path) -> None:

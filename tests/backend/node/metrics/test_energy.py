@@ -62,7 +62,7 @@ def used(
     meter = EnergyMeter(root, RANKS, clock)
     for name in ("gpu0", "gpu1"):
         write(name, 70, 1_000.0, 50_000.0)
-    meter.begin()
+    meter.start()
     clock.now += lasted_s
     write("gpu0", 70 + 300, 3_000.0, 51_000.0)
     write("gpu1", 70 + beats, *after)
@@ -97,7 +97,7 @@ def test_the_energy_of_processors_and_of_a_node_without_readings_is_unknown(
     write("gpu0", 70, 1_000.0, 2_000.0)
     for ranks in (RANKS, (RankPlan(0, 0, "gpu0", "h"),), ()):
         meter = EnergyMeter(root, ranks, clock)
-        meter.begin()
+        meter.start()
         clock.now += 600
         write("gpu0", 370, 3_000.0, 4_000.0)
         assert meter.used_j() is None
@@ -111,7 +111,7 @@ def test_malformed_readings_end_no_supervisor(
     write("gpu0", 70, 1_000.0, 2_000.0)
     status = read_json(root.node("gpu0").status)
     replace_json(root.node("gpu0").status, {**status, **wrong})
-    meter.begin()
+    meter.start()
     write("gpu0", 370, 1_000.0, 2_000.0)
     clock.now += 600
     assert meter.used_j() is None
@@ -126,5 +126,5 @@ def test_this_computer_has_no_agent_and_its_driver_is_asked(
     monkeypatch.setattr(
         meter._driver, "read", lambda: ((replace(gpu, energy_j=next(energies)),), "")
     )
-    meter.begin()
+    meter.start()
     assert meter.used_j() == 250.0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from backend.datastore.nodes.history import read_past
-from backend.node.metrics.history_writer import LIMIT_BYTES, HistoryWriter, Lines
+from backend.node.metrics.history_writer import LIMIT_BYTES, HistoryLines, HistoryWriter
 from backend.node.system.background_service import ServiceLock
 from backend.records.base.layout import DataRoot, NodeFolder
 from backend.records.nodes.history import (
@@ -218,7 +218,7 @@ def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
     due = past.lines(replace(READING, heartbeat=4))
     assert due.week is not None
     assert b"slowed by heat" in due.week
-    past.append(Lines(week=due.week), READING)
+    past.append(HistoryLines(week=due.week), READING)
     assert not folder.past.exists()
     assert folder.week.read_bytes().endswith(due.week)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.node.metrics.processes import Processes
+from backend.node.metrics.processes import ProcessReader
 from backend.records.nodes.reading import short_command
 
 BUSY = """
@@ -27,7 +27,7 @@ def test_a_busy_process_is_shown_with_its_owner_cpu_and_memory(tmp_path: Path) -
     script = tmp_path / "train.py"
     script.write_text(BUSY)
     command = [sys.executable, str(script), "--password=secret"]
-    processes = Processes()
+    processes = ProcessReader()
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as busy:

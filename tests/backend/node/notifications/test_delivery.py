@@ -458,7 +458,7 @@ def test_s16_a_failed_run_sends_a_message_although_no_desktop_is_open(
             if path.is_file() and home not in path.parents
         )
         assert b"T0-secret-B0" not in written, "not in the data root, not in a log"
-        assert send_notice.begin(run.folder, 1), "a second sender"
+        assert send_notice.start_delivery(run.folder, 1), "a second sender"
         wait_for(lambda: not run.leftovers(), "the end of the second one")
         assert (len(hook.posts), len(server.mails)) == (1, 1)
     finally:
@@ -490,10 +490,10 @@ def test_without_a_usable_channel_nothing_is_started(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     run = Run(tmp_path)
-    assert not send_notice.begin(run.folder, 1)
+    assert not send_notice.start_delivery(run.folder, 1)
     place = send_notice.settings_path(tmp_path)
     place.parent.mkdir(parents=True)
     secret = Mail("127.0.0.1", ("a@b",), "r@b", user="ring")
     replace_json(place, Channels(mail=secret).to_dict())
-    assert not send_notice.begin(run.folder, 1), "what needs a password is a desktop's"
+    assert not send_notice.start_delivery(run.folder, 1), "what needs a password is a desktop's"
     assert os.listdir(run.attempt.path) == []

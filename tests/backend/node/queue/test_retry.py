@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries, retry
 from backend.node.queue.next_run import next_launch, queue_next
-from backend.node.queue.retry import NextTry, Room, next_try, take_back
-from backend.node.queue.scheduler import QueueWatch
+from backend.node.queue.retry import NodeCapacity, RetryPlan, next_growth, next_retry
+from backend.node.queue.scheduler import Scheduler
 from backend.node.run import remote_cleanup
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
@@ -34,7 +34,7 @@ from tests.integration.tiny import raw_job
 LOST = RankError("gpu02 no longer answers.", 2, "gpu02", retry="always")
 KILLED = replace(LOST, sentence="Rank 2 was killed.", cause="killed", retry="once")
 USER = RankError("ValueError: x", 2, "gpu02")
-SPARE = {"gpu04": Room("10.0.0.4", cores=8, is_free=True)}
+SPARE = {"gpu04": NodeCapacity("10.0.0.4", cores=8, is_free=True)}
 BUSY = {"gpu04": replace(SPARE["gpu04"], is_free=False)}
 SMALL = {"gpu04": replace(SPARE["gpu04"], cores=1)}
 
@@ -48,8 +48,8 @@ def made(tmp_path: Path, **more: Any) -> Launch:
     return launch(tmp_path, config, 1)
 
 
-def where(found: NextTry | None) -> str:
-    return "" if found is None else " ".join(one.node for one in found.continued.placement)
+def where(found: RetryPlan | None) -> str:
+    return "" if found is None else " ".join(one.node for one in found.continuation.placement)
 
 
 ALL = "gpu01 gpu02 gpu03"
@@ -98,17 +98,17 @@ def test_a_retry_takes_the_nodes_that_the_job_allows(
     settings: dict[str, Any],
     error: RankError,
     gone: list[str],
-    rooms: dict[str, Room],
+    rooms: dict[str, NodeCapacity],
     nodes: str,
 ) -> None:
-    found = next_try(made(tmp_path, **settings), error, 40, gone, rooms)
+    found = next_retry(made(tmp_path, **settings), error, 40, gone, rooms)
 
     assert where(found) == nodes
     if found is None:
         return
-    assert error.sentence in found.continued.reason
-    assert set(found.continued.avoids).isdisjoint(nodes.split())
-    assert found.continued.nodes == (
+    assert error.sentence in found.continuation.reason
+    assert set(found.continuation.avoids).isdisjoint(nodes.split())
+    assert found.continuation.nodes == (
         "" if nodes.count(" ") == 2 else f"{len(nodes.split())} of 3 nodes"
     )
 
@@ -131,29 +131,29 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     tmp_path: Path, settings: dict[str, Any], lost: str, back: str, nodes: str, words: str
 ) -> None:
     whole = made(tmp_path, shrink=True, grow=True, **settings)
-    fewer = next_try(whole, replace(LOST, node=lost.split()[0]), 40, lost.split())
+    fewer = next_retry(whole, replace(LOST, node=lost.split()[0]), 40, lost.split())
     assert fewer is not None
     config = with_changes(whole.config, {**fewer.changes, "placement": raw_of(fewer)}).config
     assert config is not None
-    now = replace(next_launch(whole, config, ""), continued=fewer.continued)
+    now = replace(next_launch(whole, config, ""), continued=fewer.continuation)
 
-    found = take_back(whole, now, {name: f"10.0.0.{name[-1]}" for name in back.split()})
+    found = next_growth(whole, now, {name: f"10.0.0.{name[-1]}" for name in back.split()})
 
     assert where(found) == nodes
     if found is None:
         return
-    assert found.continued.nodes == words
-    assert f"{sorted(back.split())[-1]} can be used again." in found.continued.reason
-    assert found.continued.retries == fewer.continued.retries
+    assert found.continuation.nodes == words
+    assert f"{sorted(back.split())[-1]} can be used again." in found.continuation.reason
+    assert found.continuation.retries == fewer.continuation.retries
     after = with_changes(whole.config, {**found.changes, "placement": raw_of(found)}).config
     assert after is not None
     if nodes == ALL:
         assert after == whole.config
     # It may lose a node again.
-    again = replace(next_launch(now, after, "", found.hosts), continued=found.continued)
-    once_more = next_try(again, replace(LOST, node="gpu03"), 40, ["gpu03"])
+    again = replace(next_launch(now, after, "", found.hosts), continued=found.continuation)
+    once_more = next_retry(again, replace(LOST, node="gpu03"), 40, ["gpu03"])
     assert once_more is not None
-    assert "gpu03" in once_more.continued.avoids
+    assert "gpu03" in once_more.continuation.avoids
 
 
 def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
@@ -162,29 +162,31 @@ def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
     before = Continued("Two were lost.", before=("gpu01", "gpu02", "gpu03"), avoids=("gpu03",))
     now = next_launch(whole, config, "", {"gpu04": "10.0.0.4"})
 
-    found = take_back(whole, replace(now, continued=before), dict.fromkeys(ALL.split(), "10.0.0.9"))
+    found = next_growth(
+        whole, replace(now, continued=before), dict.fromkeys(ALL.split(), "10.0.0.9")
+    )
 
     assert where(found) == "gpu01 gpu02 gpu04"
     assert found is not None
     assert (found.hosts["gpu04"], found.hosts["gpu02"]) == ("10.0.0.4", "10.0.0.9")
-    assert found.continued.avoids == ("gpu03",)
+    assert found.continuation.avoids == ("gpu03",)
 
 
-def raw_of(found: NextTry) -> list[dict[str, Any]]:
-    return [one.to_dict() for one in found.continued.placement]
+def raw_of(found: RetryPlan) -> list[dict[str, Any]]:
+    return [one.to_dict() for one in found.continuation.placement]
 
 
 def test_retries_are_counted_from_the_run_that_a_user_started(tmp_path: Path) -> None:
     before = made(tmp_path, retries=2)
     for used in (1, 2):
-        found = next_try(before, LOST, 10 * used, ["gpu02"])
+        found = next_retry(before, LOST, 10 * used, ["gpu02"])
         assert found is not None
-        assert found.continued.retries == used
-        assert f"{used} of 2" in found.continued.reason
-        before = replace(before, run=before.run + 1, continued=found.continued)
-    assert next_try(before, LOST, 90, ["gpu02"]) is None
+        assert found.continuation.retries == used
+        assert f"{used} of 2" in found.continuation.reason
+        before = replace(before, run=before.run + 1, continued=found.continuation)
+    assert next_retry(before, LOST, 90, ["gpu02"]) is None
     # A user who resumes it has a launch of his own.
-    assert next_try(replace(before, continued=None), LOST, 90, ["gpu02"]) is not None
+    assert next_retry(replace(before, continued=None), LOST, 90, ["gpu02"]) is not None
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_a_possible_fault_of_the_code_is_retried_once_without_a_new_checkpoint(
 ) -> None:
     before = made(tmp_path, retries=9)
     continued = Continued("It was killed.", retries=1, step=40, cause="killed")
-    found = next_try(replace(before, continued=continued), error, saved)
+    found = next_retry(replace(before, continued=continued), error, saved)
     assert (found is not None) is again
 
 
@@ -223,18 +225,18 @@ def test_batch_and_rate_with_fewer_nodes(
     gone = ["gpu02", "gpu03"][: 3 - left]
     settings = {"batch_size": 8, "optimizer": {"name": "sgd", "lr": 0.1}, **more}
     before = made(tmp_path, shrink=True, **settings)
-    found = next_try(before, LOST, 0, gone)
+    found = next_retry(before, LOST, 0, gone)
     assert found is not None
-    assert words in found.continued.reason
-    assert found.continued.batch_size == batch
+    assert words in found.continuation.reason
+    assert found.continuation.batch_size == batch
     after = run_after(before, found)
     assert (after.config.optimizer.lr, after.lr_factor) == (0.1, pytest.approx(factor))
 
 
-def run_after(launch: Launch, found: NextTry) -> Launch:
+def run_after(launch: Launch, found: RetryPlan) -> Launch:
     config = with_changes(launch.config, {**found.changes, "placement": raw_of(found)}).config
     assert config is not None
-    return replace(next_launch(launch, config, ""), continued=found.continued)
+    return replace(next_launch(launch, config, ""), continued=found.continuation)
 
 
 @given(
@@ -272,7 +274,7 @@ def test_however_many_nodes_are_lost_one_after_the_other_the_batch_and_rate_stay
     whole_size = batch * nodes * processes
     while losses and len(launch.config.placement) > 1:
         lost = launch.config.placement[losses.pop() % len(launch.config.placement)].node
-        found = next_try(launch, replace(LOST, node=lost), 40, [lost])
+        found = next_retry(launch, replace(LOST, node=lost), 40, [lost])
         assert found is not None
         launch = run_after(launch, found)
         count = len(launch.config.placement) * processes
@@ -297,14 +299,20 @@ def test_gpus_are_replaced_by_free_ones_of_the_same_kind(tmp_path: Path) -> None
     config = parse_job(raw).config
     assert config is not None
     before = replace(made(tmp_path), config=config)
-    own = {"gpu02": Room("10.0.0.2", {"gpu02-a": "A100", "gpu02-b": "A100"})}
-    other = Room("10.0.0.3", {"c": "T4", "d": "A100", "e": "A100", "f": "A100"}, is_free=True)
+    own = {"gpu02": NodeCapacity("10.0.0.2", {"gpu02-a": "A100", "gpu02-b": "A100"})}
+    other = NodeCapacity(
+        "10.0.0.3", {"c": "T4", "d": "A100", "e": "A100", "f": "A100"}, is_free=True
+    )
 
-    found = next_try(before, LOST, 0, ["gpu02"], {**own, "gpu03": replace(other, taken={"e"})})
+    found = next_retry(
+        before, LOST, 0, ["gpu02"], {**own, "gpu03": replace(other, used_gpus={"e"})}
+    )
     assert found is not None
-    assert found.continued.placement[1] == Placement("gpu03", gpus=("d", "f"))
+    assert found.continuation.placement[1] == Placement("gpu03", gpus=("d", "f"))
     assert found.hosts == {"gpu03": "10.0.0.3"}
-    found = next_try(before, LOST, 0, ["gpu02"], {**own, "gpu03": replace(other, taken={"e", "f"})})
+    found = next_retry(
+        before, LOST, 0, ["gpu02"], {**own, "gpu03": replace(other, used_gpus={"e", "f"})}
+    )
     assert where(found) == "gpu01"
 
 
@@ -464,12 +472,12 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
     before = made(folder.path, **settings)
     reason = "" if by_user else "gpu02 can be used again."
-    queue_next(folder, before, reason, continued=Continued(reason, placement=on(*ALL.split())))
+    queue_next(folder, before, reason, continuation=Continued(reason, placement=on(*ALL.split())))
     now = [0.0]
     woken: list[list[str]] = []
     monkeypatch.setattr(remote_cleanup, "wake", lambda launch, down: woken.append(down))
     own = replace(READING, name="gpu01")
-    watch = QueueWatch(root, "gpu01", lambda: own, lambda: now[0])
+    watch = Scheduler(root, "gpu01", lambda: own, lambda: now[0])
     for number in (1, 2, 3):
         node = root.node(f"gpu0{number}")
         node.path.mkdir(parents=True)

@@ -16,7 +16,7 @@ from backend.node.metrics.heartbeats import HeartbeatReader
 from backend.node.queue import entries as queue_entries
 from backend.node.queue import starter as queue_starter
 from backend.node.queue.running_jobs import LiveRuns
-from backend.node.queue.scheduler import QueueWatch
+from backend.node.queue.scheduler import Scheduler
 from backend.node.system import process_identity
 from backend.node.system.machine_id import machine
 from backend.records.base.atomic_files import read_json, replace_json
@@ -71,11 +71,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def watch(root: DataRoot, clock: Clock) -> QueueWatch:
-    return QueueWatch(root, "gpu1", lambda: READING, clock)
+def watch(root: DataRoot, clock: Clock) -> Scheduler:
+    return Scheduler(root, "gpu1", lambda: READING, clock)
 
 
-def poll(watch: QueueWatch, clock: Clock) -> tuple[str, ...]:
+def poll(watch: Scheduler, clock: Clock) -> tuple[str, ...]:
     clock.now += 5.0
     return watch.poll()
 
@@ -112,7 +112,7 @@ def refusal(folder: JobFolder) -> str:
 
 
 def test_the_next_job_is_claimed_and_started(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
     second = queued(root, "b", place=2.0)
@@ -142,7 +142,7 @@ def test_only_one_of_two_starters_starts_a_job(
 
 
 def test_jobs_of_other_heads_and_a_paused_queue_are_left_alone(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     theirs = queued(root, "theirs", node="gpu2")
     queued(root, "desk", node="this-computer")
@@ -158,7 +158,7 @@ def test_on_a_shared_computer_each_ones_jobs_run_as_their_own(
     root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch, started: list[tuple[str, int]]
 ) -> None:
     queued(root, "a", node="this-computer")
-    keeper = QueueWatch(root, "this-computer", lambda: READING, clock)
+    keeper = Scheduler(root, "this-computer", lambda: READING, clock)
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     assert poll(keeper, clock) == ()
@@ -170,12 +170,12 @@ def test_a_node_without_a_reading_of_itself_starts_nothing_yet(
     root: DataRoot, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     queued(root, "a")
-    assert poll(QueueWatch(root, "gpu1", lambda: None, clock), clock) == ()
+    assert poll(Scheduler(root, "gpu1", lambda: None, clock), clock) == ()
     assert started == []
 
 
 def test_a_job_on_two_nodes_waits_for_a_heartbeat_of_the_other_agent(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     both = (Placement("gpu1", 1), Placement("gpu2", 1))
     queued(root, "a", placement=both)
@@ -207,7 +207,7 @@ def test_a_heartbeat_counts_by_the_clock_of_this_computer(root: DataRoot, clock:
 
 
 def test_the_next_run_waits_until_the_end_of_the_one_before_is_recorded(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a", run=2)
     folder.attempt(1).path.mkdir()
@@ -238,7 +238,7 @@ def test_a_heartbeat_after_a_pause_of_the_reader_may_be_old(
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_a_job_with_a_dead_claimer_is_started_later(
     root: DataRoot,
-    watch: QueueWatch,
+    watch: Scheduler,
     clock: Clock,
     started: list[tuple[str, int]],
     rebooted: bool,
@@ -259,7 +259,7 @@ def test_a_job_with_a_dead_claimer_is_started_later(
 
 
 def test_a_claim_of_a_live_process_is_not_taken_over(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
@@ -270,7 +270,7 @@ def test_a_claim_of_a_live_process_is_not_taken_over(
 
 
 def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     version = root.models / "m" / "v1"
     source = version / "source"
@@ -294,7 +294,7 @@ def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
     assert poll(watch, clock) == ("b",)
 
 
-def test_a_start_names_parts_removed_after_queueing(root: DataRoot, watch: QueueWatch) -> None:
+def test_a_start_names_parts_removed_after_queueing(root: DataRoot, watch: Scheduler) -> None:
     gone = str(root.path / "gone")
     for job_id, change in (
         ("python", {"python": gone}),
@@ -327,7 +327,7 @@ def test_a_start_names_parts_removed_after_queueing(root: DataRoot, watch: Queue
 )
 def test_a_job_of_a_newer_version_says_so_and_keeps_its_place(
     root: DataRoot,
-    watch: QueueWatch,
+    watch: Scheduler,
     clock: Clock,
     started: list[tuple[str, int]],
     file: str,
@@ -353,7 +353,7 @@ def test_a_job_of_a_newer_version_says_so_and_keeps_its_place(
 
 
 def test_a_run_of_a_newer_version_keeps_its_gpus_and_stops_no_other_job(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     newer = queued(root, "newer", processes=3)
     assert poll(watch, clock) == ("newer",)
@@ -461,7 +461,7 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
 
 
 def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
-    root: DataRoot, watch: QueueWatch, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    root: DataRoot, watch: Scheduler, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
         raise BackendError("The supervisor of run 1 could not be started with python: gone.")
@@ -476,7 +476,7 @@ def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
 
 
 def test_a_job_started_by_hand_or_trashed_leaves_the_queue(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
     ended(folder, 1)
@@ -488,7 +488,7 @@ def test_a_job_started_by_hand_or_trashed_leaves_the_queue(
 
 
 def test_a_spoiled_entry_hides_no_other(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     queued(root, "spoiled").queued.write_text("{")
     queued(root, "newer").queued.write_text('{"schema": 99}')
@@ -512,7 +512,7 @@ def test_a_run_holds_the_slots_of_its_ranks_from_claim_to_end(root: DataRoot, cl
 
 
 def test_nothing_is_started_while_the_gpus_of_a_new_run_are_unknown(
-    root: DataRoot, watch: QueueWatch, clock: Clock, started: list[tuple[str, int]]
+    root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     (root.job("new").attempt(1).path).mkdir(parents=True)
     queued(root, "a")
@@ -540,7 +540,7 @@ def test_an_ended_run_is_checked_once(
     assert listed == ["a"]
 
 
-def test_a_missing_data_root_raises_an_error(root: DataRoot, watch: QueueWatch) -> None:
+def test_a_missing_data_root_raises_an_error(root: DataRoot, watch: Scheduler) -> None:
     away = DataRoot(root.path / "away")
     with pytest.raises(OSError, match="No such file"):
-        QueueWatch(away, "gpu1", lambda: READING).poll()
+        Scheduler(away, "gpu1", lambda: READING).poll()

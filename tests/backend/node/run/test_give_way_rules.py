@@ -13,7 +13,7 @@ import pytest
 
 from backend.node.queue.entries import entry_of
 from backend.node.run import give_way
-from backend.node.run.give_way import GiveWay
+from backend.node.run.give_way import GiveWayWatch
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
@@ -55,7 +55,7 @@ class Cluster:
         ranks = tuple(replace(plan, gpu=f"GPU-{plan.node}") for plan in cpus.ranks)
         self.launch = replace(cpus, config=config, ranks=ranks, **more)
         self.now, self._beats = 1000.0, 0
-        self.way = GiveWay(self.job, self.launch, lambda: self.now, clock)
+        self.way = GiveWayWatch(self.job, self.launch, lambda: self.now, clock)
 
     def sees(self, *processes: GpuProcess, beats: bool = True, at_keyboard: str = "") -> str:
         """Return the pause that is requested after a reading of gpu02's agent."""
@@ -194,9 +194,9 @@ def test_the_wait_grows_with_the_pauses_within_an_hour(
         cluster.job.attempt(number).path.mkdir(exist_ok=True)
         replace_json(cluster.job.attempt(number).exit, ended(number, minute).to_dict())
     cluster.job.attempt(run).path.mkdir(exist_ok=True)
-    way = GiveWay(cluster.job, replace(cluster.launch, run=run))
+    way = GiveWayWatch(cluster.job, replace(cluster.launch, run=run))
 
-    way.ended(ended(run, 62))
+    way.continue_run(ended(run, 62))
 
     queued = entry_of(cluster.job)
     assert queued is not None
@@ -207,14 +207,14 @@ def test_the_wait_grows_with_the_pauses_within_an_hour(
 
 
 def test_a_run_that_ended_otherwise_is_not_continued(cluster: Cluster) -> None:
-    cluster.way.ended(ended(1, 0, pause=""))
+    cluster.way.continue_run(ended(1, 0, pause=""))
     assert not cluster.job.queued.exists()
     assert not cluster.job.acts.exists()
 
 
 def test_a_run_that_another_program_continued_is_not_queued(cluster: Cluster) -> None:
     cluster.job.attempt(2).path.mkdir()
-    cluster.way.ended(ended(1, 0))
+    cluster.way.continue_run(ended(1, 0))
     assert not cluster.job.queued.exists()
 
 

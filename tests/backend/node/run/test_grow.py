@@ -12,7 +12,7 @@ from backend.node.queue import retry
 from backend.node.queue.entries import entry_of
 from backend.node.queue.next_run import next_launch
 from backend.node.run import grow
-from backend.node.run.grow import Grow
+from backend.node.run.grow import GrowthWatch
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
@@ -60,7 +60,7 @@ class Cluster:
         self.now, self.beat, self.epoch, self.is_alive = 1000.0, 0, 1, True
         for node in ("gpu01", "gpu02", "gpu03"):
             self.root.node(node).path.mkdir(parents=True, exist_ok=True)
-        self.grow = Grow(self.job, self.launch, lambda: self.now)
+        self.grow = GrowthWatch(self.job, self.launch, lambda: self.now)
 
     def round(self, **status: Any) -> str:
         """Return the pause that is requested after one."""
@@ -88,7 +88,7 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
 
     assert cluster.next_epoch() == PAUSE
 
-    assert cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
+    assert cluster.grow.continue_run(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
     entry = entry_of(cluster.job)
     assert entry is not None
     assert entry.run == 3
@@ -160,7 +160,7 @@ def test_a_node_lost_during_the_stop_is_left_out(tmp_path: Path) -> None:
     assert cluster.next_epoch() == PAUSE
     cluster.is_alive = False
     cluster.rounds(10)
-    assert cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
+    assert cluster.grow.continue_run(RunExit(2, JobState.INTERRUPTED, PAUSE, pause=PAUSE))
     entry = entry_of(cluster.job)
     assert entry is not None
     assert [slot.node for slot in entry.slots] == ["gpu01", "gpu03"]
@@ -171,7 +171,7 @@ def test_a_run_that_ended_otherwise_is_not_continued_by_it(tmp_path: Path, pause
     cluster = Cluster(tmp_path)
     cluster.rounds()
     cluster.next_epoch()
-    assert not cluster.grow.ended(RunExit(2, JobState.INTERRUPTED, "", pause=pause))
+    assert not cluster.grow.continue_run(RunExit(2, JobState.INTERRUPTED, "", pause=pause))
     assert entry_of(cluster.job) is None
 
 
@@ -195,7 +195,7 @@ def test_a_run_grows_only_a_few_times_an_hour(tmp_path: Path, pauses: int, reque
         state, pause = (JobState.ERROR, "") if number % 2 else (JobState.INTERRUPTED, PAUSE)
         record = RunExit(number, state, "", ended=timestamps.now(), pause=pause)
         replace_json(cluster.job.attempt(number).exit, record.to_dict())
-    cluster.grow = Grow(cluster.job, replace(cluster.launch, run=run), lambda: cluster.now)
+    cluster.grow = GrowthWatch(cluster.job, replace(cluster.launch, run=run), lambda: cluster.now)
     for _ in range(3):
         cluster.round(run=run)
     cluster.epoch += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.node.agent.ssh_command_filter import allowed
+from backend.node.agent.ssh_command_filter import allowed_command
 from backend.node.run import remote_cleanup
 from backend.node.run.remote_cleanup import CleanupResult
 from backend.records.base.layout import JobFolder
@@ -22,7 +22,7 @@ TAG = "20261121-abc/1"
 def asked(folder: JobFolder, *arguments: str, before: str = "") -> CleanupResult:
     code = f"from backend.node.run import remote_cleanup as it; {before}; it.main({arguments!r})"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    return remote_cleanup._answer(process, time.monotonic() + 60, folder, 1, (1,))
+    return remote_cleanup._cleanup_result(process, time.monotonic() + 60, folder, 1, (1,))
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ def test_agents_are_started_by_a_command_that_the_key_may_start(
     for command in commands:
         asked = " ".join(command[host_at + 1 :])
         ours = (home / "environments", home / "bundles")
-        assert allowed(asked, ours, home / "carried")[1][-1] == "a-job/1"
+        assert allowed_command(asked, ours, home / "carried")[1][-1] == "a-job/1"
     remote_cleanup.wake(replace(launch, ssh_config=""), ["gpu02"])
     assert len(commands) == len(hosts)

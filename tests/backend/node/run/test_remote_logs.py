@@ -42,13 +42,13 @@ def test_records_and_logs_arrive_as_they_were_written(head: JobFolder, other: Jo
         log.write(odd)
     other.attempt(RUN).rank_exit(1).write_text('{"rank": 1}')
     other.attempt(RUN).rank_error(1).write_text('{"sentence": "no"}')
-    printed = remote_logs.say(other, RUN) + "ended 1 left processes"
-    rest = remote_logs.take(printed.encode(), head, RUN, [1])
+    printed = remote_logs.pack_output(other, RUN) + "ended 1 left processes"
+    rest = remote_logs.unpack_output(printed.encode(), head, RUN, [1])
     assert rest == "ended 1 left processes"
     assert head.rank_log(1).read_bytes() == EARLIER + odd
     assert head.attempt(RUN).rank_exit(1).read_text() == '{"rank": 1}'
     assert head.attempt(RUN).rank_error(1).read_text() == '{"sentence": "no"}'
-    remote_logs.take(printed.encode(), head, RUN, [1])
+    remote_logs.unpack_output(printed.encode(), head, RUN, [1])
     assert head.rank_log(1).read_bytes() == EARLIER + odd, "said twice, it is kept once"
 
 
@@ -59,7 +59,7 @@ def test_reports_of_a_node_about_foreign_ranks_are_dropped(
         other.attempt(RUN).rank_exit(rank).write_text("{}")
         with other.rank_log(rank).open("ab") as log:
             log.write(b"false\n")
-    remote_logs.take(remote_logs.say(other, RUN).encode(), head, RUN, [1])
+    remote_logs.unpack_output(remote_logs.pack_output(other, RUN).encode(), head, RUN, [1])
     assert not head.attempt(RUN).rank_exit(0).exists()
     assert head.rank_log(0).read_bytes() == EARLIER
 
@@ -70,7 +70,7 @@ def test_only_the_end_of_an_endless_log_is_copied(
     monkeypatch.setattr(remote_logs, "_LOG_BYTES", 10)
     with other.rank_log(1).open("ab") as log:
         log.write(b"x" * 90 + b"the end\n")
-    remote_logs.take(remote_logs.say(other, RUN).encode(), head, RUN, [1])
+    remote_logs.unpack_output(remote_logs.pack_output(other, RUN).encode(), head, RUN, [1])
     text = head.rank_log(1).read_text()
     assert text.startswith(EARLIER.decode())
     assert "88 bytes of this run stayed on the node" in text
@@ -79,5 +79,5 @@ def test_only_the_end_of_an_endless_log_is_copied(
 
 @pytest.mark.parametrize("line", ["ringmaster-words {", "ringmaster-words []", "a warning"])
 def test_an_unreadable_line_changes_no_log(head: JobFolder, line: str) -> None:
-    remote_logs.take(line.encode(), head, RUN, [1])
+    remote_logs.unpack_output(line.encode(), head, RUN, [1])
     assert head.rank_log(1).read_bytes() == EARLIER

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.node.diagnosis.log_text import LogPart
-from backend.node.run.rank_outcome import EndedBy, Seen, place_in_words, rank_exit, threads
+from backend.node.run.rank_outcome import (
+    EndCause,
+    RankObservation,
+    innermost_user_line,
+    rank_exit,
+    threads,
+)
 from backend.node.run.run_outcome import EndedRun, run_exit
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, UNKNOWN
 from backend.records.jobs.heartbeat import Phase
@@ -534,13 +540,13 @@ PLAN = RANKS[1]
 
 @pytest.mark.parametrize("phase", list(Phase))
 def test_f13_code_0_is_the_end_only_after_the_last_phase(phase: Phase) -> None:
-    outcome = rank_exit(PLAN, 1, "host", Seen(phase, EndedBy.ITSELF, 0), ()).outcome
+    outcome = rank_exit(PLAN, 1, "host", RankObservation(phase, EndCause.ITSELF, 0), ()).outcome
     expected = {Phase.FINISHED: "finished", Phase.INTERRUPTED: "interrupted"}
     assert outcome == expected.get(phase, "exit")
 
 
 def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None:
-    left = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.ITSELF, 14 << 8)
+    left = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.ITSELF, 14 << 8)
     record = rank_exit(PLAN, 1, "host", left, ())
     assert (record.outcome, record.secondary) == ("exit", True)
     assert judge(record, launcher_error="The computer was restarted.").message == (
@@ -550,18 +556,18 @@ def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None
 
 @pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
 def test_a_finished_rank_stays_finished_whatever_its_exit_status(status: int) -> None:
-    seen = Seen(Phase.FINISHED, EndedBy.ITSELF, int(status))
+    seen = RankObservation(Phase.FINISHED, EndCause.ITSELF, int(status))
     assert rank_exit(PLAN, 1, "host", seen, ()).outcome == "finished"
 
 
 def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
-    seen = Seen(Phase.WAITING_FOR_OTHERS, EndedBy.STALL, signal.SIGKILL, stall_s=600)
+    seen = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.STALL, signal.SIGKILL, stall_s=600)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert (record.outcome, record.secondary) == ("stalled", True)
 
 
 def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
-    seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, signal.SIGKILL, out_of_memory=True)
+    seen = RankObservation(Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert record.error is not None
     assert "ran out of memory; choose a smaller batch size" in record.error.sentence
@@ -569,7 +575,9 @@ def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
 
 def test_a_rank_may_report_the_error_of_another_one() -> None:
     error = RankError("The loss of rank 0 is not a number.", 0)
-    seen = Seen(Phase.COMPUTING, EndedBy.ITSELF, 1 << 8, error=error, error_is_secondary=True)
+    seen = RankObservation(
+        Phase.COMPUTING, EndCause.ITSELF, 1 << 8, error=error, error_is_secondary=True
+    )
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert record.error is not None
     assert (record.error.rank, record.secondary) == (0, True)
@@ -587,22 +595,22 @@ Current thread 0x00007f2 (most recent call first):
 
 
 def test_the_innermost_line_of_the_users_code_is_named_as_seen_from_its_folder() -> None:
-    assert place_in_words(DUMP, ("/models/m/src",)) == "parts/deep.py, line 7, in attention"
+    assert innermost_user_line(DUMP, ("/models/m/src",)) == "parts/deep.py, line 7, in attention"
 
 
 def test_code_of_the_user_elsewhere_is_found_and_libraries_are_not_blamed() -> None:
     elsewhere = DUMP.replace("/models/m/src", "/home/me/shared")
-    assert place_in_words(elsewhere, ("/models/m/src",)) == "deep.py, line 7, in attention"
+    assert innermost_user_line(elsewhere, ("/models/m/src",)) == "deep.py, line 7, in attention"
     library = "Current thread 0x1 (most recent call first):\n" + (
         '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 1 in forward'
     )
-    assert place_in_words(library, ("/models/m/src",)) == ""
+    assert innermost_user_line(library, ("/models/m/src",)) == ""
 
 
 @given(st.text())
 def test_no_dump_is_too_odd_to_be_read(text: str) -> None:
     threads(text)
-    place_in_words(DUMP[: len(text)] + text, ("/models/m/src", ""))
+    innermost_user_line(DUMP[: len(text)] + text, ("/models/m/src", ""))
 
 
 # What the logs add to it.

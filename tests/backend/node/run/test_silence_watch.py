@@ -57,7 +57,7 @@ class Cluster:
                 self.root.node(node).status.write_text(text)
             status = {**_STATUS, "step": self.step, "heartbeat": int(self.now)}
             self.job.status.write_text(json.dumps(status))
-            if lost := self.watch.lost():
+            if lost := self.watch.find_silent_nodes():
                 return self.now - began, lost
         return limit_s, ()
 

@@ -9,7 +9,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.node.metrics.probe import Probe
 from backend.node.queue import starter as queue_starter
-from backend.node.queue.scheduler import QueueWatch
+from backend.node.queue.scheduler import Scheduler
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
@@ -61,7 +61,7 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
 
     other.queue.resume()
     probe = Probe(NODE, place.root)
-    agent = QueueWatch(place.data, NODE, probe.read)
+    agent = Scheduler(place.data, NODE, probe.read)
     begun = wait_for(agent.poll, "the first turn")
     assert begun[0] == ids["c"]
     # What both of them see is what the agent did, and nothing is left of it in the queue.
