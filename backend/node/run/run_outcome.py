@@ -59,7 +59,7 @@ _STOPS_A_LOADER = frozenset(("open_files", "shm_full", "processes"))
 """Causes that end a thread of a loader, for which its rank then waits."""
 _FROM_OUTSIDE = {"SIGKILL": "once", "SIGTERM": "always", "SIGHUP": "always"}
 """Signals that no error of the code sends; the kernel sends SIGKILL if memory runs out."""
-_NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$")
+_NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$|^── ")
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def test_a_script_that_ends_with_0_after_an_error_says_so(log: str, message: str
         ("Dataset is empty, nothing to train\n", "“Dataset is empty, nothing to train”"),
         ("step 1\n\n-----\n", "“step 1”"),
         ("\n===\n", "does not say why"),
+        ("── run 1, rank 1 on gpu2 ──\n── python train.py\n", "does not say why"),
         ("", "does not say why"),
     ],
 )
