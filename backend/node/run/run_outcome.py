@@ -59,7 +59,7 @@ _STOPS_A_LOADER = frozenset(("open_files", "shm_full", "processes"))
 """Causes that end a thread of a loader, for which its rank then waits."""
 _FROM_OUTSIDE = {"SIGKILL": "once", "SIGTERM": "always", "SIGHUP": "always"}
 """Signals that no error of the code sends; the kernel sends SIGKILL if memory runs out."""
-_NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$|^── ")
+_NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$|^──")
 
 
 @dataclass(frozen=True)
@@ -588,7 +588,7 @@ def _last_words(log: str) -> str:
     """The first telling line of what mpirun wrote; its texts begin with what is the matter."""
     for line in log.splitlines():
         text = " ".join(line.split())
-        if text and not _NOISE.match(text) and not text.startswith("──"):
+        if text and not _NOISE.match(text):
             return text[:300]
     return ""
 
