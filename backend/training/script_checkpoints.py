@@ -193,16 +193,20 @@ class ScriptCheckpoints:
         self._forget_changed()
 
 
-def step_of(path: Path, is_step: Callable[[int], bool]) -> int | None:
+def step_of(path: Path, is_step: Callable[[int], bool], newest_step: int) -> int | None:
     """Return the last number in a name that is a step, and not one of an epoch or of a series.
 
-    Files ``model_1.pt`` and ``model_2.pt`` are numbered by epochs, or one after the other.
+    Files ``model_1.pt`` and ``model_2.pt`` are numbered by epochs, or one after the other, unless
+    their numbers come up to the newest step.
     """
     for match in reversed([*_NUMBER.finditer(path.stem)]):
         number, before = int(match[0]), path.stem[: match.start()]
         after = path.name[match.end() :]
-        neighbours = (path.with_name(f"{before}{number + by}{after}") for by in (-1, 1))
-        is_counted = _OF_EPOCH.search(before) or any(other.exists() for other in neighbours)
+        last = number
+        while path.with_name(f"{before}{last + 1}{after}").exists():
+            last += 1
+        in_series = last > number or path.with_name(f"{before}{number - 1}{after}").exists()
+        is_counted = _OF_EPOCH.search(before) or (in_series and last < newest_step - 1)
         if is_step(number) and not is_counted:
             return number
     return None
@@ -224,7 +228,7 @@ def main(arguments: list[str] | None = None) -> None:
     ScriptCheckpoints(folder, launch, work, source=source).update(
         lambda path, _: TrainingState(
             epoch,
-            step_of(path, lambda number: 0 < number <= step) or step,
+            step_of(path, lambda number: 0 < number <= step, step) or step,
             status.metrics if status else {},
         ),
         is_over=True,

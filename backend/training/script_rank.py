@@ -515,7 +515,7 @@ class Reports:
             is_earlier = written_ns < self._begin_ns and 0 < number <= self._steps_before
             return is_earlier or (number in self._points and previous <= number <= newest)
 
-        step = step_of(path, is_step) or newest or self._last.step
+        step = step_of(path, is_step, self._newest_step) or newest or self._last.step
         metrics: dict[str, float | None] = {}
         epoch = 0
         for point_step in sorted(self._points):

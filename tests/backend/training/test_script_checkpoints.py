@@ -323,6 +323,7 @@ def test_the_next_run_records_what_a_killed_run_left_at_the_step_of_its_name(
     [
         # Written after steps 5, 10 and 15, each read by a poll of its own.
         (["model_1.pt", "model_2.pt", "model_3.pt"], [5, 10, 15]),
+        (["model-3.pt", "model-4.pt", "model-5.pt"], [5, 10, 15]),
         (["ckpt-5.pt", "ckpt-10.pt", "ckpt-15.pt"], [5, 10, 15]),
         (["ckpt-3.pt", "ckpt-8.pt", "ckpt-13.pt"], [3, 8, 13]),
         (["epoch_4.pt", "epoch_8.pt", "epoch_12.pt"], [5, 10, 15]),
@@ -353,6 +354,20 @@ def test_a_checkpoint_has_the_step_and_values_at_which_it_was_written(
     )
     assert [record.step for record in records] == steps
     assert [record.metrics["loss"] for record in records] == steps
+
+
+def test_a_script_that_saves_at_each_step_has_them_in_its_names(rig: Rig, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    rows = [json.dumps({"step": step, "loss": step}) for step in (1, 2, 3)]
+    log.touch()
+    reports = Reports(rig.folder, rig.launch, rig.work, log, lambda _: None)
+    log.write_text("\n".join((*rows, "")))
+    for step in (1, 2, 3):
+        (rig.output / f"model-{step}.pt").write_text("weights")
+    reports.close(ended_well=True)
+    records = read_checkpoints(rig.folder.checkpoints, ".json")
+    steps = {Path(record.file).name: record.step for record in records}
+    assert steps == {f"model-{step}.pt": step for step in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(
