@@ -151,10 +151,12 @@ def authorized_line(public: str, subnets: str, command: str = "") -> str:
 def with_line(content: bytes, line: str) -> bytes:
     """Return an authorized_keys with our ``line`` in it once; the other lines stay."""
     own_line = line.encode("ascii")
-    public = own_line.split(b'" ', 1)[1]
+    public_and_comment = own_line.split(b'" ', 1)[1]
     lines = content.split(b"\n")
     positions = [
-        index for index, existing_line in enumerate(lines) if _is_ours(existing_line, public)
+        index
+        for index, existing_line in enumerate(lines)
+        if _is_ours(existing_line, public_and_comment)
     ]
     if not positions:
         gap = b"\n" if content and not content.endswith(b"\n") else b""
@@ -276,27 +278,27 @@ def install_key(
     """
     _private_folder(shell, home.ssh)
     command = _gate(shell, home, gate_python) if gate_python else ""
-    private = str(home.ssh / PRIVATE_NAME)
-    changed = _replace(shell, private, key.private)
+    private_path = str(home.ssh / PRIVATE_NAME)
+    has_changed = _replace(shell, private_path, key.private)
     # OpenSSH ignores a key that others may read.
-    _make(shell, ["chmod", "0600", "--", private], home.ssh)
+    _make(shell, ["chmod", "0600", "--", private_path], home.ssh)
     authorized_path = authorized_keys(shell)
     _make(
         shell,
         ["mkdir", "-p", "-m", "0700", "--", str(authorized_path.parent)],
         authorized_path.parent,
     )
-    edited = with_line(
+    new_content = with_line(
         _content(shell, str(authorized_path)), authorized_line(key.public, subnets, command)
     )
-    changed = _replace(shell, str(authorized_path), edited) or changed
+    has_changed = _replace(shell, str(authorized_path), new_content) or has_changed
     # sshd ignores a list that others may write to, and only logs that.
     _make(
         shell,
         ["chmod", "go-w", "--", str(authorized_path.parent), str(authorized_path)],
         authorized_path.parent,
     )
-    return changed
+    return has_changed
 
 
 def reason_against_limit(home: NodeHome, python: str, mpirun: str) -> str:
@@ -355,8 +357,8 @@ def remove_key(shell: Shell, home: NodeHome) -> bool:
         return False
     authorized_path = str(authorized_keys(shell))
     content = _content(shell, authorized_path)
-    edited = without_line(content, key.public)
-    return edited != content and _replace(shell, authorized_path, edited)
+    new_content = without_line(content, key.public)
+    return new_content != content and _replace(shell, authorized_path, new_content)
 
 
 def authorized_keys(shell: Shell) -> PurePosixPath:

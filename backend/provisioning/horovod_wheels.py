@@ -131,8 +131,8 @@ def choose(
             "Use a node with a newer system.",
         )
     if wheels is None:
-        newest = max(usable_pythons, key=lambda python: _numbers(python.version))
-        return newest, targets[newest], None
+        newest_python = max(usable_pythons, key=lambda python: _numbers(python.version))
+        return newest_python, targets[newest_python], None
     matches = [
         (python, wheel)
         for wheel in wheels

@@ -117,9 +117,9 @@ def _clock_offset_s(shell: Shell, node: str) -> float:
     readings = []
     for _ in range(_CLOCK_READINGS):
         # A round trip is measured with a clock that cannot be set meanwhile.
-        start_s, start = time.time(), time.monotonic()
+        start_s, start_monotonic_s = time.time(), time.monotonic()
         answer = shell.run(["python3", "-I", "-c", _CLOCK], limit_s=_CLOCK_LIMIT_S)
-        round_trip_s = time.monotonic() - start
+        round_trip_s = time.monotonic() - start_monotonic_s
         if answer.code == _NOT_FOUND:
             raise BackendError(
                 f"{node} has no python3.", f"Install it on {node}: apt-get install python3"
@@ -157,9 +157,9 @@ def _check_python(node: str, node_facts: NodeFacts) -> None:
     if any(_numbers(version) >= LEAST_PYTHON for version in versions):
         return
     minimum = ".".join(map(str, LEAST_PYTHON))
-    newest = max(versions, key=_numbers, default="missing")
+    newest_version = max(versions, key=_numbers, default="missing")
     raise BackendError(
-        f"Python on {node} is {sanitize(newest)}; training needs {minimum} or newer.",
+        f"Python on {node} is {sanitize(newest_version)}; training needs {minimum} or newer.",
         "Install a newer one in addition, for example: apt-get install python3.11 python3.11-venv",
     )
 

@@ -48,7 +48,9 @@ _REFUSED_LIMIT_S = 3.0
 _BUSY_PER_CORE = 2.0
 _USUAL_SHELLS = ("", "sh", "bash", "dash")
 _AS_ROOT = tuple(
-    f"{name}_ALLOW_RUN_AS_ROOT{end}=1" for name in ("OMPI", "PRTE") for end in ("", "_CONFIRM")
+    f"{name}_ALLOW_RUN_AS_ROOT{suffix}=1"
+    for name in ("OMPI", "PRTE")
+    for suffix in ("", "_CONFIRM")
 )
 _PROVE_HOROVOD = (
     "import torch, horovod.torch as h; assert h.mpi_built(), 'Horovod was built without MPI'; "
@@ -411,19 +413,21 @@ class _SetUpWork:
         self._steps.must(
             self.shell, agent_commands.stop(agent), "The older agent does not end", remedy
         )
-        start = self._steps.run(self.shell, self._plan.start_agent(agent))
+        answer = self._steps.run(self.shell, self._plan.start_agent(agent))
         # Another desktop may have started an agent of the same bundle first.
         if not self._steps.run(
             self.shell,
-            agent_commands.check(agent, limit_s=_AGENT_LIMIT_S if start.ok else _REFUSED_LIMIT_S),
+            agent_commands.check(agent, limit_s=_AGENT_LIMIT_S if answer.ok else _REFUSED_LIMIT_S),
         ).ok:
             raise BackendError(
                 f"The agent was started and wrote nothing to {agent.folder}."
-                if start.ok
-                else f"The agent does not start: {start.complaint.rstrip('.')}.",
+                if answer.ok
+                else f"The agent does not start: {answer.complaint.rstrip('.')}.",
                 f"Fix the cause named in {self.home.agent_log} on the node, then set it up again.",
             )
-        return f"Runs. {agent_commands.start_message(start.out) or f'It writes to {agent.folder}.'}"
+        return (
+            f"Runs. {agent_commands.start_message(answer.out) or f'It writes to {agent.folder}.'}"
+        )
 
     def _unpack(self, folder: PurePosixPath) -> None:
         temporary_folder = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")

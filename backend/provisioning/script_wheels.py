@@ -283,10 +283,10 @@ def _put_stubs(folder: Path, base: Base) -> None:
     """
     folder.mkdir()
     for name, version in base.fixed_versions.items():
-        plain = name.replace("-", "_")
-        info = f"{plain}-{version}.dist-info"
+        file_stem = name.replace("-", "_")
+        info = f"{file_stem}-{version}.dist-info"
         metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        with zipfile.ZipFile(folder / f"{plain}-{version}-py3-none-any.whl", "w") as wheel:
+        with zipfile.ZipFile(folder / f"{file_stem}-{version}-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{info}/METADATA", metadata)
             wheel.writestr(
                 f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -226,8 +226,8 @@ class Wheelhouses:
             index = (*PINNED, "--extra-index-url", f"{TORCH_INDEX}{build}")
             self._download(part, target, [torch], index, on_line, cancelled)
         files = [p for p in part.glob("*.whl") if _requirement(p.name) in requirements]
-        if missing := {*requirements} - {_requirement(path.name) for path in files}:
-            raise ValueError(f"pip succeeded but left out {sorted(missing)}")
+        if missing_requirements := {*requirements} - {_requirement(path.name) for path in files}:
+            raise ValueError(f"pip succeeded but left out {sorted(missing_requirements)}")
         if horovod is not None:
             files.append(shutil.copyfile(horovod.path, part / horovod.path.name))
         return finish(part, home, target.python, files)
@@ -298,9 +298,9 @@ def pinned(
     names = [*PACKAGES, UV]
     if target.cuda:
         names += [name for name in versions if _CUDA.match(name)]
-    if missing := [name for name in names if name not in versions]:
+    if missing_names := [name for name in names if name not in versions]:
         raise BackendError(
-            f"The list of versions {constraints} lacks {', '.join(missing)}.",
+            f"The list of versions {constraints} lacks {', '.join(missing_names)}.",
             "Run installers/lock to write it again.",
         )
     if horovod is not None:
@@ -443,12 +443,12 @@ def refusal(output: str, folder: Path, target: str = "this computer") -> Backend
     is_reached = not re.search(
         r"(?i)connection broken|Max retries|name resolution|timed out", output
     )
-    if is_reached and (missing := _NO_WHEEL.search(output)):
+    if is_reached and (match := _NO_WHEEL.search(output)):
         error = NoWheel(
-            f"No package index of pip on this computer has {missing[1]} for {target}.",
+            f"No package index of pip on this computer has {match[1]} for {target}.",
             "Add an index that has it to pip's settings on this computer (pip config list).",
         )
-        error.requirement = missing[1]
+        error.requirement = match[1]
         return error
     last_line = (output.strip().splitlines() or ["no output"])[-1]
     return BackendError(

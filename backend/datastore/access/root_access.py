@@ -301,10 +301,10 @@ class Mounted(LocalFiles, NotStaging):
         pass
 
 
-def move_into(root: OpenRoot, old: Path, new: Path) -> None:
+def move_into(root: OpenRoot, source: Path, target: Path) -> None:
     """Move a file or folder of the data root to a path in it; make the folders above that."""
-    make_above(root, new)
-    root.files.rename(old, new)
+    make_above(root, target)
+    root.files.rename(source, target)
 
 
 def make_above(root: OpenRoot, path: Path) -> None:

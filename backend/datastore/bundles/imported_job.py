@@ -112,10 +112,10 @@ def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
     for environment in manifest.runs:
         make_folder(folder.attempt(environment.run).path, exist_ok=True)
         replace_json(folder.attempt(environment.run).environment, environment.to_dict())
-    newest = folder.attempt(status.run)
-    make_folder(newest.path, exist_ok=True)
-    end = RunExit(status.run, status.state, message, status.error, ended=status.updated)
-    replace_json(newest.exit, end.to_dict())
+    newest_attempt = folder.attempt(status.run)
+    make_folder(newest_attempt.path, exist_ok=True)
+    run_exit = RunExit(status.run, status.state, message, status.error, ended=status.updated)
+    replace_json(newest_attempt.exit, run_exit.to_dict())
     replace_json(folder.status, replace(status, message=message).to_dict())
 
 

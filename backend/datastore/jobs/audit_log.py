@@ -31,9 +31,9 @@ def add(folder: OpenJob, action: str) -> None:
 
 def add_once(folder: OpenJob, file: JobFile, action: str) -> None:
     """Record repeated actions once: notes are saved while they are typed."""
-    newest = acts_of(folder, file)[0]
-    is_recent = abs(time.time() - timestamps.seconds(newest.time)) < _IN_A_ROW_S
-    if not (is_recent and (newest.what, newest.user) == (action, user_name())):
+    newest_entry = acts_of(folder, file)[0]
+    is_recent = abs(time.time() - timestamps.seconds(newest_entry.time)) < _IN_A_ROW_S
+    if not (is_recent and (newest_entry.what, newest_entry.user) == (action, user_name())):
         add(folder, action)
 
 

@@ -29,10 +29,14 @@ def list_checkpoints(folder: OpenJob, policy: CheckpointPolicy) -> tuple[Checkpo
     suffix = CHECKPOINT_SUFFIX if folder.files.has_files_of(folder) else SIDECAR_SUFFIX
     checkpoints = read_checkpoints(folder.checkpoints, suffix)
     usable_checkpoints = finite(checkpoints)
-    latest = newest_name(folder) or (usable_checkpoints[-1].name if usable_checkpoints else "")
-    best = _best_name(usable_checkpoints, policy)
+    latest_name = newest_name(folder) or (usable_checkpoints[-1].name if usable_checkpoints else "")
+    best_name = _best_name(usable_checkpoints, policy)
     return tuple(
-        replace(checkpoint, is_latest=checkpoint.name == latest, is_best=checkpoint.name == best)
+        replace(
+            checkpoint,
+            is_latest=checkpoint.name == latest_name,
+            is_best=checkpoint.name == best_name,
+        )
         for checkpoint in checkpoints
     )
 

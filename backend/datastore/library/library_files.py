@@ -231,10 +231,10 @@ def move_added(folder: VersionFolder, paths: Sequence[str]) -> None:
     target = folder.root.trash / f"{folder.kind.value}-{folder.name}-v{folder.version}-added"
     target = target.with_name(f"{target.name}-{secrets.token_hex(4)}")
     for path in paths:
-        old, new = folder.content / path, target / path
+        source, added_target = folder.content / path, target / path
         with suppress(OSError):  # It may be read-only.
-            old.parent.chmod(0o755)
-        move_into(folder.root, old, new)
+            source.parent.chmod(0o755)
+        move_into(folder.root, source, added_target)
 
 
 def sync_folder(path: Path) -> None:

@@ -421,10 +421,10 @@ def _refuse_bomb(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
     total_bytes = sum(entry.file_size for entry in entries)
     packed_bytes = max(1, path.stat().st_size)
     if total_bytes > _BOMB_BYTES and total_bytes > _BOMB_RATIO * packed_bytes:
-        largest = max(entries, key=lambda entry: entry.file_size)
+        largest_entry = max(entries, key=lambda entry: entry.file_size)
         raise BackendError(
             f"{path.name} would grow from {packed_bytes / 1e6:.1f} MB to {total_bytes / 1e9:.1f} "
-            f"GB ({files_text(largest.filename)} is the largest), which is typical of files "
+            f"GB ({files_text(largest_entry.filename)} is the largest), which is typical of files "
             "made to fill disks.",
             "If you trust it, unpack it yourself and import the folder.",
         )

@@ -57,15 +57,15 @@ def cached_items(root: DataRoot) -> list[CachedItem]:
 def expired_items(items: list[CachedItem], now_s: float) -> list[CachedItem]:
     """Return the items that are too old or exceed the size limit."""
     excess_bytes = sum(item.bytes for item in items) - KEEP_BYTES
-    expired = []
+    dropped_items = []
     for item in items:
         age_s = now_s - item.used_s
         if age_s > (_ABANDONED_S if item.is_leftover else KEEP_S) or (
             excess_bytes > 0 and age_s > _RECENT_S
         ):
-            expired.append(item)
+            dropped_items.append(item)
             excess_bytes -= item.bytes
-    return expired
+    return dropped_items
 
 
 def drop(items: list[CachedItem], is_unchanged: Callable[[CachedItem], bool]) -> int:

@@ -148,16 +148,16 @@ class MirrorReader:
         for name in _JOB_FILES:
             self._pull_if_changed(files, folder.path / name, remote_files.get(name))
         # Starting over moves the files of earlier runs; new files then have the same names.
-        earlier = _names(folder.runs)
+        earlier_names = _names(folder.runs)
         self._pull_names(files, folder.runs, remote_files.get("runs"))
-        if _names(folder.runs) - earlier:
+        if _names(folder.runs) - earlier_names:
             for part in (folder.output, folder.checkpoints):
                 shutil.rmtree(part, ignore_errors=True)
         self._pull_names(files, folder.attempts, remote_files.get("attempts"))
         self._pull_checkpoints(files, folder, remote_files.get("checkpoints"))
         self._pull_acts(files, folder.acts, remote_files.get("acts"))
-        if newest := folder.newest_run():
-            self._pull_attempt(files, folder.attempt(newest))
+        if newest_run := folder.newest_run():
+            self._pull_attempt(files, folder.attempt(newest_run))
 
     def _pull_attempt(self, files: SftpFiles, attempt: AttemptFolder) -> None:
         try:

@@ -240,13 +240,13 @@ class StagedRoot(MirrorReader):
                 if record.run == run
             ]
             names = {record.name for record in records}
-            newest = newest_name(folder)
+            newest_checkpoint = newest_name(folder)
             checkpoints = [
                 (folder.checkpoints / name, file)
                 for name, file in self._files_below(files, folder.checkpoints).items()
                 if name.endswith(CHECKPOINT_SUFFIX) and Path(name).stem in names
             ]
-            checkpoints.sort(key=lambda pair: pair[0].stem != newest)
+            checkpoints.sort(key=lambda pair: pair[0].stem != newest_checkpoint)
             self._fetch(files, checkpoints, progress)
             # A script may write its checkpoints in its working folder, too.
             script_paths = [Path(record.path) for record in records if record.file]
@@ -293,8 +293,8 @@ class StagedRoot(MirrorReader):
                 self._make_folders(files, posixpath.dirname(remote))
                 self._set_aside(files, remote)
         staging = f"{posixpath.dirname(remote)}/.{version.name}.{secrets.token_hex(4)}"
-        sending = f"Sending {label} to {self.node}"
-        remote_content.publish(self._line.apart, version, staging, progress, sending)
+        send_label = f"Sending {label} to {self.node}"
+        remote_content.publish(self._line.apart, version, staging, progress, send_label)
         # If two desktops send the same version, the second one finds it on the node.
         with suppress(FileExistsError):
             self._line.act(lambda files: files.rename(staging, remote))
