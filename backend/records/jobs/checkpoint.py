@@ -159,6 +159,8 @@ def retired(
     usable = finite(known)
     newest = sorted(known, key=lambda c: (c.run, c.step))
     keep = {c.name for c in (*finite(newest)[-max(policy.keep_latest, 1) :], *newest[-1:])}
+    # Weights alone, however new, are not what a script resumes from.
+    keep |= {c.name for c in [c for c in finite(newest) if not c.holds_only][-1:]}
     if sound_step is not None:
         # The newest that is known to be good, and the one that will be next.
         good = [c.name for c in usable if c.step <= sound_step]

@@ -171,6 +171,22 @@ def test_a_script_resumes_from_the_newest_file_that_holds_all(
     assert rig.latest() == resumed
 
 
+@pytest.mark.parametrize("part", ["weights", "optimizer", "scheduler", "stripped", "model object"])
+def test_retention_keeps_the_newest_whole_state(tmp_path: Path, part: str) -> None:
+    policy = {"keep_latest": 1, "keep_best": 1, "best_metric": "loss"}
+    rig = Rig(tmp_path, remove_old_checkpoints=True, checkpoint=policy)
+    rig.begin()
+    for rig.step, (name, content) in enumerate({"a": "whole", "b": part, "c": part}.items()):
+        rig.metrics = {"loss": 1.0 / (rig.step + 1)}
+        torch.save(STATES[content], rig.output / f"{name}.pt")
+        rig.poll()
+    torch.save(STATES[part], rig.output / "d.pt")
+    rig.step, rig.metrics = 9, {"loss": 2.0}
+    rig.poll()
+    assert rig.latest() == "a.pt"
+    assert (rig.output / "a.pt").exists()
+
+
 def test_weights_in_another_format_are_only_weights(rig: Rig) -> None:
     torch.save(STATES["whole"], rig.output / "last.ckpt")
     file(rig.output, "model.safetensors")
