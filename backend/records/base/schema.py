@@ -9,7 +9,7 @@ import ast
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from functools import cache
 from pathlib import PurePath
@@ -22,6 +22,8 @@ _R = TypeVar("_R", bound="Record")
 Reader = Callable[[Any], Any]
 READ = "read"
 """In a field's metadata: its own reader, or None if the field is not in the JSON."""
+KEY = "key"
+"""In a field's metadata: its key in the JSON, if that is not the field's name."""
 
 
 class Misfit(ValueError):
@@ -85,7 +87,7 @@ STRICT = Rules(
 
 
 class Record:
-    """A dataclass that is stored as JSON: each field by its name, in order.
+    """A dataclass that is stored as JSON: each field by its name or `KEY`, in order.
 
     ``what`` names it in messages, ``newest`` is its format number if it has a field ``schema``, and
     ``needs`` are fields that must be in the JSON although they have a default.
@@ -155,8 +157,10 @@ def type_of(text: str, names: Mapping[str, Any]) -> Any:
 
 
 @cache
-def _stored(record: Any) -> tuple[str, ...]:
-    return tuple(f.name for f in fields(record) if f.metadata.get(READ, True))
+def _stored_fields(record: Any) -> tuple[tuple[str, Field[Any]], ...]:
+    """Return key and field of what the JSON has."""
+    stored = (field for field in fields(record) if field.metadata.get(READ, True))
+    return tuple((field.metadata.get(KEY, field.name), field) for field in stored)
 
 
 def plain(value: Any, documents: bool = False) -> Any:
@@ -178,8 +182,8 @@ def plain(value: Any, documents: bool = False) -> Any:
         own = documents and (getattr(value, "to_json", None) or getattr(value, "to_dict", None))
         if own:
             return plain(own(), documents)
-        names = _stored(value.__class__)
-        return {name: plain(getattr(value, name), documents) for name in names}
+        stored = _stored_fields(value.__class__)
+        return {key: plain(getattr(value, field.name), documents) for key, field in stored}
     return str(value) if isinstance(value, PurePath) else value
 
 
@@ -188,13 +192,13 @@ def _record_reader(record: Any, rules: Rules) -> Reader:
     """Return the reader of a dataclass. Its fields are analysed once: a reading has 600 values."""
     names, newest = vars(sys.modules[record.__module__]), getattr(record, "_newest", 0)
     plan = []
-    for one in (one for one in fields(record) if one.name in _stored(record)):
-        read, as_is = one.metadata.get(READ), frozenset[type]()
+    for key, field in _stored_fields(record):
+        read, as_is = field.metadata.get(READ), frozenset[type]()
         if read is None:
-            read, as_is = _reader(type_of(str(one.type), names), rules)
-        has_default = one.default is not MISSING or one.default_factory is not MISSING
-        is_needed = not has_default or one.name in getattr(record, "_needs", ())
-        plan.append((one.name, as_is, read, is_needed))
+            read, as_is = _reader(type_of(str(field.type), names), rules)
+        has_default = field.default is not MISSING or field.default_factory is not MISSING
+        is_needed = not has_default or field.name in getattr(record, "_needs", ())
+        plan.append((key, field.name, as_is, read, is_needed))
 
     def read_record(raw: Any) -> Any:
         if not isinstance(raw, dict):
@@ -202,20 +206,21 @@ def _record_reader(record: Any, rules: Rules) -> Reader:
         if newest:
             check_schema(raw, record._what, newest)
         values: dict[str, Any] = {}
-        name = ""
+        key = ""
         try:
-            for name, as_is, read, is_needed in plan:
-                if name in raw:
-                    value = raw[name]
+            for key, name, as_is, read, is_needed in plan:
+                if key in raw:
+                    value = raw[key]
                     values[name] = value if type(value) in as_is else read(value)
                 elif is_needed:
                     raise Misfit("is missing")
             if rules.refuses_unknown and len(values) < len(raw):
-                name = next(key for key in raw if key not in values)
+                keys = {key for key, *_ in plan}
+                key = next(key for key in raw if key not in keys)
                 raise Misfit("is unknown")
         except (Misfit, AttributeError, TypeError) as error:
             known = error if isinstance(error, Misfit) else Misfit("has another form")
-            known.where = f".{name}{known.where}"
+            known.where = f".{key}{known.where}"
             raise known from None
         return record(**values)
 

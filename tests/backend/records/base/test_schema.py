@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backend.records
-from backend.records.base.schema import READ, STRICT, Misfit, Record, build, type_of
+from backend.records.base.schema import KEY, READ, STRICT, Misfit, Record, build, type_of
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
@@ -180,6 +180,19 @@ def test_a_refusal_names_the_record_and_the_field(changes: dict[str, Any], sente
     with pytest.raises(ValueError, match="launch record") as caught:
         Launch.from_dict({**launch.to_dict(), **changes})
     assert str(caught.value) == f"launch record without a usable {sentence}"
+
+
+def test_a_field_keeps_the_key_of_old_files_when_its_name_changes() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Account(Record, what="account", rules=STRICT):
+        message: str = dataclasses.field(metadata={KEY: "sentence"})
+        size_bytes: int = dataclasses.field(default=0, metadata={KEY: "size"})
+
+    assert Account("a", 2).to_dict() == {"sentence": "a", "size": 2}
+    assert Account.from_dict({"sentence": "a"}) == Account("a")
+    for raw in ({"message": "a"}, {"sentence": "a", "size_bytes": 2}):
+        with pytest.raises(ValueError, match=r"sentence: it is missing|size_bytes: it is unknown"):
+            Account.from_dict(raw)
 
 
 def test_a_list_may_be_too_long() -> None:
