@@ -97,4 +97,4 @@ class LogController(QObject):
 
     def _refused(self, job_id: str, source: str, error: BackendError) -> None:
         if not isinstance(error, Cancelled):
-            self._tab.show_error(job_id, source, error.sentence)
+            self._tab.show_error(job_id, source, error.message)

@@ -142,7 +142,7 @@ class SshWatch:
             return
         known = self._ended(name, EVERY_S)
         known.misses += 1
-        known.why = error.sentence
+        known.why = error.message
         if known.misses == 1:
             known.due_s = self._monotonic() + _AGAIN_S
             known.missed_since = self._monotonic(), f"{datetime.now(UTC).astimezone():%H:%M}"

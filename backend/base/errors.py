@@ -29,7 +29,7 @@ class BackendError(Exception):
         self.remedy = remedy
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         return str(self)
 
     @property

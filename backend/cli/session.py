@@ -114,7 +114,7 @@ class Session:
         return code
 
     def _failed(self, error: BackendError) -> int:
-        data = {"error": {"sentence": error.sentence, "remedy": error.remedy}}
+        data = {"error": {"sentence": error.message, "remedy": error.remedy}}
         return self.print(Answer(data, Note(error.with_remedy), failed=True))
 
     def call(self, command: Command) -> int:

@@ -66,7 +66,7 @@ class Steps:
             raise
         except BackendError as error:
             self._state = with_key(self._state, error)
-            self._change(state=StepState.FAILED, sentence=error.sentence, remedy=error.remedy)
+            self._change(state=StepState.FAILED, sentence=error.message, remedy=error.remedy)
             raise
         except BaseException as error:
             message = f"An error in Ringmaster ended this step: {type(error).__name__}: {error}"

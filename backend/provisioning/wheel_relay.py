@@ -67,7 +67,7 @@ class Relay:
                 except Cancelled:
                     raise
                 except BackendError as error:
-                    steps.line(f"{folder}: {error.sentence}")
+                    steps.line(f"{folder}: {error.message}")
                     return None
                 sent_bytes = wheel.bytes
                 self._stored_wheels.add(wheel)

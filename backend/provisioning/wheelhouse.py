@@ -170,7 +170,7 @@ class Wheelhouses:
             try:
                 self._download(part, target, [package], options, on_line, cancelled)
             except NoWheel as error:
-                raise BackendError(error.sentence, f"Check the name. {error.remedy}") from error
+                raise BackendError(error.message, f"Check the name. {error.remedy}") from error
             present_packages = {wheel.package for wheel in house.wheels}
             files = [
                 p

@@ -93,7 +93,7 @@ class PersistentConnection:
     def _work(self, work: Callable[[SftpFiles], T]) -> T:
         if self._last_error is not None and self._monotonic() < self._silent_until:
             raise Unreachable(
-                self._last_error.sentence, self._last_error.remedy
+                self._last_error.message, self._last_error.remedy
             ) from self._last_error
         try:
             if self._shell is None:

@@ -42,7 +42,7 @@ class SystemKeyring:
         try:
             _backend()
         except BackendError as error:
-            return error.sentence
+            return error.message
         return ""
 
     def read(self, identity: str) -> str:

@@ -66,7 +66,7 @@ def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> s
     if is_echo(error):
         return "Another rank ended, which interrupted their common step."
     if isinstance(error, BackendError):
-        text = error.sentence
+        text = error.message
         if hasattr(error, "cause"):
             return text
         if batch is not None and _is_about_the_batch(error):

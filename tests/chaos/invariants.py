@@ -74,7 +74,7 @@ def _broken(invariant: Invariant, world: World) -> str:
     try:
         return invariant.broken(world)
     except BackendError as error:
-        return f"it cannot be known: {error.sentence}"
+        return f"it cannot be known: {error.message}"
 
 
 def ranks_end_without_supervisor(world: World) -> str:
@@ -224,7 +224,7 @@ def _refusals(world: World, job: str, has_run: bool) -> Iterator[str]:
         try:
             world.desktops[0].jobs.lifecycle.prepare(job, start_over=start_over)
         except BackendError as error:
-            yield error.sentence
+            yield error.message
 
 
 def desktops_agree(world: World) -> str:

@@ -203,7 +203,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
     finding = only(found, names.SSH)
     assert finding.fix is Fix.LEAVE_OUT
     (error,) = preflight.fix_all((finding,)).values()
-    assert "cannot fix this" in error.sentence
+    assert "cannot fix this" in error.message
     assert preflight.run(config("node1", "node3")).passed
 
 

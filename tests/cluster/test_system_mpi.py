@@ -178,7 +178,7 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
 def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
     done = stocked.services.set_up.set_up(("node3",), lambda update: None)["node3"]
     assert isinstance(done, BackendError)
-    assert done.sentence.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
+    assert done.message.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
     assert check(stocked).passed
 
 

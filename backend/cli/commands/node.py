@@ -173,11 +173,11 @@ def provision(
 
 
 def _failure(name: str, error: BackendError) -> Note:
-    return Note(" ".join(filter(None, (f"{name}: {error.sentence}", error.remedy))))
+    return Note(" ".join(filter(None, (f"{name}: {error.message}", error.remedy))))
 
 
 def _error(error: BackendError | None) -> dict[str, str] | None:
-    return None if error is None else {"sentence": error.sentence, "remedy": error.remedy}
+    return None if error is None else {"sentence": error.message, "remedy": error.remedy}
 
 
 class SetUpSteps:
@@ -389,4 +389,4 @@ def _checked(services: Services, name: str) -> tuple[Finding, ...]:
     try:
         return services.nodes.check(name)
     except BackendError as error:
-        return (Finding("node", False, error.sentence, error.remedy),)
+        return (Finding("node", False, error.message, error.remedy),)

@@ -113,7 +113,7 @@ def compare_names(
     ):
         if paths:
             error = changed(subject, message.format(files_text(min(paths), len(paths))))
-            raise BackendError(error.sentence, _REMOVE) if message == _CONTAINS else error
+            raise BackendError(error.message, _REMOVE) if message == _CONTAINS else error
 
 
 def differs(subject: str, path: str) -> BackendError:

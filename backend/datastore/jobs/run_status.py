@@ -223,7 +223,7 @@ class RunStateReader:
         if state.state.is_live:
             status = _without_forecast(state.status)
             state = replace(state, status=status, doubt=f"no news since {self._last_news}")
-        return replace(state, problems=(error.sentence,))
+        return replace(state, problems=(error.message,))
 
     def collect(self) -> RunFacts:
         """Read everything that `judge` needs.

@@ -168,7 +168,7 @@ class StagedRoot(MirrorReader):
 
     def _call(self, work: Callable[[SftpFiles], T]) -> T:
         if self._silent is not None and time.monotonic() < self._silent_until:
-            raise Unreachable(self._silent.sentence, self._silent.remedy) from self._silent
+            raise Unreachable(self._silent.message, self._silent.remedy) from self._silent
         return self._ask(work)
 
     def _ask(self, work: Callable[[SftpFiles], T]) -> T:

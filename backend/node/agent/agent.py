@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             return 1
     except BackendError as error:
-        sys.stderr.write(f"{error.sentence} {error.remedy}\n")
+        sys.stderr.write(f"{error.message} {error.remedy}\n")
         return 1
     if not lock.become_service(options.detach, options.log):
         return 0

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not lock.take():
             return 0
     except BackendError as error:
-        sys.stderr.write(f"{error.sentence} {error.remedy}\n")
+        sys.stderr.write(f"{error.message} {error.remedy}\n")
         return 1
     if lock.become_service(options.detach, Path(os.devnull)):
         Keeper(root, options.interval).work(lock)

@@ -277,7 +277,7 @@ class JobLifecycle:
         except BackendError as error:
             older = _newest_sound(folder, finite(found[: found.index(record)]))
             raise BackendError(
-                error.sentence,
+                error.message,
                 f"An older checkpoint, {older.name}, is valid: "
                 f"{COMMAND} job resume {file.id} --checkpoint {older.name}"
                 if older is not None

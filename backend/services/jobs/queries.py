@@ -109,7 +109,7 @@ class JobQueries:
             if view.state.is_over:
                 self._root.files.bring_home(self.folder(view.id), Progress())
         except BackendError as error:
-            return replace(view, doubt=error.sentence)
+            return replace(view, doubt=error.message)
         return view
 
     def list(self) -> tuple[JobView, ...]:
@@ -312,7 +312,7 @@ class JobQueries:
             self._index.put_job(replace(view, doubt=""))
         except BackendError as error:
             # The folder is right without an index of it; the error is shown with the job.
-            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.sentence))))
+            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.message))))
         if view.state.is_live:
             self._announced[view.id] = (view.run, view.state)
         else:

@@ -398,7 +398,7 @@ class JobService:
         try:
             verify(folder.files, record)
         except DamagedCheckpoint as error:
-            return error.sentence
+            return error.message
         return ""
 
     def acts(self, job_id: str) -> tuple[AuditEntry, ...]:

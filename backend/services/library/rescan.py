@@ -57,7 +57,7 @@ class Rescan:
                 try:
                     items.append(library_files.read_item(folder))
                 except BackendError as error:
-                    problems.append(error.sentence)
+                    problems.append(error.message)
             for left in staging.stagings(library_files.kind_folder(self._root, kind)):
                 if left.is_left_over:
                     staging.sweep(left)
@@ -74,7 +74,7 @@ class Rescan:
             try:
                 views.append(self._jobs.read(job_id))
             except BackendError as error:
-                problems.append(error.sentence)
+                problems.append(error.message)
         lost = sorted(self._catalogue.job_ids() - {view.id for view in views})
         self._catalogue.put_jobs(views)
         self._catalogue.remove_jobs(lost)

@@ -251,7 +251,7 @@ class ProvisioningService:
                 raise
             except BackendError as error:
                 return BackendError(
-                    f"The packages of the script are not on {place}: {error.sentence}",
+                    f"The packages of the script are not on {place}: {error.message}",
                     "Correct that, then start the job again.",
                 )
             return None
@@ -549,7 +549,7 @@ class ProvisioningService:
         if silent is not None:
             raise BackendError(
                 "The cluster's key is on the nodes that are set up already, and none of them "
-                f"returned it: {silent.sentence}",
+                f"returned it: {silent.message}",
                 "Start one of them, or remove nodes that no longer exist; then set up again.",
             ) from silent
         return cluster_key.store_key(folder, cluster_key.make_key())

@@ -242,7 +242,7 @@ class NodeService:
         places = DoctorPaths(self._root.path, self._catalogue, self._python(), trains=lack is None)
         found = findings(places, smoke)
         if lack is not None:
-            found = (Finding("pytorch", False, lack.sentence, lack.remedy), *found)
+            found = (Finding("pytorch", False, lack.message, lack.remedy), *found)
         if self.trains_here:
             return found
         remote = tuple(self._remote_root() if one.check == "data root" else one for one in found)
@@ -256,7 +256,7 @@ class NodeService:
             self._root.files.replace_bytes(proof, b"ringmaster")
             self._root.files.remove(proof)
         except BackendError as error:
-            return Finding("data root", False, error.sentence, error.remedy)
+            return Finding("data root", False, error.message, error.remedy)
         return Finding("data root", True, f"{name} can be written, over SFTP.")
 
     def _mirror(self) -> Iterator[Finding]:

@@ -160,7 +160,7 @@ class NoticeService:
             try:
                 self._spread_to(entry, channels)
             except BackendError as error:
-                failures.append(f"{entry.name} does not have the settings: {error.sentence}")
+                failures.append(f"{entry.name} does not have the settings: {error.message}")
         return tuple(failures)
 
     def _spread_to(self, entry: NodeEntry, channels: Channels) -> None:

@@ -54,16 +54,16 @@ def ssh(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         return
     is_clear = isinstance(error, (LoginRefused, Unreachable))
     before = "" if is_clear else f"{node.name} cannot be reached: "
-    yield Result(before + error.sentence, error.remedy)
+    yield Result(before + error.message, error.remedy)
 
 
 def host_key(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     error = node.error
     if isinstance(error, HostKeyUnknown):
         details = {"host_key": error.key}
-        yield Result(error.sentence, error.remedy, Fix.ACCEPT_HOST_KEY, details=details)
+        yield Result(error.message, error.remedy, Fix.ACCEPT_HOST_KEY, details=details)
     elif isinstance(error, HostKeyChanged):
-        yield Result(error.sentence, error.remedy)
+        yield Result(error.message, error.remedy)
 
 
 def has_answered(node: NodePreflight, job: JobPreflight) -> bool:

@@ -68,7 +68,7 @@ def unmet(kind: str, node: NodePreflight, job: JobPreflight) -> set[str]:
 def no_common_network(job: JobPreflight) -> Iterator[Result]:
     if (error := job.network_error) is not None:
         names = tuple(node.name for node in job.asked)
-        yield Result(error.sentence, error.remedy, Fix.NONE, names)
+        yield Result(error.message, error.remedy, Fix.NONE, names)
 
 
 def not_its_address(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
@@ -83,7 +83,7 @@ def not_its_address(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
 def settings(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     if isinstance(error := node.settings, BackendError):
         yield Result(
-            f"The SSH settings of mpirun on {node.name} cannot be updated: {error.sentence}",
+            f"The SSH settings of mpirun on {node.name} cannot be updated: {error.message}",
             error.remedy,
         )
     elif node.settings:

@@ -78,7 +78,7 @@ def no_python(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     if isinstance(node.error, NoPython) and node.entry is not None:
         yield Result(
             f"{looking_python(node.entry)} on {node.name} does not start: "
-            f"{sanitize(node.error.sentence, 160)}.",
+            f"{sanitize(node.error.message, 160)}.",
             f"Reinstall Python on {node.name} (apt-get install python3), then set {node.name} up "
             "again.",
             Fix.LEAVE_OUT,
@@ -166,7 +166,7 @@ def without_horovod(job: JobPreflight) -> Iterator[Result]:
 
 def lack(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     if node.lack is not None:
-        yield Result(node.lack.sentence, node.lack.remedy, Fix.LEAVE_OUT)
+        yield Result(node.lack.message, node.lack.remedy, Fix.LEAVE_OUT)
 
 
 def has_mpirun(target: PreflightTarget, replies: Replies) -> bool:

@@ -96,7 +96,7 @@ def data_root(target: PreflightTarget, facts: Facts | None) -> Iterator[Result]:
 def root_here(job: JobPreflight) -> Iterator[Result]:
     error = job.root_error
     if isinstance(error, BackendError):
-        yield Result(error.sentence, error.remedy, Fix.NONE, ())
+        yield Result(error.message, error.remedy, Fix.NONE, ())
     elif error is not None:
         yield Result(
             f"This computer cannot write to the data root {job.root_name}: {error.strerror}.",

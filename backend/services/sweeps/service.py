@@ -211,7 +211,7 @@ class SweepService:
             try:
                 done.append(act(view))
             except BackendError as error:
-                refused.append(f"{view.name}: {error.sentence}")
+                refused.append(f"{view.name}: {error.message}")
         if refused:
             count = f"{len(refused)} of {len(jobs)} jobs were not {did}."
             raise BackendError(" ".join((count, *refused[:_FAULTS_SHOWN])))

@@ -51,7 +51,7 @@ class PackageService:
             done = self._set_up.set_up(names, report, lambda _: progress.is_cancelled, options)
             for name, outcome in done.items():
                 if not isinstance(outcome, NodeEntry):
-                    sentence = f"{package} is not installed on {name}: {outcome.sentence}"
+                    sentence = f"{package} is not installed on {name}: {outcome.message}"
                     raise BackendError(sentence, outcome.remedy)
 
 

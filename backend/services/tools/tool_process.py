@@ -270,7 +270,7 @@ def run_tool(
         Cancelled: The user cancelled; no process of the tool remains.
     """
     if (lack := lack_here()) is not None:
-        raise ToolError(lack.sentence, lack.remedy)
+        raise ToolError(lack.message, lack.remedy)
     folder = Path(tempfile.mkdtemp(prefix="ringmaster-tool-"))
     try:
         with _Run(tool, request, folder, what, time_limit_s) as run:

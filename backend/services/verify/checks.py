@@ -357,11 +357,11 @@ def _content_fault(
     try:
         checkpoint_files.verify(scan.root.files, record, count, hashes=scan.hashes)
     except checkpoint_files.DamagedCheckpoint as error:
-        return error.sentence.rstrip("."), ""
+        return error.message.rstrip("."), ""
     except (Cancelled, Unreachable):
         raise
     except BackendError as error:
-        return error.sentence.rstrip("."), _DISK
+        return error.message.rstrip("."), _DISK
     return None
 
 

@@ -44,10 +44,10 @@ def predict(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[st
     try:
         return _Trial(request, report).result()
     except UserCodeError as error:
-        if error.remedy or "cuda" not in error.sentence.lower():
+        if error.remedy or "cuda" not in error.message.lower():
             raise
         remedy = "Checkpoints are tried without a GPU: create tensors on the device of the data."
-        raise UserCodeError(error.sentence, remedy, error.traceback) from error
+        raise UserCodeError(error.message, remedy, error.traceback) from error
     except OSError as error:
         raise BackendError(
             f"The predictions cannot be written: {error.strerror or error}.",
@@ -148,7 +148,7 @@ class _Trial:
         except UserCodeError as error:
             self._has_metrics = False
             measured.clear()
-            self._notes.append(f"There are no metrics: {error.sentence}")
+            self._notes.append(f"There are no metrics: {error.message}")
             return
         measured.append((len(measured), BatchValues(loss, metrics, output, target)))
 

@@ -213,7 +213,7 @@ class Survey:
                 )
             return False
         except UserCodeError as error:
-            self._fault(ItemFault(error.sentence, error.remedy, index, error.traceback))
+            self._fault(ItemFault(error.message, error.remedy, index, error.traceback))
             return True
         time_ms = (time.perf_counter() - begin) * 1000
         self._times_ms.append(time_ms)
@@ -350,7 +350,7 @@ class Survey:
             return
         except UserCodeError as error:
             self._fault_count += 1
-            self._faults.append(ItemFault(error.sentence, error.remedy, None, error.traceback))
+            self._faults.append(ItemFault(error.message, error.remedy, None, error.traceback))
             return
         if not callable(getattr(self._data.user_dataset, "collate", None)):
             self._compare_shapes()

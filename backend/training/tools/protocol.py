@@ -115,7 +115,7 @@ def _refusal(error: BackendError) -> dict[str, Any]:
     return {
         "ok": False,
         "error": {
-            "sentence": error.sentence,
+            "sentence": error.message,
             "remedy": error.remedy,
             "traceback": error.traceback if isinstance(error, UserCodeError) else "",
             "part": error.part if isinstance(error, UserCodeError) else "",

@@ -84,7 +84,7 @@ class _Pages:
             self._faults.append(ItemFault(words, index=index))
             return True
         except UserCodeError as error:
-            self._faults.append(ItemFault(error.sentence, error.remedy, index, error.traceback))
+            self._faults.append(ItemFault(error.message, error.remedy, index, error.traceback))
             return True
         time_ms = (time.perf_counter() - begin) * 1000
         its_class = survey.class_of(item)

@@ -62,7 +62,7 @@ def scan(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, 
             validation = _Split(loader.validation(folder), "validation", report)
             validation.read(deadline, sample_s)
         except UserCodeError as error:
-            problem = (f"The validation set was not read: {error.sentence}",)
+            problem = (f"The validation set was not read: {error.message}",)
     report("Comparing the samples…")
     return _compared(training, validation, problem, begin).to_dict()
 

@@ -46,7 +46,7 @@ class UserCodeError(BackendError):
         self.index = index
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UserCodeError, (self.sentence, self.remedy, self.traceback, self.index)
+        return UserCodeError, (self.message, self.remedy, self.traceback, self.index)
 
 
 @contextlib.contextmanager

@@ -31,8 +31,8 @@ def refusal(path: Path, **options: Path) -> CatalogueError:
     with pytest.raises(CatalogueError) as caught:
         open_catalogue(path, **options)
     assert (path.read_bytes() if path.is_file() else None) == before
-    assert str(path) in caught.value.sentence
-    assert caught.value.sentence.endswith(".")
+    assert str(path) in caught.value.message
+    assert caught.value.message.endswith(".")
     assert caught.value.remedy
     return caught.value
 
@@ -63,7 +63,7 @@ def test_f37_an_empty_file_is_refused_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     path.touch()
     error = refusal(path)
-    assert "0 bytes" in error.sentence
+    assert "0 bytes" in error.message
     assert error.is_damaged
 
 
@@ -92,7 +92,7 @@ def test_f38_a_database_of_another_program_is_refused_and_kept(tmp_path: Path) -
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE bookmarks (url TEXT)")
     error = refusal(path)
-    assert "another program" in error.sentence
+    assert "another program" in error.message
     assert not error.is_damaged
 
 
@@ -103,7 +103,7 @@ def test_f38_a_database_of_another_program_with_a_format_of_its_own_is_refused(
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE job (url TEXT)")
         other.execute("PRAGMA user_version = 78")
-    assert "another program" in refusal(path).sentence
+    assert "another program" in refusal(path).message
 
 
 def test_f39_a_catalogue_of_a_newer_ringmaster_is_refused_and_kept(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_f39_a_catalogue_of_a_newer_ringmaster_is_refused_and_kept(tmp_path: Pat
     with closing(sqlite3.connect(path)) as newer, newer:
         newer.execute("PRAGMA user_version = 999")
     error = refusal(path)
-    assert "newer Ringmaster" in error.sentence
+    assert "newer Ringmaster" in error.message
     assert "rescan --catalogue" in error.remedy
 
 
@@ -127,7 +127,7 @@ def test_f40_a_catalogue_that_another_program_has_locked_is_refused(
     other.execute("BEGIN EXCLUSIVE")
     error = refusal(path)
     other.close()
-    assert "locked by another program" in error.sentence
+    assert "locked by another program" in error.message
     open_catalogue(path).close()
 
 
@@ -145,7 +145,7 @@ def test_f41_m22_a_catalogue_on_a_network_share_is_refused(tmp_path: Path, kind:
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS.format(share=share, kind=kind))
     error = refusal(share / "deeper" / "c.sqlite", mounts=mounts)
-    assert f"network share ({kind})" in error.sentence
+    assert f"network share ({kind})" in error.message
     assert not (share / "deeper").exists()
     (tmp_path / "link").symlink_to(share)
     refusal(tmp_path / "link" / "c.sqlite", mounts=mounts)
@@ -169,8 +169,8 @@ def test_this_computers_own_disk_is_no_share(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_to_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "cannot be opened" in refusal(tmp_path / "file" / "c.sqlite").sentence
-    assert "is a folder" in refusal(tmp_path).sentence
+    assert "cannot be opened" in refusal(tmp_path / "file" / "c.sqlite").message
+    assert "is a folder" in refusal(tmp_path).message
 
 
 def test_f42_a_deleted_catalogue_is_created_again(tmp_path: Path) -> None:

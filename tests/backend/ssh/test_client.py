@@ -59,7 +59,7 @@ def test_f56_a_host_never_seen_is_refused_with_its_fingerprint(sshd: Sshd) -> No
     sshd.known_hosts.remove("127.0.0.1", sshd.port)
     with pytest.raises(HostKeyUnknown) as caught:
         enter(sshd)
-    assert sshd.fingerprint in caught.value.sentence
+    assert sshd.fingerprint in caught.value.message
     assert f"--accept-key {sshd.fingerprint}" in caught.value.remedy
     assert caught.value.key == sshd.host_key
     assert sshd.known_hosts.keys("127.0.0.1", sshd.port) == ()
@@ -87,8 +87,8 @@ def test_f55_a_changed_host_key_is_refused_until_the_old_one_is_removed(
     sshd.start()
     with pytest.raises(HostKeyChanged) as caught:
         enter(sshd)
-    assert old in caught.value.sentence
-    assert sshd.fingerprint in caught.value.sentence
+    assert old in caught.value.message
+    assert sshd.fingerprint in caught.value.message
     assert (caught.value.accepted, caught.value.key.fingerprint) == (old, sshd.fingerprint)
     assert f"node forget 127.0.0.1 --port {sshd.port}" in caught.value.remedy
     sshd.known_hosts.remove("127.0.0.1", sshd.port)
@@ -236,8 +236,8 @@ def test_a_key_that_the_agent_does_not_sign_with_is_passed_over(sshd: Sshd) -> N
 def test_with_no_other_key_the_one_of_the_stick_is_named(sshd: Sshd) -> None:
     with agent_that_signs_nothing(STICK), pytest.raises(LoginRefused) as caught:
         enter(sshd, identity="")
-    assert "no key could be used" in caught.value.sentence
-    assert "“mai@stick” of the agent, on a hardware security key" in caught.value.sentence
+    assert "no key could be used" in caught.value.message
+    assert "“mai@stick” of the agent, on a hardware security key" in caught.value.message
     assert "ssh-keygen -t ed25519" in caught.value.remedy
 
 
@@ -284,7 +284,7 @@ def test_a_key_file_that_cannot_be_used_is_passed_over_or_named_with_the_way_out
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\n")
     with pytest.raises(LoginRefused, match=why) as caught:
         enter(sshd, identity="")
-    assert str(tmp_path / kind) in caught.value.sentence
+    assert str(tmp_path / kind) in caught.value.message
     assert re.search(way_out, caught.value.remedy)
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\nIdentityFile {sshd.client_key}\n")
     assert gets_in(enter(sshd, identity=""))
@@ -352,7 +352,7 @@ def test_f52_a_locked_key_asks_for_its_passphrase(sshd: Sshd) -> None:
     address = replace(sshd.address, identity=key)
     with pytest.raises(PassphraseNeeded, match="does not open") as caught:
         connect(address, sshd.known_hosts, passphrase="wrong", ssh_config=sshd.ssh_config)
-    assert "wrong" not in f"{caught.value.sentence} {caught.value.remedy}"
+    assert "wrong" not in f"{caught.value.message} {caught.value.remedy}"
     shell = connect(address, sshd.known_hosts, passphrase=PASSPHRASE, ssh_config=sshd.ssh_config)
     assert gets_in(shell)
 
@@ -400,7 +400,7 @@ def test_f52_a_wrong_key_names_user_host_and_the_tried_keys(sshd: Sshd, tmp_path
     wrong = make_key(tmp_path / "wrong-key")
     with pytest.raises(LoginRefused) as caught:
         enter(sshd, identity=str(wrong))
-    sentence = caught.value.sentence
+    sentence = caught.value.message
     assert f"127.0.0.1 refuses {USER}" in sentence
     assert str(wrong) in sentence
     assert "ssh-copy-id" in caught.value.remedy

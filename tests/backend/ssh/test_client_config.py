@@ -103,9 +103,9 @@ def test_a_fault_is_shown_in_the_words_of_ssh_with_file_and_line(settings: Path)
     with pytest.raises(BackendError) as caught:
         hops_of(NodeAddress("gpu7"))
     assert (
-        f"{settings}: line 2: Bad configuration option: forwardeverything" in caught.value.sentence
+        f"{settings}: line 2: Bad configuration option: forwardeverything" in caught.value.message
     )
-    assert "terminating" not in caught.value.sentence
+    assert "terminating" not in caught.value.message
 
 
 def test_given_user_and_port_decide_which_blocks_match(settings: Path) -> None:

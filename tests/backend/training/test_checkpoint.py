@@ -133,7 +133,7 @@ def test_f29_f30_f31_a_changed_checkpoint_is_refused_and_the_one_before_offered(
     harm(path_of(folder, 2))
     with pytest.raises(BackendError) as caught:
         load_checkpoint(path_of(folder, 2))
-    assert reason in caught.value.sentence
+    assert reason in caught.value.message
     assert "epoch-0001-step-000001" in caught.value.remedy
     assert not (tmp_path / "exploded").exists()
     flip(path_of(folder, 1))

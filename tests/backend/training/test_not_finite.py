@@ -206,7 +206,7 @@ def run_case(tmp_path: Path, place: str, stop: bool, step: int) -> None:
         error = ended
     check(training, place, step, has_ended=error is not None)
     if place in SEEN_IN_THE_STEP and error is not None:
-        assert f"at step {step} (epoch" in error.sentence
+        assert f"at step {step} (epoch" in error.message
     if place in SEEN_IN_THE_STEP and not stop:
         saved = torch.load(training.latest(), weights_only=True)["model"]
         for name, value in plain_loop(training, step).state_dict().items():

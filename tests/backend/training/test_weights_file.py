@@ -71,7 +71,7 @@ def test_weights_are_read_whatever_is_next_to_them(tmp_path: Path, name: str, is
         # The format before PyTorch 1.6 stores the source of a module.
         with pytest.raises(BackendError, match="is not a weights file") as caught:
             read_weights(path)
-        assert "add_safe_globals" not in caught.value.sentence
+        assert "add_safe_globals" not in caught.value.message
         assert "python -c" in caught.value.remedy
         return
     weights, others = read_weights(path)

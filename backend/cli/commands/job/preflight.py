@@ -59,7 +59,7 @@ def fixed_any(services: Services, found: Preflight, asks: bool) -> bool:
         print_note(f"{finding.check}: {finding.sentence} Fixing: {finding.fix.value}")
     failed = services.preflight.fix_all(wanted, _print)
     for error in dict.fromkeys(failed.values()):
-        print_note(" ".join(filter(None, (error.sentence, error.remedy))))
+        print_note(" ".join(filter(None, (error.message, error.remedy))))
     return bool(wanted)
 
 

@@ -30,7 +30,7 @@ def refused(root: Path, *words: str) -> Iterator[None]:
     before = everything(root)
     with pytest.raises(BackendError) as caught:
         yield
-    sentence = caught.value.sentence
+    sentence = caught.value.message
     for word in words:
         assert word in sentence, sentence
     assert sentence.endswith(".")

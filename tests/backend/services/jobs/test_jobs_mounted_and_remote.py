@@ -198,7 +198,7 @@ def test_a_finished_job_does_not_resume_and_says_why(
     run.say(JobState.FINISHED, early_finish=early_finish)
     with pytest.raises(BackendError) as refused:
         services.jobs.lifecycle.resume(view.id)
-    assert refused.value.sentence == f"The job {view.id} {message}"
+    assert refused.value.message == f"The job {view.id} {message}"
 
 
 def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:

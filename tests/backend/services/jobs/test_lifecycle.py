@@ -58,7 +58,7 @@ def test_the_second_of_two_desktops_learns_that_its_changes_were_not_made(
         if is_refused:
             with pytest.raises(BackendError) as caught:
                 call()
-            assert caught.value.sentence == SENTENCE
+            assert caught.value.message == SENTENCE
         else:
             assert call() is VIEW
 

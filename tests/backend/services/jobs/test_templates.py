@@ -116,8 +116,8 @@ def test_a_damaged_template_is_one_sentence_and_hides_no_other(
     (services.data_root.templates / "bad.toml").write_bytes(content)
     with pytest.raises(BackendError) as caught:
         templates.load("bad")
-    assert sentence in caught.value.sentence
-    assert "\n" not in caught.value.sentence
+    assert sentence in caught.value.message
+    assert "\n" not in caught.value.message
     bad, night = templates.list()
     assert (bad.name, bad.sentence, night.fault) == ("bad", "", "")
     assert sentence in bad.fault

@@ -336,7 +336,7 @@ def test_a_reference_that_means_nothing_is_a_sentence(
             continue
         with pytest.raises(BackendError) as caught:
             call(Kind.DATASET, reference)
-        assert said in caught.value.sentence
+        assert said in caught.value.message
         assert remedy in caught.value.remedy
 
 

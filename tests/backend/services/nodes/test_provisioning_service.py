@@ -151,7 +151,7 @@ def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
     node.facts = replace(node.facts, **change)  # type: ignore[arg-type] # fields by their names
     refused = cluster.set_up("gpu1", "gpu2")["gpu2"]
     assert isinstance(refused, BackendError)
-    assert (refused.sentence, refused.remedy) == (sentence, remedy)
+    assert (refused.message, refused.remedy) == (sentence, remedy)
     failed = [update for update in cluster.updates if update.node == "gpu2"][-1].failed
     assert failed is not None
     assert (failed.title, failed.sentence) == ("Python", sentence)
@@ -217,8 +217,8 @@ def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, together: b
         done = cluster.set_up("gpu1", options=own) | cluster.set_up("gpu2", options=own)
     refused = [one for one in done.values() if isinstance(one, BackendError)]
     assert len(refused) == 1
-    assert "4.1.4" in refused[0].sentence
-    assert "4.1.6" in refused[0].sentence
+    assert "4.1.4" in refused[0].message
+    assert "4.1.6" in refused[0].message
     assert "Set gpu1 and gpu2 up" in refused[0].remedy or "Set gpu2 and gpu1" in refused[0].remedy
 
 

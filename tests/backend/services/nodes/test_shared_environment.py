@@ -97,7 +97,7 @@ def test_a_node_that_cannot_write_to_the_data_root_is_refused(cluster: Cluster) 
     done = cluster.set_up("gpu1", "gpu2", options=SHARED)
     refused = done["gpu2"]
     assert isinstance(refused, BackendError)
-    assert refused.sentence.startswith("gpu2 cannot write to the data root")
+    assert refused.message.startswith("gpu2 cannot write to the data root")
     assert not isinstance(done["gpu1"], BackendError)
 
 
@@ -116,7 +116,7 @@ def test_a_shared_environment_is_not_rebuilt_for_a_node_on_which_it_does_not_sta
     cluster.nodes["gpu2"].shell.on_run = starts_not
     refused = cluster.set_up("gpu2", options=SHARED)["gpu2"]
     assert isinstance(refused, BackendError)
-    assert "does not start on gpu2" in refused.sentence
+    assert "does not start on gpu2" in refused.message
     assert json.loads(stamp.read_text()) == before
     assert did(cluster, "venv") == ["gpu1"]
 

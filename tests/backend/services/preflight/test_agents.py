@@ -66,7 +66,7 @@ def test_a_start_starts_the_agents_that_are_down(
     if refusal:
         with pytest.raises(PreflightFailed) as caught:
             service.require(config, progress=progress)
-        assert caught.value.sentence == refusal
+        assert caught.value.message == refusal
     else:
         service.require(config, progress=progress)
     down = [finding.nodes[0] for finding in findings if finding.fix is Fix.START_AGENT]

@@ -303,7 +303,7 @@ def test_a_row_that_names_a_missing_entry_makes_nothing(
     study.write_text(tomli_w.dumps({**STUDY, "rows": [good, {"name": "odd", "job": job}]}))
     with pytest.raises(BackendError, match=sentence) as error:
         services.studies.start(str(study))
-    assert "row “odd”" in error.value.sentence
+    assert "row “odd”" in error.value.message
     assert remedy in error.value.remedy
     assert not services.jobs.queries.list()
     assert not any(services.library.list(kind) for kind in Kind)

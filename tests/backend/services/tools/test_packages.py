@@ -57,8 +57,8 @@ def test_a_failure_says_why_and_has_the_command(
     pip(tmp_path, monkeypatch, script)
     with pytest.raises(BackendError) as caught:
         install_package("Pillow", Progress())
-    assert caught.value.sentence.startswith("Pillow could not be installed: ")
-    assert reason in caught.value.sentence
+    assert caught.value.message.startswith("Pillow could not be installed: ")
+    assert reason in caught.value.message
     assert install_command("Pillow") in caught.value.remedy
 
 

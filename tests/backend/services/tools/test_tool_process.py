@@ -151,7 +151,7 @@ def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_f59_an_exception_of_a_model_cannot_control_a_terminal(tmp_path: Path) -> None:
     error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
-    assert "\x1b" not in error.sentence + error.traceback
+    assert "\x1b" not in error.message + error.traceback
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_f59_an_exception_of_a_model_cannot_control_a_terminal(tmp_path: Path) -
 def test_f49_a_model_that_cannot_be_used_is_refused_in_words(
     tmp_path: Path, text: str, sentence: str
 ) -> None:
-    assert refused(model(tmp_path, text)).sentence.startswith(sentence)
+    assert refused(model(tmp_path, text)).message.startswith(sentence)
 
 
 IMPORTING = "Importing and building the model"
@@ -208,7 +208,7 @@ def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
     error = refused(
         model(tmp_path, text), time_limit_s=600, progress=WhenWritten(mark, pass_the_limit)
     )
-    assert error.sentence == (
+    assert error.message == (
         f"The check of the model did not end within 600 s; last step: {IMPORTING}."
     )
     assert ends(int(mark.read_text()))
@@ -241,12 +241,12 @@ def test_f49_f59_endless_output_is_cut_and_cannot_control_a_terminal(
 
 def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
     error = refused(model(tmp_path, "import os; os._exit(7)"))
-    assert error.sentence == (f"The check of the model exited with code 7; last step: {IMPORTING}.")
+    assert error.message == (f"The check of the model exited with code 7; last step: {IMPORTING}.")
 
 
 def test_f15_a_model_that_crashes_python(tmp_path: Path) -> None:
     error = refused(model(tmp_path, "import ctypes; ctypes.string_at(0)"))
-    assert error.sentence.startswith("The check of the model crashed Python (SIGSEGV)")
+    assert error.message.startswith("The check of the model crashed Python (SIGSEGV)")
     assert "bks_model.py" in error.output
 
 
@@ -256,7 +256,7 @@ def test_f19_a_model_too_large_for_the_memory(tmp_path: Path) -> None:
         "self.layer", "self.huge = torch.nn.Linear(1 << 25, 1 << 25); self.layer", 1
     )
     error = refused(model(tmp_path, text))
-    assert error.sentence == "This computer has too little memory for it."
+    assert error.message == "This computer has too little memory for it."
 
 
 @pytest.mark.slow
@@ -268,7 +268,7 @@ def test_a_model_that_closes_its_output_is_checked_all_the_same(tmp_path: Path) 
 @pytest.mark.slow
 def test_a_model_that_reads_standard_input_gets_none(tmp_path: Path) -> None:
     error = refused(model(tmp_path, "input('which size? ')"))
-    assert "EOFError" in error.sentence
+    assert "EOFError" in error.message
 
 
 @pytest.mark.slow
@@ -355,7 +355,7 @@ def test_a_forged_result_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "os._exit(0)\n"
     )
     error = refused(model(tmp_path, text))
-    assert error.sentence.startswith("The check of the model returned an unusable result")
+    assert error.message.startswith("The check of the model returned an unusable result")
 
 
 def test_the_preview_comes_back_as_a_record() -> None:
@@ -449,10 +449,10 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
         faults = tool_process.preview(loader, dataset).faults
         found += [(one.sentence, one.remedy) for one in faults]
     except ToolError as error:
-        found.append((error.sentence, error.remedy))
+        found.append((error.message, error.remedy))
     with pytest.raises(ToolError) as caught:
         tool_process.check_model(model, loader, dataset)
-    found.append((caught.value.sentence, caught.value.remedy))
+    found.append((caught.value.message, caught.value.remedy))
     assert {remedy.partition(",")[0] for _, remedy in found} == {
         "The files of the library are read-only"
     }
@@ -517,7 +517,7 @@ def test_a_forked_tool_ends_as_one_of_its_own_does(
     if sentence:
         with pytest.raises(ToolError) as caught:
             tool_process.check_model(tiny, time_limit_s=5 if "within" in sentence else 120)
-        assert sentence in caught.value.sentence
+        assert sentence in caught.value.message
     else:
         tool_process.check_model(tiny)
     assert psutil.Process(server).children() == []

@@ -90,7 +90,7 @@ def test_without_an_environment_the_error_has_a_command_that_a_shell_accepts(
     put_environment(cache, "other", WANTED[:1])
     lack = lack_here()
     assert lack is not None
-    assert lack.sentence == NO_PYTORCH
+    assert lack.message == NO_PYTORCH
     run = bundle.parent / "installers/run"
     assert lack.remedy == f"Run '{run}' doctor once to set it up; other nodes can train without it."
 
@@ -99,7 +99,7 @@ def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) ->
     job = create_example(services)
     with pytest.raises(BackendError) as refusal:
         services.jobs.lifecycle.start(job.id)
-    assert NO_PYTORCH in refusal.value.sentence
+    assert NO_PYTORCH in refusal.value.message
     faults = services.preflight.run(job.config).faults
     assert [(one.sentence, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
 
@@ -116,7 +116,7 @@ def test_users_code_is_not_executed_by_a_python_without_pytorch(services: Servic
     item = services.library.list(Kind.MODEL)[0]
     with pytest.raises(ToolError) as refusal:
         services.library.check_model(item.reference)
-    assert refusal.value.sentence == NO_PYTORCH
+    assert refusal.value.message == NO_PYTORCH
 
 
 def test_the_doctor_names_one_cause_once(services: Services) -> None:

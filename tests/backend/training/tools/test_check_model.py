@@ -104,8 +104,8 @@ def test_extra_state_that_no_checkpoint_holds_is_named_by_the_check_and_before_a
     request = {part: str(sources / part) for part in ("model", "loader")}
     with pytest.raises(UserCodeError) as caught:
         check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
-    assert sentence in caught.value.sentence
-    assert "weights_only" not in caught.value.sentence + caught.value.remedy
+    assert sentence in caught.value.message
+    assert "weights_only" not in caught.value.message + caught.value.remedy
     assert training.train() != 0
     assert sentence in training.error()["sentence"]
     assert training.step() == 0

@@ -79,7 +79,7 @@ class Made:
         with pytest.raises(BackendError) as caught:
             self.export(export_format, output)
         assert sorted(self.folder.rglob("*")) == before, "nothing new is left"
-        return caught.value.sentence
+        return caught.value.message
 
 
 @pytest.fixture(autouse=True)

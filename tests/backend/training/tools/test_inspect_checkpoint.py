@@ -163,4 +163,4 @@ def test_a_checkpoint_that_does_not_fit_is_one_sentence(
 ) -> None:
     with pytest.raises(BackendError) as caught:
         inspect_model(LINEAR, state, **request_)
-    assert sentence in caught.value.sentence
+    assert sentence in caught.value.message

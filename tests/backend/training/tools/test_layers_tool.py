@@ -302,5 +302,5 @@ def test_a_forward_that_cannot_be_used_is_one_sentence(
     def forward(self, data):
         {body}
 """)
-    assert caught.value.sentence.startswith(sentence)
-    assert "\n" not in caught.value.sentence
+    assert caught.value.message.startswith(sentence)
+    assert "\n" not in caught.value.message

@@ -268,13 +268,13 @@ def test_files_of_different_sizes_are_batches_of_one(rig: Rig) -> None:
 
 def test_a_file_that_is_no_picture_is_a_sentence_with_its_name(rig: Rig) -> None:
     rig.write(MODEL, LOADER + READ)
-    sentence = rig.refused(files=["/x/bad"]).sentence
+    sentence = rig.refused(files=["/x/bad"]).message
     assert sentence.startswith("UserValDataset.read of bad raised OSError: cannot identify")
 
 
 def test_a_loader_without_read_says_how_to_read_files(rig: Rig) -> None:
     error = rig.refused(files=["/x/1"])
-    assert "has no method read" in error.sentence
+    assert "has no method read" in error.message
     assert "def read(self, path)" in error.remedy
 
 
@@ -295,7 +295,7 @@ def test_more_classes_than_are_measured_are_a_note(rig: Rig) -> None:
 )
 def test_a_forward_that_gives_no_output_is_a_sentence(rig: Rig, text: str, sentence: str) -> None:
     rig.forward(text)
-    assert rig.refused().sentence.startswith(sentence)
+    assert rig.refused().message.startswith(sentence)
 
 
 def test_a_model_that_needs_a_gpu_gets_a_remedy(rig: Rig) -> None:
@@ -306,7 +306,7 @@ def test_a_model_that_needs_a_gpu_gets_a_remedy(rig: Rig) -> None:
 def test_a_forward_that_hangs_is_ended(rig: Rig) -> None:
     # Its time is over at once, and the batch before it has all of its own.
     rig.forward("import signal; signal.raise_signal(signal.SIGALRM)")
-    assert rig.refused().sentence == "The model's forward did not end within 120 s."
+    assert rig.refused().message == "The model's forward did not end within 120 s."
 
 
 def test_a_loader_that_hangs_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,13 +317,13 @@ def test_a_loader_that_hangs_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch)
             "def __init__(self, folder):", "def __init__(self, folder):\n        time.sleep(60)"
         ),
     )
-    assert rig.refused().sentence.startswith("Opening data and model did not end")
+    assert rig.refused().message.startswith("Opening data and model did not end")
 
 
 def test_a_checkpoint_of_another_model_is_refused(rig: Rig) -> None:
     checkpoint = rig.save()
     rig.write(MODEL.replace("nn.Linear(4, 2)", "nn.Linear(4, 3)"))
-    assert rig.refused(checkpoint=checkpoint).sentence.startswith(
+    assert rig.refused(checkpoint=checkpoint).message.startswith(
         "The checkpoint does not fit the model"
     )
 
@@ -333,7 +333,7 @@ def test_a_damaged_checkpoint_is_refused(rig: Rig) -> None:
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     checkpoint.write_bytes(content)
-    assert "cannot be used" in rig.refused(checkpoint=checkpoint).sentence
+    assert "cannot be used" in rig.refused(checkpoint=checkpoint).message
 
 
 def test_a_class_name_with_a_formula_sign_is_text_in_the_table(rig: Rig) -> None:

@@ -71,8 +71,8 @@ def test_a_program_without_help_is_one_sentence(tmp_path: Path, code: str, sente
     limit_s = 0.5 if "0.5" in sentence else 20.0
     with pytest.raises(BackendError) as caught:
         help_of(tmp_path, code, limit_s=limit_s)
-    assert sentence in caught.value.sentence
-    assert "\n" not in caught.value.sentence
+    assert sentence in caught.value.message
+    assert "\n" not in caught.value.message
     assert caught.value.remedy == "Type its arguments."
 
 

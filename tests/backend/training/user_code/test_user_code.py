@@ -285,7 +285,7 @@ def test_f50_an_item_that_raises_in_a_worker_is_named(tmp_path: Path) -> None:
     loader = DataLoader(data, batch_size=5, num_workers=1, collate_fn=data.collate)  # type: ignore[arg-type]  # DataLoader needs only len and item
     with pytest.raises(UserCodeError) as caught:
         list(map(user_code.split_batch, loader))
-    assert caught.value.sentence == (
+    assert caught.value.message == (
         "UserDataset, item 7, raised ValueError: torn picture (bks_dataset.py, line 12)."
     )
     assert caught.value.index == 7
@@ -328,7 +328,7 @@ def test_a_length_that_counts_items_that_do_not_exist_is_said(
     data = load_loader(tmp_path).training(tmp_path)
     with pytest.raises(UserCodeError) as caught:
         data.item(6)
-    assert ("has no item 6, although its __len__ is" in caught.value.sentence) is is_of_length
+    assert ("has no item 6, although its __len__ is" in caught.value.message) is is_of_length
     assert caught.value.index == 6
 
 
@@ -349,41 +349,41 @@ def test_f50_a_length_that_is_none(tmp_path: Path, length: str, sentence: str) -
 
 
 def test_f49_no_bks_model(tmp_path: Path) -> None:
-    assert refused(tmp_path).sentence == "The model has no bks_model.py at the top of its files."
+    assert refused(tmp_path).message == "The model has no bks_model.py at the top of its files."
     write(tmp_path, inside__bks_model=MODEL)
     assert "“inside”" in refused(tmp_path).remedy
 
 
 def test_f49_no_user_model(tmp_path: Path) -> None:
-    assert refused(write(tmp_path, bks_model="class Net: pass")).sentence == (
+    assert refused(write(tmp_path, bks_model="class Net: pass")).message == (
         "bks_model.py defines no UserModel."
     )
 
 
 @pytest.mark.parametrize("made", ["class UserModel: pass", "UserModel = 3", "def UserModel(): 1"])
 def test_f49_a_user_model_that_is_no_module(tmp_path: Path, made: str) -> None:
-    assert refused(write(tmp_path, bks_model=made)).sentence == (
+    assert refused(write(tmp_path, bks_model=made)).message == (
         "UserModel in bks_model.py is not a torch.nn.Module."
     )
 
 
 def test_f49_no_loss(tmp_path: Path) -> None:
     write(tmp_path, bks_model=MODEL.replace("def loss", "def cost"))
-    assert refused(tmp_path).sentence == "UserModel has no method loss."
+    assert refused(tmp_path).message == "UserModel has no method loss."
 
 
 def test_f49_a_syntax_error_is_shown_with_file_and_line(tmp_path: Path) -> None:
     write(tmp_path, bks_model="from parts.net import Net\n" + MODEL, parts__net="x = 1\ny = = 2\n")
-    assert refused(tmp_path).sentence == "parts/net.py, line 2: invalid syntax."
+    assert refused(tmp_path).message == "parts/net.py, line 2: invalid syntax."
 
 
 def test_f49_a_missing_module_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
     error = refused(write(tmp_path, bks_model="import numpy\nimport biotite.structure\n" + MODEL))
-    assert error.sentence == "The model needs biotite (bks_model.py, line 2)."
+    assert error.message == "The model needs biotite (bks_model.py, line 2)."
     assert error.package == "biotite"
     assert error.remedy == f"Install it with {sys.executable} -m pip install biotite."
     error = refused(write(tmp_path, bks_model="from .helpers import x\n"))
-    assert "the module “helpers”" in error.sentence
+    assert "the module “helpers”" in error.message
     assert error.package == ""
 
 
@@ -411,7 +411,7 @@ def test_a_missing_package_is_named_as_it_is_installed(
 ) -> None:
     monkeypatch.setattr(errors, "_where", lambda *_: place)
     error = errors.explain(ModuleNotFoundError(f"No module named '{module}'", name=module), "It")
-    assert error.sentence == sentence
+    assert error.message == sentence
     assert error.package
     assert error.remedy.endswith(f"-m pip install {error.package}.")
 
@@ -471,21 +471,19 @@ def test_f49_an_error_inside_the_users_function_is_no_wrong_signature(tmp_path: 
 
 def test_f49_a_name_that_cannot_be_imported(tmp_path: Path) -> None:
     error = refused(write(tmp_path, bks_model="from parts import Absent\n", parts=""))
-    assert "cannot import name 'Absent' from 'parts'" in error.sentence
-    assert "_ringmaster" not in error.sentence
+    assert "cannot import name 'Absent' from 'parts'" in error.message
+    assert "_ringmaster" not in error.message
 
 
 def test_f49_sys_exit_at_import(tmp_path: Path) -> None:
     error = refused(write(tmp_path, bks_model="import sys\nsys.exit(3)\n"))
-    assert (
-        error.sentence == "bks_model.py, while it was imported, exited the program (sys.exit(3))."
-    )
+    assert error.message == "bks_model.py, while it was imported, exited the program (sys.exit(3))."
 
 
 def test_f49_an_exception_in_init(tmp_path: Path) -> None:
     write(tmp_path, bks_model=MODEL.replace("super().__init__()", "raise KeyError('width')"))
     error = refused(tmp_path)
-    assert error.sentence == "UserModel() raised KeyError: 'width' (bks_model.py, line 6)."
+    assert error.message == "UserModel() raised KeyError: 'width' (bks_model.py, line 6)."
     assert "user_code.py" not in error.traceback
 
 
