@@ -134,7 +134,7 @@ class BundleController(Controller):
         replays = self._services.replays
 
         def judge() -> tuple[str, ReplayResult] | None:
-            original = replays.original(view.id)
+            original = replays.original_id(view.id)
             return (original, replays.compare(view.id)) if original else None
 
         def show(judged: tuple[str, ReplayResult] | None) -> None:

@@ -55,7 +55,7 @@ class FileExport(Controller):
         ids = tuple(job_ids)
 
         def write(path: Path) -> Path:
-            return self._comparison.write_csv(ids, path, replaces=True)
+            return self._comparison.write_csv(ids, path, overwrite=True)
 
         if ids:
             self._write(f"{name}.csv", write)

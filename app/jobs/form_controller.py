@@ -150,7 +150,7 @@ class FormController(Controller):
         """
         items = {kind: self._services.catalogue.items(kind) for kind in PARTS}
         jobs = self._jobs.queries.search("", _LATELY)
-        parts = fitting_parts(chosen, items, self._services.library.used_together(), jobs)
+        parts = fitting_parts(chosen, items, self._services.library.known_combinations(), jobs)
         return {**training_of(parts.get("model", ""), items[Kind.MODEL]), **parts}
 
     def _known_metrics(self) -> list[str]:
@@ -363,7 +363,7 @@ class FormController(Controller):
             if self._help is progress:
                 self._form.show_no_arguments(error.with_remedy)
 
-        arguments = partial(self._services.inspection.arguments, raw, progress)
+        arguments = partial(self._services.inspection.script_help, raw, progress)
         self._runner.run("script help", arguments, read, not_read)
 
     @Slot()
@@ -424,7 +424,7 @@ class FormController(Controller):
 
         def work() -> bool:
             progress.step(0, 0, "Starting Python")
-            return self._jobs.try_together(draft.raw, progress, fetch=fetch)
+            return self._jobs.try_batch(draft.raw, progress, fetch=fetch)
 
         progress = self._trial = self._runner.progress(
             lambda _share, what: show(TrialState.UNDER_WAY, what)

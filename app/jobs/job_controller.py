@@ -343,7 +343,7 @@ class JobController(Controller):
         show("checking…", "")
         self._runner.run(
             f"verify {job_id}",
-            partial(self._jobs.damage, job_id, checkpoint),
+            partial(self._jobs.find_damage, job_id, checkpoint),
             lambda found: show("damaged" if found else "checked", found or _SOUND),
             lambda error: show("not checked", error.with_remedy),
         )
@@ -351,7 +351,7 @@ class JobController(Controller):
     def _history(self, job_id: str) -> None:
         self._runner.run(
             f"read {job_id}",
-            partial(self._jobs.acts, job_id),
+            partial(self._jobs.audit_entries, job_id),
             partial(self._page.detail.show_acts, job_id),
             lambda error: self._page.detail.show_acts(job_id, (AuditEntry("", error.with_remedy),)),
         )
@@ -361,7 +361,7 @@ class JobController(Controller):
         self._run("read", job_id, work, partial(self._page.detail.show_runs, job_id))
 
     def _earlier(self, job_id: str, run: int) -> None:
-        work = partial(self._jobs.queries.earlier, job_id, run)
+        work = partial(self._jobs.queries.earlier_run, job_id, run)
         self._run("read", job_id, work, partial(self._page.detail.show_earlier, job_id, run))
 
     def _settings(self, job_id: str) -> None:

@@ -79,7 +79,7 @@ class ListController(QObject):
         """Find the sweeps and jobs with these words in their name."""
 
         def find() -> tuple[JobSummary, ...]:
-            return (*self._index.sweeps_named(text, most), *self._index.named(text, most))
+            return (*self._index.find_sweeps(text, most), *self._index.find_by_name(text, most))
 
         self._runner.run(_LANE, find, then, _never)
 
@@ -112,8 +112,8 @@ class ListController(QObject):
     ) -> None:
         # Summaries are made on the lane, too: for many new jobs at once they take 0.1 s.
         def take() -> tuple[tuple[int, ...], bool, Uses | None]:
-            update = self._index.take((*lines, *map(line_of, views)), gone)
-            return update.changed, update.moved, self._index.uses() if update.came_or_went else None
+            update = self._index.update((*lines, *map(line_of, views)), gone)
+            return update.changed, update.order_changed, self._index.uses() if update.jobs_added_or_removed else None
 
         self._runner.run(_LANE, take, partial(self._updated, is_listing), _never)
 
@@ -159,21 +159,21 @@ class ListController(QObject):
         if number == self._asked[which]:
             self._at_once.discard(which)
         self._page.show_rows(which, self._rows(found), at_once=at_once)
-        self.counted.emit(found.total)
+        self.counted.emit(found.total_count)
         if not self._is_warm:
             self._is_warm = True
-            self._runner.run(_LANE, self._index.warm, lambda _: None, _never)
+            self._runner.run(_LANE, self._index.sort_names, lambda _: None, _never)
 
     def _rows(self, found: JobQueryResult) -> JobRows:
         return JobRows(
-            found.lines,
+            found.summaries,
             found.order,
             self._index.slot,
-            found.total,
-            found.live,
-            found.waiting,
-            found.hits,
-            found.head_of,
+            found.total_count,
+            found.live_count,
+            found.waiting_count,
+            found.match_count,
+            found.sweep_slots,
             found.empty,
         )
 

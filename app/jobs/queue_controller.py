@@ -74,7 +74,7 @@ class QueueController(QObject):
 
     def _read(self) -> Queue:
         """Runs on a worker."""
-        self._service.keep()
+        self._service.ensure_keeper()
         return self._service.read()
 
     def _take(self, queue: Queue) -> None:
@@ -105,11 +105,11 @@ class QueueController(QObject):
         self._act(job_id, lambda: self._service.to_top(job_id))
 
     def _change(self, job_id: str, priority: int, when: datetime | None) -> None:
-        change = partial(self._service.change, job_id, priority, when, at_once=when is None)
+        change = partial(self._service.change, job_id, priority, when, start_now=when is None)
         self._act(job_id, change)
 
     def _move(self, job_id: str, before: str, after: str) -> None:
-        self._act(job_id, partial(self._service.reorder, job_id, before=before, after=after))
+        self._act(job_id, partial(self._service.reorder, job_id, before_id=before, after_id=after))
 
     def _pause(self, paused: bool) -> None:
         self._runner.run(

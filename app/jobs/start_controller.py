@@ -284,7 +284,7 @@ class PreflightSession(QObject):
 
         self._runner.run(
             "canary",
-            lambda: self._services.canary.run(
+            lambda: self._services.trial_runs.run(
                 self._request.job_id,
                 lambda state: progress.report(0, 0, f"Training one batch: {state.word.lower()}"),
                 lambda: progress.is_cancelled,

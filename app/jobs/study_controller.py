@@ -136,7 +136,7 @@ class StudyController(Controller):
         """Write the table of a study to a file."""
 
         def write() -> Path:
-            return self._studies.export(self._studies.named(tag), path, replaces=True)
+            return self._studies.export(self._studies.find_started(tag), path, overwrite=True)
 
         def wrote(made: Path) -> None:
             self._runner.notify(f"Saved {made.name}")

@@ -11,7 +11,7 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.spec import SweepMade, SweepTaken
-from backend.services.sweeps.service import HalfMade, SweepService
+from backend.services.sweeps.service import IncompleteSweep, SweepService
 from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -83,7 +83,7 @@ class SweepController(QObject):
 
     def _refused(self, error: BackendError) -> None:
         self._progress = None
-        if isinstance(error, HalfMade):
+        if isinstance(error, IncompleteSweep):
             self._form.show_half_made(str(error), error.tag)
             self._runner.notify(str(error))
         else:

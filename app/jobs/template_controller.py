@@ -146,7 +146,7 @@ class TemplateController(Controller):
             self.refresh()
 
         raw = sweep_file(draft.sweep)
-        save = partial(self._templates.save, name, raw, replaces=replaces)
+        save = partial(self._templates.save, name, raw, overwrite=replaces)
         self._run(save, kept, self._form.show_error)
 
     @Slot(str, str)
@@ -179,7 +179,7 @@ class TemplateController(Controller):
         if chosen:
             raw = sweep_file(draft.sweep)
             self._run(
-                partial(write_job_file, raw, Path(chosen), replaces=True),
+                partial(write_job_file, raw, Path(chosen), overwrite=True),
                 lambda path: self._runner.notify(f"Wrote {path}"),
                 self._form.show_error,
             )

@@ -118,7 +118,7 @@ class LibraryController(Controller):
 
         def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Together, ...]]:
             found = {kind: self._library.list(kind) for kind in kinds}
-            return found, self._library.used_together()
+            return found, self._library.known_combinations()
 
         def missed(error: BackendError) -> None:
             for kind in kinds:
@@ -361,7 +361,7 @@ class LibraryController(Controller):
         # Not in the lane of trials: a cancelled one ends only when its process has ended.
         self._runner.run(
             "import",
-            lambda: self._library.give_weights(reference, Path(path), progress),
+            lambda: self._library.add_weights(reference, Path(path), progress),
             self._has_weights,
             partial(self._failed, Kind.MODEL),
         )

@@ -229,7 +229,7 @@ class Program(QObject):
             self._node_controller.stop()
             self._compare_controller.stop()
         has_ended = self._background.close()
-        tool_process.let_go()
+        tool_process.stop_warm_process()
         if self._services is not None:
             self._carry_out.close()
         self._keeping.save()
@@ -296,7 +296,7 @@ class Program(QObject):
     @Slot(object)
     def _furnish(self, services: Services) -> None:
         self._services = services
-        tool_process.keep_warm()
+        tool_process.start_warm_process()
         if self.window.place == "refusal":
             self.window.go(self._first_place)
         self._make_controllers(services)

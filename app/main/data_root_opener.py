@@ -129,7 +129,7 @@ class Opening(QObject):
             self._again()
 
         dialog.given.connect(take)
-        self._runner.run("keyring", SystemKeyring().fault, self._report_keyring, log.swallowed)
+        self._runner.run("keyring", SystemKeyring().unavailable_reason, self._report_keyring, log.swallowed)
         self._dialog.open(dialog)
 
     def _report_keyring(self, fault: str) -> None:

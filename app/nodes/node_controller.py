@@ -222,7 +222,7 @@ class NodeController(Controller):
         self._woken[name] = now
         self._runner.run(
             f"wake {name}",
-            partial(self._services.set_up.wake, name),
+            partial(self._services.provisioning.wake, name),
             lambda _: None,
             log.swallowed,
         )
@@ -255,7 +255,7 @@ class NodeController(Controller):
         self._forget_pasts()
         self._runner.run(
             lane or f"past {name}",
-            lambda: past_of(self._services.nodes.past(name)),
+            lambda: past_of(self._services.nodes.history(name)),
             partial(self._show_past, name),
             log.swallowed,
         )
@@ -282,7 +282,7 @@ class NodeController(Controller):
     def _refresh(self, name: str) -> None:
         def read() -> NodeEntry:
             entry = self._services.cluster.inspect(name)
-            self._services.set_up.wake(name)
+            self._services.provisioning.wake(name)
             return entry
 
         self._runner.run(
@@ -335,7 +335,7 @@ class NodeController(Controller):
 
         def add() -> tuple[NodeEntry, str]:
             if key is not None:
-                cluster.trust(key)
+                cluster.accept_key(key)
             asked: list[str] = []
 
             def give(identity: str) -> str:
@@ -382,7 +382,7 @@ class NodeController(Controller):
                 dialog.show_keyring(fault)
 
         keyring = self._services.cluster.keyring
-        self._runner.run("keyring", keyring.fault, show, log.swallowed)
+        self._runner.run("keyring", keyring.unavailable_reason, show, log.swallowed)
 
     def _forget_passphrase(self, name: str) -> None:
         def show_keys(keys: tuple[str, ...]) -> None:
@@ -441,7 +441,7 @@ def _explain(dialog: AddNodeDialog, error: BackendError, had_passphrase: bool) -
     if isinstance(error, HostKeyUnknown):
         dialog.ask_trust(error.key)
     elif isinstance(error, HostKeyChanged):
-        dialog.show_changed_key(error.key, error.accepted)
+        dialog.show_changed_key(error.key, error.accepted_fingerprint)
     elif isinstance(error, PassphraseNeeded):
         refusal = "That passphrase is wrong." if had_passphrase else ""
         dialog.ask_passphrase(f"Passphrase for {error.identity}", refusal)

@@ -99,7 +99,7 @@ class SetUpController(Controller):
         self._runner.run("set up choices", self._known, then, self._show_error)
 
     def _known(self) -> _Known:
-        return _Known(self._services.cluster.list(), self._services.set_up.brought_mpi())
+        return _Known(self._services.cluster.list(), self._services.provisioning.bundled_mpi_version())
 
     def _offer(self, name: str, options: SetUpOptions | None, known: _Known) -> None:
         entry = next((one for one in known.entries if one.name == name), None)
@@ -140,7 +140,7 @@ class SetUpController(Controller):
 
         def read() -> tuple[NodeEntry, ...]:
             if key is not None:
-                self._services.cluster.trust(key)
+                self._services.cluster.accept_key(key)
             for name in names:
                 self._services.cluster.inspect(name)
             return self._services.cluster.list()
@@ -184,7 +184,7 @@ class SetUpController(Controller):
         self._show(wanted[0])
         self._runner.run(
             f"set up {wanted[0]}",
-            lambda: self._services.set_up.set_up(
+            lambda: self._services.provisioning.set_up(
                 wanted, self._states.append, lambda name: cancels[name].is_cancelled, options
             ),
             lambda _outcome: self._is_over(cancels),
@@ -217,7 +217,7 @@ class SetUpController(Controller):
         names = self._stopped.pop(name, (name,))
         self._runner.run(
             "set up choices",
-            partial(self._services.cluster.trust, key),
+            partial(self._services.cluster.accept_key, key),
             lambda _none: self._begin(names, self._requested[name]),
             self._show_error,
         )

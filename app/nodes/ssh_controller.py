@@ -36,7 +36,7 @@ class SshController(QObject):
     @Slot()
     def refresh(self) -> None:
         """Read again; it may have changed since the last time."""
-        self._runner.run(_LANE, self._cluster.ssh_facts, self._page.show_facts, self._cannot_read)
+        self._runner.run(_LANE, self._cluster.ssh_details, self._page.show_facts, self._cannot_read)
 
     def _cannot_read(self, error: BackendError) -> None:
         self._page.show_error(error.with_remedy)

@@ -17,7 +17,7 @@ from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 if TYPE_CHECKING:
-    from backend.services.notifications.service import DeliveryAttempt, NoticeService
+    from backend.services.notifications.service import DeliveryAttempt, NotificationService
 
 _LANE, _SENDING = "notice settings", "notice sending"
 _AFTER_FAILURE_S = 60.0
@@ -28,7 +28,7 @@ class NoticeController(QObject):
     """One for as long as a data root is open."""
 
     def __init__(
-        self, service: NoticeService, runner: Runner, page: NoticeSettings, parent: QObject
+        self, service: NotificationService, runner: Runner, page: NoticeSettings, parent: QObject
     ) -> None:
         super().__init__(parent)
         self._service = service
@@ -56,7 +56,7 @@ class NoticeController(QObject):
     @Slot()
     def _check_keyring(self) -> None:
         self._runner.run(
-            _LANE, self._service.keyring_fault, self._page.show_keyring, self._report_failure
+            _LANE, self._service.keyring_error, self._page.show_keyring, self._report_failure
         )
 
     @Slot(Channels, object)
@@ -64,8 +64,8 @@ class NoticeController(QObject):
         is_the_nodes_concern = channels.from_nodes or self._channels.from_nodes
 
         def keep() -> tuple[Channels, bool, tuple[str, ...]]:
-            kept = self._service.keep(channels, password)
-            failures = self._service.spread() if is_the_nodes_concern else ()
+            kept = self._service.store(channels, password)
+            failures = self._service.copy_to_nodes() if is_the_nodes_concern else ()
             return kept, self._service.has_password(), failures
 
         self._runner.run(_LANE, keep, self._kept, self._report_failure)
@@ -139,7 +139,7 @@ class NoticeController(QObject):
                 if attempt.wait_s is not None
                 else " It will not be sent again."
             )
-            self._page.show_said(attempt.failed, attempt.failure + ending, "bad")
+            self._page.show_said(attempt.failed_kind, attempt.failure + ending, "bad")
 
     def _again(self, job_id: str, run: int, wait_s: float) -> None:
         QTimer.singleShot(int(wait_s * 1000), self, partial(self._send, job_id, run))

@@ -221,7 +221,7 @@ class FrameController(QObject):
         self.bell.take_data_root(services.data_root.name)
         if self._page is not None:
             self._controller = NoticeController(
-                services.notices, self._background, self._page.notices, self
+                services.notifications, self._background, self._page.notices, self
             )
             page = self._page.verify
             VerifyController(services.verification, self._background, page, self._window, self)

@@ -27,11 +27,11 @@ def reap(services: Services, named: str | Sequence[str] | None) -> None:
     """
     nodes: list[str] = []
     named = (named,) if isinstance(named, str) else named
-    for text in services.reaper.not_known_over() if named is None else named:
+    for text in services.reaper.unfinished_job_ids() if named is None else named:
         try:
             job_id = text if named is None else services.queries.find(text)
             services.reaper.reap(job_id)
-            nodes += services.reaper.nodes(job_id)
+            nodes += services.reaper.agent_nodes(job_id)
         except BackendError:
             _log.debug("The job %s could not be reaped", text, exc_info=True)
     wake(services, nodes)
@@ -42,7 +42,7 @@ def wake(services: Services, names: Iterable[str]) -> None:
     names = tuple(names)
     if not names:
         return
-    results = services.set_up.wake_silent(names, services.cluster.check_banner)
+    results = services.provisioning.wake_silent_nodes(names, services.cluster.check_banner)
     for name, found in results.items():
         if isinstance(found, BackendError):
             print_note(f"No news arrives from {name}. {found.with_remedy}")

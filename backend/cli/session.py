@@ -76,7 +76,7 @@ class Session:
             *self.places,
             accept=self.accepts,
             passphrase=questions.passphrase if self.asks else None,
-            given=self._is_given,
+            is_trusted_key=self._is_given,
         )
 
     @cached_property

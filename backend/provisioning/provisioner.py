@@ -20,7 +20,7 @@ from backend.base.errors import BackendError
 from backend.node.checks.doctor import two_ranks_agree, two_ranks_command
 from backend.node.system.mpi import version_in
 from backend.provisioning import agent_commands, cluster_key
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
@@ -125,7 +125,7 @@ class SetUpPlan:
     own_key: str = ""
     limits_key: bool = False
     peers: Sequence[Peer] = ()
-    start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start
+    start_agent: Callable[[AgentPaths], Sequence[str]] = agent_commands.start
     system_mpi: bool = False
     shared: bool = False
     exclusive_access: Callable[[str], AbstractContextManager[object]] = nullcontext
@@ -394,7 +394,7 @@ class _SetUpWork:
         self._bundle = str(folder)
         if not self._steps.run(self.shell, ["test", "-d", self._bundle]).ok:
             self._unpack(folder)
-        agent = AgentPlace(
+        agent = AgentPaths(
             self._entry.name, str(self._folder / "bin/python"), self._bundle, self.node_facts
         )
         remedy = "Fix the cause that its output names, then set the node up again."

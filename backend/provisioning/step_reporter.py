@@ -22,7 +22,7 @@ def with_key(state: SetUp, error: BackendError) -> SetUp:
     if isinstance(error, HostKeyUnknown):
         return replace(state, key=error.key)
     if isinstance(error, HostKeyChanged):
-        return replace(state, key=error.key, accepted=error.accepted)
+        return replace(state, key=error.key, accepted=error.accepted_fingerprint)
     return state
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.provisioning import agent_commands, cluster_key
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.node_environment import STAMP
 from backend.provisioning.provisioner import disk_usage
 from backend.provisioning.script_wheels import OF_SCRIPTS
@@ -99,14 +99,14 @@ def home_of(entry: NodeEntry) -> NodeHome:
     return NodeHome(PurePosixPath(entry.facts.home))
 
 
-def _find_agent(entry: NodeEntry, shell: Machine) -> AgentPlace | None:
+def _find_agent(entry: NodeEntry, shell: Machine) -> AgentPaths | None:
     """Return the agent's paths; None if nothing is left that could run it."""
     if entry.facts is None or entry.installation is None:
         return None
     installation = entry.installation
     # After an upgrade of the node's Python an environment may not start any more.
     for python in (installation.python, *(candidate.path for candidate in entry.facts.pythons)):
-        agent = AgentPlace(entry.name, python, installation.bundle, entry.facts)
+        agent = AgentPaths(entry.name, python, installation.bundle, entry.facts)
         if shell.run(agent_commands.probe(agent)).ok:
             return agent
     return None
@@ -126,7 +126,7 @@ def refuse_running(
 
 def refuse_running_of(
     entry: NodeEntry, shell: Machine, folders: Iterable[PurePosixPath]
-) -> AgentPlace | None:
+) -> AgentPaths | None:
     """Refuse to remove folders of a node that runs use; return the paths of its agent, if any."""
     agent = _find_agent(entry, shell)
     if agent is not None:

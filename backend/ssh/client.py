@@ -41,7 +41,7 @@ from backend.ssh.interface import (
     Unreachable,
 )
 from backend.ssh.known_hosts import KnownHosts, host_key
-from backend.ssh.remote_command import LoginWaits, execute
+from backend.ssh.remote_command import LoginTimeout, execute
 from backend.ssh.sftp import RemoteFile, SftpFiles
 from backend.ssh.ssh_config import DEFAULT_KEYS, Hop, Lookup, route
 
@@ -165,7 +165,7 @@ class SshShell:
             channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
             try:
                 outcome = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
-            except LoginWaits as error:
+            except LoginTimeout as error:
                 raise Unreachable(
                     *ssh_errors.login_waits(self._account, limit_s, str(error))
                 ) from error

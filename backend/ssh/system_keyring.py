@@ -37,7 +37,7 @@ class SystemKeyring:
         self._service = service
         self._kind = kind
 
-    def fault(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why nothing can be stored, in one sentence; "" if it can."""
         try:
             _backend()
@@ -55,7 +55,7 @@ class SystemKeyring:
             swallowed(error)
             return ""
 
-    def keep(self, identity: str, passphrase: str) -> None:
+    def store(self, identity: str, passphrase: str) -> None:
         """Store a passphrase.
 
         Raises:

@@ -278,7 +278,7 @@ def _(desk, press):
     data_root = desk.program._services.data_root
     name = f"runs {desk.jobs.total}"
     folder = data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     desk.wait(lambda: desk.jobs.model.line(folder.path.name) is not None)
     view = desk.table()
     desk.on_row(view, name)

@@ -10,7 +10,7 @@ from app.jobs.form_controller import FormController
 from backend.base.errors import BackendError
 from backend.records.base.number_format import count
 from backend.records.library.preview import DataSize
-from backend.services.jobs.dataset_size import DataSizes
+from backend.services.jobs.dataset_size import DataSizeCounter
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job
 from tests.windows import (
@@ -138,7 +138,7 @@ PLACED = [
 @pytest.fixture
 def form(qtbot, services, immediately, monkeypatch):
     """The form over a real data root, whose dataset was counted before."""
-    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: DataSize(512, 64))
     page, form = JobsPage(), JobForm()
     for widget in (page, form):
         qtbot.addWidget(widget)
@@ -185,7 +185,7 @@ def test_faults_of_every_part_are_shown_at_once(form, services):
 
 def test_the_items_are_counted_although_something_else_is_wrong(form, services, monkeypatch):
     asked = []
-    monkeypatch.setattr(DataSizes, "known", lambda *_: None)
+    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: None)
     monkeypatch.setattr(services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]))
     form.show_draft(JobDraft(raw_job(1, epochs=0)))
     elapse(form)

@@ -154,7 +154,7 @@ def training(services):
     folder = services.data_root.job(view.id)
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     return folder
 
 

@@ -194,8 +194,8 @@ def measure() -> list[Figure]:
 
 def _beside_sqlite(lines: list[JobSummary]) -> list[Figure]:
     index = JobIndex()
-    index.take(lines)
-    index.warm()
+    index.update(lines)
+    index.sort_names()
     with closing(sqlite3.connect(":memory:")) as sqlite:
         sqlite.execute("CREATE VIRTUAL TABLE found USING fts5(text, tokenize='trigram')")
         sqlite.execute("CREATE TABLE job (text TEXT, name TEXT, best REAL)")

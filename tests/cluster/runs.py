@@ -59,7 +59,7 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
         view = jobs.create(raw)
         begun.append(view.id)
         jobs.lifecycle.start(view.id)
-        return jobs.queries.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
+        return jobs.queries.wait(view.id, is_finished=lambda v: is_training(v) or not v.state.is_live)
 
     yield start
     for job_id in begun:
@@ -124,7 +124,7 @@ def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]
     """Return the job once it is so."""
     deadline = time.monotonic() + LOST_LIMIT_S
     view = stocked.services.jobs.queries.wait(
-        job_id, until=lambda v: is_so(v) or time.monotonic() > deadline
+        job_id, is_finished=lambda v: is_so(v) or time.monotonic() > deadline
     )
     said = ", ".join(filter(None, (view.state.word, view.status.message, view.doubt)))
     assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {said}"

@@ -40,7 +40,7 @@ def lab(ready_cluster: ReadyCluster) -> Iterator[Path]:
     yield share
     ready_cluster.cluster.heal()
     # Each desktop and data root has a key of its own, and the nodes accept the last one.
-    ready_cluster.services.set_up.let_in_again()
+    ready_cluster.services.provisioning.authorize_all()
 
 
 def environment(ready: ReadyCluster, folder: Path, lost: Path) -> dict[str, str]:

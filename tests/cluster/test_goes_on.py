@@ -57,7 +57,7 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
         assert (continued.nodes, continued.avoids) == ("2 of 3 nodes", (victim,))
         assert victim in continued.reason
     assert [one.number for one in queries.runs(view.id)] == [2, 1]
-    (act, *_) = stocked.services.jobs.acts(view.id)
+    (act, *_) = stocked.services.jobs.audit_entries(view.id)
     assert act.what.startswith("Continued without a user: ")
     stocked.services.jobs.lifecycle.stop(view.id)
     view = queries.wait(view.id)
@@ -176,5 +176,5 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     assert view.status.metrics["validation/loss"] == pytest.approx(
         calm.status.metrics["validation/loss"], rel=1e-3
     )
-    (act, *_) = stocked.services.jobs.acts(view.id)
+    (act, *_) = stocked.services.jobs.audit_entries(view.id)
     assert "node2 can be used again" in act.what

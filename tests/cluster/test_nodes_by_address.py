@@ -20,7 +20,7 @@ NODES = ("node1", "node2")
 def as_now(ready: ReadyCluster) -> list[str]:
     """Inspect the nodes again and let the cluster's key in; their addresses for the ranks."""
     found = [ready.services.cluster.inspect(name).ranks_address for name in NODES]
-    ready.services.set_up.let_in_again()
+    ready.services.provisioning.authorize_all()
     return found
 
 

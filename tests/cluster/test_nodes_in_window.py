@@ -38,7 +38,7 @@ def test_a_node_with_an_ended_agent_is_read_over_ssh_until_its_next_heartbeat(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else the window would start it.
-    monkeypatch.setattr(services(program).set_up, "wake", lambda name: None)
+    monkeypatch.setattr(services(program).provisioning, "wake", lambda name: None)
     program.window.go("nodes")
     qtbot.waitUntil(lambda: is_shown(program, "node2"))
     qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL)

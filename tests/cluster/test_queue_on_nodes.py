@@ -65,7 +65,7 @@ def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
     first, second = on_both(stocked, 1, 1_000_000), on_both(stocked, cores, 1)
     made += [first, second]
     services.jobs.lifecycle.start(first.id)
-    services.jobs.queries.wait(first.id, until=is_training)
+    services.jobs.queries.wait(first.id, is_finished=is_training)
     place = services.queue.enqueue(second.id)
     assert place.waiting is not None
     assert place.waiting.cause is Cause.BUSY

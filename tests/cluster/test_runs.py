@@ -194,9 +194,9 @@ def test_f10_a_run_with_a_restarted_head_is_over_and_its_reused_pid_is_left_alon
     # Nothing starts an agent on these nodes after a boot: the next contact does.
     status = stocked.services.data_root.node("node1").status
     wait_for(lambda: time.time() - status.stat().st_mtime > SILENT_S, "silence")
-    assert stocked.services.reaper.nodes(view.id) == ("node1", "node2")
+    assert stocked.services.reaper.agent_nodes(view.id) == ("node1", "node2")
     knock = stocked.services.cluster.check_banner
-    assert stocked.services.set_up.wake_silent(view.nodes, knock) == {"node1": True}
+    assert stocked.services.provisioning.wake_silent_nodes(view.nodes, knock) == {"node1": True}
     view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     # In order, its supervisor may have had the time to say so itself.

@@ -79,7 +79,7 @@ def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
 
 def require(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
     newest: dict[str, SetUp] = {}
-    done = ready.services.set_up.set_up(
+    done = ready.services.provisioning.set_up(
         names, lambda update: newest.__setitem__(update.node, update), options=options
     )
     for one in done.values():
@@ -176,7 +176,7 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
 
 
 def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
-    done = stocked.services.set_up.set_up(("node3",), lambda update: None)["node3"]
+    done = stocked.services.provisioning.set_up(("node3",), lambda update: None)["node3"]
     assert isinstance(done, BackendError)
     assert done.message.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
     assert check(stocked).passed

@@ -250,7 +250,7 @@ def _take_everything_from_one(seen: ReadyCluster) -> None:
     """What no button does: `node unprovision`."""
     home = seen.home
     held = int(seen["node1"].must("du", "-s", "--block-size=1", str(home)).split()[0])
-    assert seen.services.set_up.un_provision("node1") == pytest.approx(held, rel=0.1)
+    assert seen.services.provisioning.un_provision("node1") == pytest.approx(held, rel=0.1)
     assert seen["node1"].run(["test", "-e", str(home)]).returncode == 1
     assert "restrict" not in seen["node1"].read(f"/home/{seen.cluster.user}/.ssh/authorized_keys")
     assert not [one for one in seen["node1"].processes() if "backend.node.agent.agent" in one.argv]

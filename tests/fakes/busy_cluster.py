@@ -75,7 +75,7 @@ class Training:
     def __post_init__(self) -> None:
         attempt = self.folder.attempt(1)
         attempt.path.mkdir(parents=True)
-        replace_json(attempt.supervisor, process_identity.own().to_dict())
+        replace_json(attempt.supervisor, process_identity.own_process().to_dict())
         tag = run_tag(self.folder.job_id, 1)
         # What the driver says of the job's GPUs is recognized by this process's environment.
         self.process = subprocess.Popen(

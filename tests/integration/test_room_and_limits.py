@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.base.room import LEAST_FILES, Room, room_of
+from backend.base.room import LEAST_FILES, DiskSpace, disk_space
 from backend.node.checks import doctor, preflight_probe
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.placement import Placement
@@ -70,7 +70,7 @@ def test_the_files_of_a_file_system_are_counted(
     monkeypatch: pytest.MonkeyPatch, of: int, files: int, free_files: int | None, lacks: bool
 ) -> None:
     with_files(monkeypatch, files, of)
-    found = room_of("/")
+    found = disk_space("/")
     assert (found.free_files, found.lacks_files()) == (free_files, lacks)
     assert preflight_probe._free_space("/")["files"] == free_files
 
@@ -200,7 +200,7 @@ def test_a_desktop_without_inodes_is_asked_for_bytes_only(
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     monkeypatch.delattr(os, "statvfs")
-    assert room_of("/") == Room(usage.total, usage.free, None)
+    assert disk_space("/") == DiskSpace(usage.total, usage.free, None)
 
 
 @pytest.mark.parametrize("name", ["launch.json", "status.json"])

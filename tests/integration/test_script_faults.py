@@ -102,7 +102,7 @@ def test_a_program_that_changes_its_own_files_changes_a_copy(
 def test_a_program_that_continues_after_a_stop_is_ended(services: Services, tmp_path: Path) -> None:
     view = job_of(services, tmp_path, DEAF, arguments=[])
     services.jobs.lifecycle.start(view.id)
-    services.jobs.queries.wait(view.id, until=lambda v: v.step >= 1 or v.state.is_over)
+    services.jobs.queries.wait(view.id, is_finished=lambda v: v.step >= 1 or v.state.is_over)
     services.jobs.lifecycle.stop(view.id)
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)

@@ -65,7 +65,7 @@ def add(
         typed.append(identity)
         return questions.passphrase(identity)
 
-    fault = services.cluster.keyring.fault() if keep_passphrase else ""
+    fault = services.cluster.keyring.unavailable_reason() if keep_passphrase else ""
     if fault:
         raise BackendError(fault, "Remove --keep-passphrase; nothing was added.")
     entry = services.cluster.add(
@@ -156,7 +156,7 @@ def provision(
     cancelled = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
     try:
-        outcome = services.set_up.set_up(
+        outcome = services.provisioning.set_up(
             names or [entry.name for entry in services.cluster.list()],
             steps.hear,
             lambda _name: cancelled.is_set(),
@@ -225,7 +225,7 @@ class SetUpSteps:
 def unprovision(session: Session, names: Annotated[tuple[str, ...], Word("NAME")]) -> Answer:
     """Remove everything of Ringmaster from nodes."""
     outcome: dict[str, int | BackendError] = {}
-    for name, freed in session.services.set_up.un_provision_all(names):
+    for name, freed in session.services.provisioning.un_provision_all(names):
         outcome[name] = freed
         if isinstance(freed, BackendError):
             session.say(_failure(name, freed))
@@ -286,7 +286,7 @@ def edit(
 @command("node list")
 def list_nodes(services: Services) -> Answer:
     """The nodes and their equipment."""
-    wake(services, [entry.name for entry in services.cluster.entries_known()])
+    wake(services, [entry.name for entry in services.cluster.known_entries()])
     nodes = services.nodes.list()
     rows = (
         (node.name, node.presence.value, *_equipment(node.reading, node.message)) for node in nodes
@@ -343,7 +343,7 @@ def environments(
     """The Python environments on a node, of which each list of packages of a script has one."""
     found = [
         one
-        for one in services.set_up.environments(name)
+        for one in services.provisioning.environments(name)
         if not environment or one.name in environment
         if unused is None or (one.is_of_scripts and one.unused_s >= _DAY_S * unused)
     ]
@@ -358,7 +358,7 @@ def environments(
             "It is not said which environments to remove.", "Name them, or give --unused DAYS."
         )
     names = [one.name for one in found] if unused is not None else environment
-    freed = services.set_up.remove_environments(name, names) if names else 0
+    freed = services.provisioning.remove_environments(name, names) if names else 0
     count = f"{len(names)} {'environment' if len(names) == 1 else 'environments'}"
     return Answer(
         {"removed": names, "bytes": freed}, f"Removed {count}: {in_bytes(freed)} on {name}."
@@ -368,7 +368,7 @@ def environments(
 @command("node check")
 def check(services: Services, name: _MaybeName = "") -> Answer:
     """Check whether a node can train, and how to fix it."""
-    known = [entry.name for entry in services.cluster.entries_known()]
+    known = [entry.name for entry in services.cluster.known_entries()]
     wake(services, [name] if name else known)
     nodes = [
         replace(node, findings=_checked(services, node.name))

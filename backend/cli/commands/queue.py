@@ -13,7 +13,7 @@ from backend.services.context.container import Services
 def list_queue(services: Services) -> Answer:
     """The waiting jobs, the next one first."""
     # After a reboot the queue service of this computer runs only after this call.
-    services.queue.keep()
+    services.queue.ensure_keeper()
     return _shown(services.queue.read())
 
 

@@ -33,7 +33,7 @@ _Study = Annotated[str, Word("ID", "name of a started study, or the beginning of
 @command("study list")
 def list_studies(services: Services) -> Answer:
     """The studies that can be started, and those that were."""
-    gallery, started = services.studies.list(), services.studies.started()
+    gallery, started = services.studies.list(), services.studies.started_studies()
     studies = [
         {
             "name": one.name,
@@ -96,7 +96,7 @@ def show(services: Services, study: _Study) -> Answer:
     values has what each finished job gave: row, seed, job, busy, environment and a value by the
     name of its measure.
     """
-    started = services.studies.named(study)
+    started = services.studies.find_started(study)
     table = services.studies.table(started)
     return Answer(_in_json(started, table), _table_parts(table))
 
@@ -129,13 +129,13 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
 @command("study stop", reads_jobs=True)
 def stop(services: Services, study: _Study) -> Answer:
     """Stop the jobs of a study; waiting ones leave the queue."""
-    return _changed(services.sweeps.stop(services.studies.named(study).sweep))
+    return _changed(services.sweeps.stop(services.studies.find_started(study).sweep))
 
 
 @command("study resume", reads_jobs=True)
 def resume(services: Services, study: _Study) -> Answer:
     """Queue the jobs of a study that are not finished."""
-    return _changed(services.sweeps.resume(services.studies.named(study).sweep))
+    return _changed(services.sweeps.resume(services.studies.find_started(study).sweep))
 
 
 @command("study export", reads_jobs=True)
@@ -147,7 +147,7 @@ def export(
 ) -> Answer:
     """Write the table (.md), the values by seed (.csv) or the plot of a study to a file."""
     studies = session.services.studies
-    path = studies.export(studies.named(study), output, draw=session.draw)
+    path = studies.export(studies.find_started(study), output, draw=session.draw)
     return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
 
 

@@ -38,7 +38,7 @@ def save(
     replace: Annotated[bool, "replace an existing template of that name"] = False,
 ) -> Answer:
     """Save the settings of a job or of a job file as a template."""
-    made = services.templates.save(name, _settings(services, source), replaces=replace)
+    made = services.templates.save(name, _settings(services, source), overwrite=replace)
     use = Note(f"Use it: {COMMAND} job create --template {made.name} --name NAME")
     return Answer(made, f"Saved {made.path}.", use)
 

@@ -82,7 +82,7 @@ def view_of(
     file: JobFile,
     status: RunStatus,
     best_metric: tuple[str, float] | None = None,
-    doubt: str = "",
+    uncertainty: str = "",
 ) -> JobView:
     """Build the job's view: its settings and its status."""
     if status.run <= 1:
@@ -106,7 +106,7 @@ def view_of(
         notes=file.notes,
         tags=file.tags,
         pins=file.pins,
-        doubt=doubt,
+        doubt=uncertainty,
     )
 
 

@@ -90,7 +90,7 @@ class RunState:
     """
 
     status: RunStatus
-    doubt: str = ""
+    uncertainty: str = ""
     problems: tuple[str, ...] = ()
     unrecorded_end: UnrecordedEnd | None = None
 
@@ -339,7 +339,7 @@ class RunStateReader:
             return Supervision.NOT_SEEN
         except (OSError, ValueError) as error:
             problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
-            return Supervision.ELSEWHERE
+            return Supervision.ON_OTHER_HOST
         return supervision_of(supervisor)
 
 

@@ -23,7 +23,7 @@ from backend.base.cores import usable_cores
 from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.base.room import LEAST_FILES, files_words, room_of
+from backend.base.room import LEAST_FILES, free_files_message, disk_space
 from backend.datastore.access.hashes import MANIFEST, files_text, fingerprint, manifest
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.library import library_files
@@ -268,18 +268,18 @@ def _full_disk_message(root: OpenRoot, error: OSError) -> str:
     if error.errno == errno.EDQUOT:
         return f"Your disk quota on the data root {root.name} was used up"
     with suppress(OSError):
-        if room_of(root.path).lacks_files(1):
+        if disk_space(root.path).lacks_files(1):
             return f"The data root {root.name} has no inode left for another file"
     return f"The disk of the data root {root.name} became full"
 
 
 def _refuse_full_disk(root: OpenRoot, needed_bytes: int, files: int) -> None:
-    capacity = room_of(root.path)
+    capacity = disk_space(root.path)
     free_bytes = capacity.free_bytes
     if capacity.free_files is not None and capacity.lacks_files(files + LEAST_FILES):
         raise BackendError(
             f"It has {files} file{'' if files == 1 else 's'}, and the data root {root.name} "
-            f"{files_words(capacity.free_files)}.",
+            f"{free_files_message(capacity.free_files)}.",
             "Remove files from it, or pack small files into larger ones; nothing was imported.",
         )
     if free_bytes < needed_bytes + _SPARE_BYTES:

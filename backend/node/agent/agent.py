@@ -145,7 +145,7 @@ class Agent:
         replace_json(
             self._folder.info,
             {
-                **process_identity.own().to_dict(),
+                **process_identity.own_process().to_dict(),
                 "bundle": str(CODE_ROOT),
                 "python": platform.python_version(),
                 "interval_s": self._interval_s,

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from backend.base.room import files_words, room_of
+from backend.base.room import free_files_message, disk_space
 from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
 from backend.node.system.mounts import network_mount
@@ -137,7 +137,7 @@ def _data_root(path: Path) -> Finding:
             file.write(b"ringmaster")
             file.flush()
             os.fsync(file.fileno())
-        space = room_of(path)
+        space = disk_space(path)
         free_bytes = space.free_bytes
     except OSError as error:
         return Finding(
@@ -150,7 +150,7 @@ def _data_root(path: Path) -> Finding:
         return Finding(
             "data root",
             False,
-            f"The data root {path} {files_words(space.free_files)}.",
+            f"The data root {path} {free_files_message(space.free_files)}.",
             "Remove files from it, or choose another folder with --data-root.",
         )
     if free_bytes < _LEAST_FREE_BYTES:
@@ -208,7 +208,7 @@ def _two_ranks(python: str) -> Finding:
     ok, answer = _ask(two_ranks_command(mpirun.path, python), _SMOKE_LIMIT_S, wants_all_output=True)
     if ok and two_ranks_agree(answer):
         return Finding(check, True, "MPI test passed (2 ranks).")
-    last_line = wording.last_said(answer) or "no answer"
+    last_line = wording.last_message(answer) or "no answer"
     return Finding(check, False, f"The test with two ranks failed: {last_line}", _INSTALL)
 
 
@@ -244,7 +244,7 @@ def _ask(
     output = result.stdout.decode("utf-8", "replace").strip()
     if result.returncode == 0:
         return True, output if wants_all_output else output.splitlines()[-1] if output else ""
-    complaint = wording.last_said(result.stderr.decode("utf-8", "replace"))
+    complaint = wording.last_message(result.stderr.decode("utf-8", "replace"))
     return False, complaint or f"it ended with exit code {result.returncode}."
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from backend.node.diagnosis.tracebacks import Raised, TracebackFrame
+from backend.node.diagnosis.tracebacks import LoggedException, TracebackFrame
 
 
-class Blame(Enum):
+class Attribution(Enum):
     """Attribution of an exception by where it was raised."""
 
     CHECK = "check"
@@ -22,7 +22,7 @@ class Blame(Enum):
     """A call does not fit the function it calls; it is not known which of the two is wrong."""
     LIBRARIES = "libraries"
     """A library needs something that the installed version of another library does not have."""
-    NO_ONE = "nobody"
+    UNDECIDED = "nobody"
 
 
 _OF_CODE = re.compile(
@@ -62,37 +62,37 @@ _SURROUNDINGS = re.compile(
 """Words in a message that point to something outside the code."""
 
 
-def blame(raised: Raised) -> Blame:
+def attribute(raised: LoggedException) -> Attribution:
     """Return who caused the exception, if the traceback decides it."""
     last = raised.frames[-1] if raised.frames else None
     if _OF_CALL.search(raised.text):
-        return Blame.CALL
+        return Attribution.CALL
     if last is None:
-        return Blame.NO_ONE
+        return Attribution.UNDECIDED
     if last.is_of_library and _OF_VERSIONS.search(raised.text):
-        return Blame.LIBRARIES
+        return Attribution.LIBRARIES
     if not last.is_of_library:
         if _OF_OWN_IMPORT.search(raised.text) or (
             raised.kind == "ImportError" and last.source.startswith("from .")
         ):
-            return Blame.CODE
+            return Attribution.CODE
         if is_own_check(last) and not _is_slip(raised, last):
-            return Blame.CHECK
+            return Attribution.CHECK
         if _OF_CODE.search(raised.kind):
-            return Blame.CODE
-    elif raised.of_user is None or is_foreign(raised) or not _COMPUTING.search(last.file):
-        return Blame.NO_ONE
+            return Attribution.CODE
+    elif raised.user_frame is None or is_from_other_library(raised) or not _COMPUTING.search(last.file):
+        return Attribution.UNDECIDED
     if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
-        return Blame.CODE
-    return Blame.NO_ONE
+        return Attribution.CODE
+    return Attribution.UNDECIDED
 
 
-def is_of_programs(raised: Raised) -> bool:
+def is_program_error(raised: LoggedException) -> bool:
     """Return whether the type is raised by programs, not by the system around them."""
     return bool(_OF_CODE.search(raised.kind) or _OF_USE.search(raised.kind))
 
 
-def is_foreign(raised: Raised) -> bool:
+def is_from_other_library(raised: LoggedException) -> bool:
     """Return whether a library raised it that does more than compute."""
     outside = [
         one for one in raised.frames if not (one.is_of_library and _TENSORS.search(one.file))
@@ -100,7 +100,7 @@ def is_foreign(raised: Raised) -> bool:
     return bool(outside) and outside[-1].is_of_library
 
 
-def _is_slip(raised: Raised, frame: TracebackFrame) -> bool:
+def _is_slip(raised: LoggedException, frame: TracebackFrame) -> bool:
     """Return whether the checking line itself failed, before there was a result."""
     return frame.source.startswith("assert") and raised.kind != "AssertionError"
 

@@ -12,29 +12,29 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from backend.node.diagnosis.attribution import Blame, blame, is_foreign, is_of_programs
+from backend.node.diagnosis.attribution import Attribution, attribute, is_from_other_library, is_program_error
 from backend.node.diagnosis.log_tail import TAIL_SLACK, LogTail, is_ordinary
 from backend.node.diagnosis.log_text import LogPart, tidy
-from backend.node.diagnosis.ranking import RuleMatch, surest
-from backend.node.diagnosis.rule import Weight, Where, load
-from backend.node.diagnosis.tracebacks import Raised, endings, without_ignored
+from backend.node.diagnosis.ranking import RuleMatch, select_causes
+from backend.node.diagnosis.rule import Weight, SearchedText, load
+from backend.node.diagnosis.tracebacks import LoggedException, final_exceptions, blank_ignored_exceptions
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
 
 LAST_LINES = 20
 _SHOWN = 5
 _WIDTH = 400
-RAISED = "raised"
+UNKNOWN_EXCEPTION = "raised"
 """The cause, sentence and remedy of an exception that no rule knows, by its attribution."""
 _REMEDIES = {
-    Blame.CODE: "Fix the code where the traceback points, import it as a new version, then "
+    Attribution.CODE: "Fix the code where the traceback points, import it as a new version, then "
     "clone this job with that version.",
-    Blame.CHECK: "Supply what the check requires: fix the data or the job's options. If the "
+    Attribution.CHECK: "Supply what the check requires: fix the data or the job's options. If the "
     "code is wrong, fix it, import it as a new version, then clone this job with "
     "that version.",
-    Blame.CALL: "Fix the call. If the function belongs to a library, the code was written for "
+    Attribution.CALL: "Fix the call. If the function belongs to a library, the code was written for "
     "another version of that library.",
-    Blame.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
-    Blame.NO_ONE: "Follow the traceback to its last line of your code, and read the log lines "
+    Attribution.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
+    Attribution.UNDECIDED: "Follow the traceback to its last line of your code, and read the log lines "
     "before it.",
 }
 _NEW_VERSION = "Fix the code, import it as a new version, then clone this job with that version."
@@ -44,13 +44,13 @@ _OTHER_VERSION = (
     "adapt the code, or install that version. Otherwise fix the code where the traceback points."
 )
 _SENTENCES = {
-    Blame.CODE: "The program's code raised {what}{place}",
-    Blame.CHECK: "The program stopped at a check of its own: {what}{place}",
-    Blame.CALL: "A function was called with arguments that it does not accept: {what}{place}",
-    Blame.LIBRARIES: "Two libraries on the node are incompatible: {what}{place}",
-    Blame.NO_ONE: "The program ended with {what}{place}",
+    Attribution.CODE: "The program's code raised {what}{place}",
+    Attribution.CHECK: "The program stopped at a check of its own: {what}{place}",
+    Attribution.CALL: "A function was called with arguments that it does not accept: {what}{place}",
+    Attribution.LIBRARIES: "Two libraries on the node are incompatible: {what}{place}",
+    Attribution.UNDECIDED: "The program ended with {what}{place}",
 }
-_CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NO_ONE: RAISED}
+_CAUSES = {Attribution.CALL: "call_mismatch", Attribution.LIBRARIES: "library_version", Attribution.UNDECIDED: UNKNOWN_EXCEPTION}
 _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|HorovodInternalError|SystemExit)$"
@@ -153,7 +153,7 @@ def explain(
     own = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
     diagnoses = [
         replace(_read(failure, own), rank=failure.rank),
-        LogDiagnosis.of_lines(surest(_in_lines(mpirun, Where.MPIRUN))),
+        LogDiagnosis.of_lines(select_causes(_in_lines(mpirun, SearchedText.MPIRUN))),
     ]
     is_settled = failure.is_first and (
         failure.signal in _FROM_OUTSIDE or diagnoses[0].certainty < _FOLLOW_UP
@@ -166,7 +166,7 @@ def explain(
     if best.certainty < _UNKNOWN and not (failure.is_first and is_echo):
         return replace(best.explanation, rank=best.rank)
     line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
-    for match in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
+    for match in _in_lines([LogPart.from_text("", line)], SearchedText.RANK) if failure.signal else ():
         return replace(_explained(match, ()), evidence=())
     lines = diagnoses[0].explanation.evidence if is_echo else ()
     other_parts = [part for log in other_logs.values() for part in log]
@@ -179,7 +179,7 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
     sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
     if sure is not None and (sure.certainty != _ATTRIBUTED or failure.has_record):
         return sure
-    matches = surest(_in_lines(log, Where.RANK, slack=0 if sure else TAIL_SLACK))
+    matches = select_causes(_in_lines(log, SearchedText.RANK, slack=0 if sure else TAIL_SLACK))
     if sure is not None:
         is_surer = len(matches) == 1 and matches[0].is_cause
         return LogDiagnosis.of(matches[0]) if is_surer else sure
@@ -188,7 +188,7 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
     if matches and (best is None or _is_before(matches[0], best) or _says_more(matches[0], best)):
         best = matches[0]
     nameless = _primary(ends) or _last_word(ends, parts)
-    is_bare = best is not None and not best.part and best.sentence == best.rule.otherwise
+    is_bare = best is not None and not best.part and best.message == best.rule.otherwise
     if len(matches) < 2 and (best is None or is_bare or best.rule.weight is Weight.ECHO):
         wrapper = chain if is_bare else nameless or (ends[-1] if ends else ())
         explanation = _quote_line_above(parts, wrapper)
@@ -196,7 +196,7 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
             explanation = replace(explanation, cause=best.cause, remedy=best.rule.remedy)
             return replace(LogDiagnosis.of(best), explanation=explanation)
         if nameless and not is_bare:
-            explanation = explanation or _raised(Blame.NO_ONE, nameless, parts)
+            explanation = explanation or _raised(Attribution.UNDECIDED, nameless, parts)
         if explanation:
             return LogDiagnosis(_NAMELESS, explanation)
     if best is None or best in matches:
@@ -204,7 +204,7 @@ def _read(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
     return LogDiagnosis.of(best, _lines_of(chain, parts))
 
 
-def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogDiagnosis | None:
+def _surely(chain: Sequence[LoggedException], parts: Sequence[LogPart]) -> LogDiagnosis | None:
     """Return the cause that an exception proves by itself."""
     found = _in_chain(chain)
     if found is not None and found.is_cause:
@@ -215,15 +215,15 @@ def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogDiagnosis |
         return replace(diagnosis, explanation=replace(diagnosis.explanation, sentence=sentence))
     if found is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
-    whose = blame(chain[-1])
-    if whose is Blame.NO_ONE and _hint(chain) and not is_foreign(chain[-1]):
-        whose = Blame.CODE
+    whose = attribute(chain[-1])
+    if whose is Attribution.UNDECIDED and _hint(chain) and not is_from_other_library(chain[-1]):
+        whose = Attribution.CODE
     return (
-        None if whose is Blame.NO_ONE else LogDiagnosis(_ATTRIBUTED, _raised(whose, chain, parts))
+        None if whose is Attribution.UNDECIDED else LogDiagnosis(_ATTRIBUTED, _raised(whose, chain, parts))
     )
 
 
-def _hint(chain: Sequence[Raised]) -> str:
+def _hint(chain: Sequence[LoggedException]) -> str:
     found = (
         hint.remedy
         for one in reversed(chain)
@@ -233,10 +233,10 @@ def _hint(chain: Sequence[Raised]) -> str:
     return next((f"{remedy} {_NEW_VERSION}" for remedy in found), "")
 
 
-def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
+def _raised(whose: Attribution, chain: Sequence[LoggedException], parts: Sequence[LogPart]) -> Explanation:
     """Describe an exception that no rule knows: its own message and its place in the program."""
     first = " ".join(chain[-1].text.split("\n")[0].split())
-    if whose is Blame.CHECK and first == chain[-1].kind:
+    if whose is Attribution.CHECK and first == chain[-1].kind:
         first += f" ({chain[-1].frames[-1].source})"
     what = first[:300] + ("…" if len(first) > 300 else "")
     sentence = _SENTENCES[whose].format(what=what.rstrip(".? "), place=_place(chain[-1]))
@@ -249,13 +249,13 @@ def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> 
     )
 
 
-def _remedy(whose: Blame, raised: Raised) -> str:
-    if whose is Blame.NO_ONE and _OF_NAMES.search(raised.kind):
+def _remedy(whose: Attribution, raised: LoggedException) -> str:
+    if whose is Attribution.UNDECIDED and _OF_NAMES.search(raised.kind):
         return _OTHER_VERSION
     return _REMEDIES[whose]
 
 
-def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
+def _primary(ends: Sequence[Sequence[LoggedException]]) -> Sequence[LoggedException]:
     """Return the first traceback that no rule knows and that is not a launcher's report."""
     for chain in ends:
         is_whole = bool(chain[-1].frames)
@@ -264,7 +264,7 @@ def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
     return ()
 
 
-def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Explanation | None:
+def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[LoggedException]) -> Explanation | None:
     """Quote the last error above an exception, if that only says that something failed."""
     if not chain or not _WRAPPERS.search(chain[-1].text):
         return None
@@ -276,15 +276,15 @@ def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Expl
             sentence = f"The program ended with {wrapper}, after “{lines[index].strip()[:_SHORT]}”."
             remedy = "Fix what the last words name; the lines around them say more."
             return Explanation(
-                RAISED, sentence, remedy, _evidence(parts[0], [index]), is_quoted=True
+                UNKNOWN_EXCEPTION, sentence, remedy, _evidence(parts[0], [index]), is_quoted=True
             )
     return None
 
 
-def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Sequence[Raised]:
+def _last_word(ends: Sequence[Sequence[LoggedException]], parts: Sequence[LogPart]) -> Sequence[LoggedException]:
     """Return an exception without a traceback, if it is the very last line of the log."""
     chain = ends[-1] if ends else ()
-    if not chain or not is_of_programs(chain[-1]) or _in_chain(chain) is not None:
+    if not chain or not is_program_error(chain[-1]) or _in_chain(chain) is not None:
         return ()
     return () if any(map(is_ordinary, parts[0].lines[chain[-1].index + 1 :])) else chain
 
@@ -294,8 +294,8 @@ def _says_more(one: RuleMatch, other: RuleMatch) -> bool:
     return (
         one.cause == other.cause
         and one.rule.weight is other.rule.weight
-        and other.sentence == other.rule.otherwise
-        and one.sentence != one.rule.otherwise
+        and other.message == other.rule.otherwise
+        and one.message != one.rule.otherwise
     )
 
 
@@ -305,16 +305,16 @@ def _is_before(one: RuleMatch, other: RuleMatch) -> bool:
 
 def _ends(
     failure: Failure, logs: Sequence[LogPart]
-) -> tuple[Sequence[LogPart], tuple[tuple[Raised, ...], ...]]:
+) -> tuple[Sequence[LogPart], tuple[tuple[LoggedException, ...], ...]]:
     """Return the exceptions that ended the rank, and the lines their indices refer to."""
     if failure.has_record:
         lines = tuple(tidy(line) for line in failure.traceback.rstrip().split("\n"))
         recorded = LogPart("", lines, 0)
-        return (recorded, *logs), endings(lines, must_be_last=False)
+        return (recorded, *logs), final_exceptions(lines, must_be_last=False)
     if not logs:
         return (), ()
     last = logs[-1]
-    return (last,), endings(without_ignored(_sober(last.lines, keep_raised=True)))
+    return (last,), final_exceptions(blank_ignored_exceptions(_sober(last.lines, keep_raised=True)))
 
 
 def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
@@ -324,27 +324,27 @@ def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
     return ["" if _HARMLESS.search(line) else line for line in lines]
 
 
-def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
+def _in_chain(chain: Sequence[LoggedException]) -> RuleMatch | None:
     found = []
     for raised in chain:
-        text = raised.text_and_places
+        text = raised.text_and_functions
         for rule in load("rule"):
-            match = rule.pattern.search(text) if Where.RAISED in rule.where else None
+            match = rule.pattern.search(text) if SearchedText.EXCEPTION in rule.searched_texts else None
             if match is not None:
                 found.append(RuleMatch(rule, match, None, raised.index, raised.end - 1))
     return min(found, key=lambda one: one.rule.weight.value, default=None)
 
 
-def _in_lines(parts: Sequence[LogPart], where: Where, slack: int = TAIL_SLACK) -> list[RuleMatch]:
+def _in_lines(parts: Sequence[LogPart], where: SearchedText, slack: int = TAIL_SLACK) -> list[RuleMatch]:
     """Return the rule matches in lines that ended the program, in the order of the lines."""
     found = []
     for part in parts:
-        lines = without_ignored(_sober(part.lines))
+        lines = blank_ignored_exceptions(_sober(part.lines))
         text = "\n".join(lines)
-        end = LogTail(lines, slack).place(lines) if where is Where.RANK else 0
+        end = LogTail(lines, slack).offset(lines) if where is SearchedText.RANK else 0
         here = []
         for order, rule in enumerate(load("rule")):
-            match = rule.pattern.search(text, end) if where in rule.where else None
+            match = rule.pattern.search(text, end) if where in rule.searched_texts else None
             if match is None:
                 continue
             first = text.count("\n", 0, match.start())
@@ -358,7 +358,7 @@ def _one_for_each_line(found: Iterable[RuleMatch]) -> list[RuleMatch]:
     """Keep one match for each line: that of the first rule among the most certain."""
     kept: list[RuleMatch] = []
     for one in found:
-        if not any(k.first == one.first and k.rule.weight is one.rule.weight for k in kept):
+        if not any(k.first_index == one.first_index and k.rule.weight is one.rule.weight for k in kept):
             kept.append(one)
     return kept
 
@@ -366,19 +366,19 @@ def _one_for_each_line(found: Iterable[RuleMatch]) -> list[RuleMatch]:
 def _both(found: Sequence[RuleMatch]) -> tuple[EvidenceLine, ...]:
     """Return one line of each of the contradicting findings."""
     return tuple(
-        line for one in found if one.part is not None for line in _evidence(one.part, [one.first])
+        line for one in found if one.part is not None for line in _evidence(one.part, [one.first_index])
     )
 
 
 def _explained(found: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation:
     rule = found.rule
     if found.part is not None:
-        lines = _evidence(found.part, range(found.first, found.last + 1))
-    return Explanation(rule.cause, found.sentence, rule.remedy, lines, rule.is_quoted)
+        lines = _evidence(found.part, range(found.first_index, found.last_index + 1))
+    return Explanation(rule.cause, found.message, rule.remedy, lines, rule.is_quoted)
 
 
-def _place(raised: Raised) -> str:
-    frame = raised.of_user
+def _place(raised: LoggedException) -> str:
+    frame = raised.user_frame
     if frame is not None:
         return f", at {frame.short}, line {frame.line}."
     if raised.frames:
@@ -387,15 +387,15 @@ def _place(raised: Raised) -> str:
     return "."
 
 
-def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
+def _lines_of(chain: Sequence[LoggedException], parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
     """Return the lines of the last exception in the log: its place and its message."""
     if not chain:
         return ()
     last = chain[-1]
     source = parts[0]
     wanted = [last.index]
-    if last.of_user is not None:
-        wanted.insert(0, last.of_user.index)
+    if last.user_frame is not None:
+        wanted.insert(0, last.user_frame.index)
     if source.file:
         return _evidence(source, wanted)
     # The rank's own record is not a file; its log contains the same lines.

@@ -43,6 +43,6 @@ class LogTail:
         self.first = index
         """The first line after which nothing shows that the program kept working."""
 
-    def place(self, lines: Sequence[str]) -> int:
+    def offset(self, lines: Sequence[str]) -> int:
         """Return the offset of ``first`` in the lines joined by line feeds."""
         return sum(len(line) + 1 for line in lines[: self.first])

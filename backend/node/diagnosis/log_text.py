@@ -45,7 +45,7 @@ class LogPart:
     first_line: int = 1
 
     @classmethod
-    def of(cls, file: str, text: str, first_line: int = 1) -> LogPart:
+    def from_text(cls, file: str, text: str, first_line: int = 1) -> LogPart:
         lines = [tidy(line) for line in text.split("\n")]
         return cls(file, tuple(_without_shared_prefixes(lines)), first_line)
 
@@ -90,7 +90,7 @@ def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:
                 newlines += _newlines(file.fileno(), position, start)
             text = os.pread(file.fileno(), end - start, start)
             number = newlines + 1 if size <= _COUNTED_BYTES else 0
-            parts.append(LogPart.of(path.name, text.decode("utf-8", "replace"), number))
+            parts.append(LogPart.from_text(path.name, text.decode("utf-8", "replace"), number))
             newlines += text.count(b"\n")
             position = end
         return tuple(parts)

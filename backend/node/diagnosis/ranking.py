@@ -17,16 +17,16 @@ class RuleMatch:
     rule: Rule
     match: re.Match[str]
     part: LogPart | None
-    first: int = 0
-    last: int = 0
+    first_index: int = 0
+    last_index: int = 0
 
     @property
     def cause(self) -> str:
         return self.rule.cause
 
     @property
-    def sentence(self) -> str:
-        return self.rule.said(self.match)
+    def message(self) -> str:
+        return self.rule.format_message(self.match)
 
     @property
     def is_cause(self) -> bool:
@@ -62,15 +62,15 @@ _LEADS_TO = {
 """Consequences of a cause, by prefixes of the causes' names. Others contradict each other."""
 
 
-def leads_to(one: str, other: str) -> bool:
-    return any(one.startswith(cause) and other.startswith(led) for cause, led in _LEADS_TO.items())
+def leads_to(one: str, consequence: str) -> bool:
+    return any(one.startswith(cause) and consequence.startswith(led) for cause, led in _LEADS_TO.items())
 
 
 def family(cause: str) -> str:
     return cause.partition("_")[0]
 
 
-def surest(found: Sequence[RuleMatch]) -> tuple[RuleMatch, ...]:
+def select_causes(found: Sequence[RuleMatch]) -> tuple[RuleMatch, ...]:
     """Return the finding that explains the others; several if they contradict each other, or none.
 
     Only those of the best weight count. Within a family, and of two that cause each other, the

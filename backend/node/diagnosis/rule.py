@@ -38,10 +38,10 @@ class Weight(Enum):
 _KEYS = {Weight.CAUSE: "patterns", Weight.VAGUE: "vague", Weight.ECHO: "echo"}
 
 
-class Where(Enum):
+class SearchedText(Enum):
     """The text that a rule reads."""
 
-    RAISED = "exception"
+    EXCEPTION = "exception"
     """The exception that ended a rank, and its causes."""
     RANK = "rank"
     """Lines of a rank's log."""
@@ -62,17 +62,17 @@ class Rule:
     pattern: re.Pattern[str]
     remedy: str
     example: str
-    sentence: str = ""
+    message: str = ""
     otherwise: str = ""
     source: str = ""
-    where: tuple[Where, ...] = tuple(Where)
+    searched_texts: tuple[SearchedText, ...] = tuple(SearchedText)
     weight: Weight = Weight.CAUSE
     is_quoted: bool = False
     retry: str = ""
     is_follow_up: bool = False
 
     @classmethod
-    def of(cls, raw: dict[str, Any]) -> list[Rule]:
+    def from_entry(cls, raw: dict[str, Any]) -> list[Rule]:
         """Build the rules of an entry: one for each weight that it has patterns of.
 
         Raises:
@@ -87,7 +87,8 @@ class Rule:
             if (texts := values.pop(key, None))
         }
         fields = {
-            "where": tuple(map(Where, values.pop("reads", tuple(Where)))),
+            "message": values.pop("sentence", ""),
+            "searched_texts": tuple(map(SearchedText, values.pop("reads", tuple(SearchedText)))),
             "is_quoted": values.pop("quoted", False),
             "is_follow_up": values.pop("follow_up", False),
             **values,
@@ -100,7 +101,7 @@ class Rule:
     def cause(self) -> str:
         return self.id.partition("/")[0]
 
-    def said(self, match: re.Match[str]) -> str:
+    def format_message(self, match: re.Match[str]) -> str:
         """Return the sentence for this match.
 
         Groups in other branches of the pattern with the same meaning end in a digit: ``host2``.
@@ -109,10 +110,10 @@ class Rule:
         for name, text in match.groupdict().items():
             same = name.rstrip("0123456789")
             groups[same] = groups.get(same) or " ".join((text or "").split())
-        wanted = re.findall(r"\{(\w+)\}", self.sentence)
+        wanted = re.findall(r"\{(\w+)\}", self.message)
         if self.otherwise and not all(groups.get(name) for name in wanted):
             return self.otherwise
-        return self.sentence.format(**groups)
+        return self.message.format(**groups)
 
 
 def _join(begins: str, patterns: list[str], ends: str, wraps: bool) -> str:
@@ -136,7 +137,7 @@ def load(table: str, folder: Path = RULES_FOLDER) -> tuple[Rule, ...]:
 def _read(file: Path, table: str) -> list[Rule]:
     try:
         entries = read_entries(file.read_text("utf-8"), file.name)
-        return [rule for raw in entries.get(table, ()) for rule in Rule.of(raw)]
+        return [rule for raw in entries.get(table, ()) for rule in Rule.from_entry(raw)]
     except (OSError, KeyError, TypeError, ValueError, re.error):
         _log.exception("The rules of %s are left out", file.name)
         return []

@@ -58,7 +58,7 @@ class TracebackFrame:
 
 
 @dataclass(frozen=True)
-class Raised:
+class LoggedException:
     """``index`` is that of the line with the type; ``text`` is "Type: message"."""
 
     kind: str
@@ -68,14 +68,14 @@ class Raised:
     frames: tuple[TracebackFrame, ...] = ()
 
     @property
-    def text_and_places(self) -> str:
+    def text_and_functions(self) -> str:
         """``text``, and "@ file function" for each function of a library that it came through."""
         frames = itertools.takewhile(lambda frame: frame.is_of_library, reversed(self.frames))
         places = [f"@ {frame.file} {frame.function}" for frame in frames]
         return "\n".join([self.text, *reversed(places)])
 
     @property
-    def is_of_cleaning(self) -> bool:
+    def is_from_cleanup(self) -> bool:
         """Raised while Python shuts down or writes logs: it reports this and continues."""
         return any(_CLEANING.search(frame.file) for frame in self.frames)
 
@@ -85,12 +85,12 @@ class Raised:
         return bool(_WRAPPER.match(self.text))
 
     @property
-    def of_user(self) -> TracebackFrame | None:
+    def user_frame(self) -> TracebackFrame | None:
         """The innermost frame that is not in a library."""
         return next((one for one in reversed(self.frames) if not one.is_of_library), None)
 
 
-def without_ignored(lines: Sequence[str]) -> list[str]:
+def blank_ignored_exceptions(lines: Sequence[str]) -> list[str]:
     """Return the lines, with those about exceptions that Python ignored blanked."""
     kept = list(lines)
     index = 0
@@ -113,21 +113,21 @@ def _belongs(line: str) -> bool:
     return line.startswith((" ", "\t", _HEADER)) or bool(_RAISED.match(line))
 
 
-def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Raised, ...], ...]:
+def final_exceptions(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[LoggedException, ...], ...]:
     """Return the exceptions at the end of a log, in order; each with its causes, the first one
     first.
 
     There are several when ranks share a log, or when a launcher reports another process. Empty if
     the program kept writing after them, so that they did not end it (``must_be_last``).
     """
-    found: list[tuple[Raised, ...]] = []
+    found: list[tuple[LoggedException, ...]] = []
     end = len(lines) - 1
     slack = _LAST_LINES if must_be_last else len(lines)
     while len(found) < _MOST:
         chain = _chain(lines, end, slack)
         if not chain:
             break
-        if not chain[-1].is_of_cleaning and not (found and chain[-1].is_wrapper):
+        if not chain[-1].is_from_cleanup and not (found and chain[-1].is_wrapper):
             found.insert(0, chain)
         if not must_be_last:
             break
@@ -136,7 +136,7 @@ def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Rais
     return tuple(found)
 
 
-def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[Raised, ...]:
+def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[LoggedException, ...]:
     found = _backward(lines, end, slack)
     if found is None:
         return ()
@@ -154,11 +154,11 @@ def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[Raised, ...]:
     return tuple(chain)
 
 
-def _first_frame(raised: Raised) -> int:
+def _first_frame(raised: LoggedException) -> int:
     return raised.frames[0].index if raised.frames else raised.index
 
 
-def _backward(lines: Sequence[str], start: int, slack: int) -> Raised | None:
+def _backward(lines: Sequence[str], start: int, slack: int) -> LoggedException | None:
     written = 0
     for index in range(start, -1, -1):
         line = lines[index]
@@ -174,7 +174,7 @@ def _backward(lines: Sequence[str], start: int, slack: int) -> Raised | None:
     return None
 
 
-def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
+def _at(lines: Sequence[str], index: int, last: int) -> LoggedException | None:
     """Return the exception whose type is in this line."""
     line = lines[index]
     match = _RAISED.match(line)
@@ -190,7 +190,7 @@ def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
     while end <= last and end - index < _MESSAGE_LINES and _goes_on(lines[end]):
         end += 1
     text = "\n".join(lines[index:end]).lstrip()
-    return Raised(match["kind"].rpartition(".")[2], text, index, end, frames)
+    return LoggedException(match["kind"].rpartition(".")[2], text, index, end, frames)
 
 
 def _goes_on(line: str) -> bool:

@@ -338,7 +338,7 @@ def _end_sentence(message: str) -> str:
 
 
 def _join_nodes(nodes: Sequence[str]) -> str:
-    *leading_names, last_name = map(wording.place, nodes) if nodes else ("it",)
+    *leading_names, last_name = map(wording.node_label, nodes) if nodes else ("it",)
     return f"{', '.join(leading_names)} and {last_name}" if leading_names else last_name
 
 

@@ -28,7 +28,7 @@ from backend.base import log, prctl, process_signals
 from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.base.room import room_of
+from backend.base.room import disk_space
 from backend.node.run import manual_run, run_files
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
@@ -499,7 +499,7 @@ def _limits() -> tuple[int | None, int | None]:
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     shared_memory = None
     with suppress(OSError):
-        shared_memory = room_of("/dev/shm").total_bytes
+        shared_memory = disk_space("/dev/shm").total_bytes
     return None if open_files == resource.RLIM_INFINITY else open_files, shared_memory
 
 

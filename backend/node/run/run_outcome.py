@@ -103,11 +103,11 @@ class EndedRun:
     stopped_by: str = ""
     pause: str = ""
     ended_early: bool = False
-    end_requested: str = ""
-    gave_up: str = ""
-    unreached: Sequence[str] = ()
-    blind: Sequence[str] = ()
-    stood_still: Sequence[str] = ()
+    end_signal: str = ""
+    give_up_reason: str = ""
+    unreached_nodes: Sequence[str] = ()
+    nodes_without_root: Sequence[str] = ()
+    silent_nodes: Sequence[str] = ()
     data_root: str = ""
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
@@ -117,7 +117,7 @@ class EndedRun:
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""
     mpirun_log: Sequence[LogPart] = ()
-    expendable: Set[int] = frozenset()
+    expendable_ranks: Set[int] = frozenset()
     """The ranks without which the job continues."""
     last_status: RunStatus | None = None
     wrote_nothing: bool = False
@@ -128,7 +128,7 @@ class EndedRun:
     """Of a script: none of its numbers was found."""
 
 
-def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit:
+def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended_at: str) -> RunExit:
     """The exit record of a run."""
     found = _mark_secondary(found)
     state, message, judged = _judge(found)
@@ -142,7 +142,7 @@ def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit
         node = "" if is_only_an_echo else error.node
         error = replace(error, node=node, retry=_retry(judged, error))
     return RunExit(
-        *(found.run, state, message, error, found.launcher_code, leftovers, ended),
+        *(found.run, state, message, error, found.launcher_code, leftovers, ended_at),
         other_cpu=found.other_cpu,
         pause=found.pause if state is JobState.INTERRUPTED else "",
     )
@@ -161,7 +161,7 @@ def final_status(
 
 
 def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
-    needed = {plan.rank for plan in found.ranks} - found.expendable
+    needed = {plan.rank for plan in found.ranks} - found.expendable_ranks
     good = [
         one
         for one in found.exits
@@ -201,7 +201,7 @@ def _aborted_at_its_end(found: EndedRun) -> str:
     plans = (plan for one in found.exits for plan in found.ranks if plan.rank == one.rank)
     late = (p for one, p in zip(found.exits, plans, strict=False) if one.signal)
     first = next(late, None) if found.runs_script else None
-    return _ABORTED_AT_ITS_END.format(wording.who(first)) if first else ""
+    return _ABORTED_AT_ITS_END.format(wording.rank_label(first)) if first else ""
 
 
 def _error_at_end(found: EndedRun) -> str:
@@ -209,10 +209,10 @@ def _error_at_end(found: EndedRun) -> str:
     if not found.log_end:
         return ""
     # Imported here: most runs end without it.
-    from backend.node.diagnosis.tracebacks import endings
+    from backend.node.diagnosis.tracebacks import final_exceptions
 
     lines = found.log_end.rstrip().splitlines()
-    exceptions = [chain[-1] for chain in endings(lines) if chain[-1].end >= len(lines) - 1]
+    exceptions = [chain[-1] for chain in final_exceptions(lines) if chain[-1].end >= len(lines) - 1]
     return _ERROR_AT_END.format(sanitize(exceptions[-1].text, 200)) if exceptions else ""
 
 
@@ -223,7 +223,7 @@ def _lost(found: EndedRun) -> list[RankError]:
     for plan in found.ranks:
         record = records.get(plan.rank)
         if record is None or (record.error is not None and record.secondary):
-            text = f"{wording.who(plan)} was lost: its connection to the others broke."
+            text = f"{wording.rank_label(plan)} was lost: its connection to the others broke."
             lost.append(RankError(text, plan.rank, plan.node))
         elif record.error is not None:
             lost.append(record.error)
@@ -244,7 +244,7 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
 
     stands_still = record is not None and record.outcome == "stalled"
     # A rank that stands still sees no other one end, and the job continues without some ranks.
-    unasked = found.logs if stands_still else found.expendable
+    unasked = found.logs if stands_still else found.expendable_ranks
     explanation = explain(
         Failure(
             error.rank,
@@ -316,10 +316,10 @@ def _retry(judged: _Judgement, error: RankError) -> str:
 def _limit(cause: str, record: RankExit) -> str:
     """Return the size of the limit that was reached, as a sentence; "" if it is not known."""
     if cause == "open_files" and record.open_files is not None:
-        return f" The limit on {wording.place(record.node)} is {record.open_files}."
+        return f" The limit on {wording.node_label(record.node)} is {record.open_files}."
     if cause == "shm_full" and record.shared_memory_bytes is not None:
         size = number_format.size(record.shared_memory_bytes)
-        return f" On {wording.place(record.node)} it has {size}."
+        return f" On {wording.node_label(record.node)} it has {size}."
     return ""
 
 
@@ -348,7 +348,7 @@ def _named(error: RankError) -> str:
         return error.sentence
     if re.search(rf"\branks? .*\b{error.rank}\b", error.sentence.lower()):
         return error.sentence
-    return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"
+    return f"Rank {error.rank} on {wording.node_label(error.node)}: {error.sentence}"
 
 
 def _mark_secondary(found: EndedRun) -> EndedRun:
@@ -366,7 +366,7 @@ def _mark_secondary(found: EndedRun) -> EndedRun:
 
 def _abort_codes(found: EndedRun) -> set[int | None]:
     """Exit codes of the ranks that MPI aborted because it found another one gone."""
-    if found.end_requested:
+    if found.end_signal:
         # mpirun may have got the signal too, and then does not pass on what MPI says.
         return {one.code for one in found.exits} - {0}
     if not _PEER_LOST.search(found.launcher_log):
@@ -380,14 +380,14 @@ def _first_failure(found: EndedRun) -> _Judgement:
     failures = [(one.error, one) for one in found.exits if one.error is not None]
     for error, record in failures:
         # Rank 0 reports the loss of a worker's batch, and that worker ends as an echo.
-        is_cause = not record.secondary or error.rank in found.expendable
-        if is_cause and record.rank not in found.expendable:
+        is_cause = not record.secondary or error.rank in found.expendable_ranks
+        if is_cause and record.rank not in found.expendable_ranks:
             return _Judgement(error, record)
     seen = _seen_from_outside(found)
     if seen is not None:
         return seen
     missing = {plan.rank for plan in found.ranks} - {one.rank for one in found.exits}
-    if not failures or (found.expendable and missing - found.expendable):
+    if not failures or (found.expendable_ranks and missing - found.expendable_ranks):
         is_lost = 0 < len(missing) < len(found.ranks)
         return _Judgement(_silent(found), knows_why=False, is_of_machine=is_lost)
     # A job that can lose workers continues until the last one has ended.
@@ -404,8 +404,8 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
         return _Judgement(
             RankError(found.launcher_error, node=_head(found)), is_of_machine=found.is_of_machine
         )
-    if found.end_requested:
-        ended = f"The run was ended from outside: its supervisor got {found.end_requested}."
+    if found.end_signal:
+        ended = f"The run was ended from outside: its supervisor got {found.end_signal}."
         return _Judgement(RankError(ended), is_from_outside=True, is_of_machine=True)
     outside = _stood_still(found) or _blind(found)
     if outside is not None:
@@ -413,10 +413,10 @@ def _seen_from_outside(found: EndedRun) -> _Judgement | None:
     lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
     if lost is not None:
         return _Judgement(lost, is_of_machine=True)
-    if found.unreached:
+    if found.unreached_nodes:
         return _Judgement(_unreached(found), is_of_machine=True)
-    if found.gave_up:
-        return _Judgement(RankError(found.gave_up))
+    if found.give_up_reason:
+        return _Judgement(RankError(found.give_up_reason))
     if found.launcher_code is not None and found.launcher_code < 0:
         number = -found.launcher_code
         killed = (
@@ -436,26 +436,26 @@ def _head(found: EndedRun) -> str:
 
 
 def _stood_still(found: EndedRun) -> RankError | None:
-    if not found.stood_still:
+    if not found.silent_nodes:
         return None
-    nodes = " and ".join(wording.place(node) for node in found.stood_still)
+    nodes = " and ".join(wording.node_label(node) for node in found.silent_nodes)
     return RankError(
         f"{nodes} gave no sign of life: no heartbeat, and no answer over SSH.",
-        node=found.stood_still[0],
-        remedy=f"Look at the console of {found.stood_still[0]}; if it does not react, restart it.",
+        node=found.silent_nodes[0],
+        remedy=f"Look at the console of {found.silent_nodes[0]}; if it does not react, restart it.",
     )
 
 
 def _blind(found: EndedRun) -> RankError | None:
     """Report a node that could not record how its ranks ended: a missing record is no silence."""
     reported = {one.rank for one in found.exits}
-    missing = [p for p in found.ranks if p.node in found.blind and p.rank not in reported]
+    missing = [p for p in found.ranks if p.node in found.nodes_without_root and p.rank not in reported]
     if not missing:
         return None
     node = missing[0].node
     ranks = _ranks([plan.rank for plan in missing if plan.node == node])
     return RankError(
-        f"{wording.place(node)} answers, but no longer sees the data root {found.data_root}, so "
+        f"{wording.node_label(node)} answers, but no longer sees the data root {found.data_root}, so "
         f"the end of its {ranks} could not be recorded.",
         missing[0].rank,
         node,
@@ -476,7 +476,7 @@ def _silent(found: EndedRun) -> RankError:
         )
     plan = missing[0]
     return RankError(
-        f"{wording.who(plan)} disappeared without an error: its node or its guard process was lost"
+        f"{wording.rank_label(plan)} disappeared without an error: its node or its guard process was lost"
         f"{': ' + last if last else '.'}",
         plan.rank,
         plan.node,
@@ -492,7 +492,7 @@ def _noticed(found: EndedRun) -> RankError | None:
             continue
         number = int(match["number"])
         return RankError(
-            f"{wording.who(plan)} was lost: its guard was killed by signal {number} "
+            f"{wording.rank_label(plan)} was lost: its guard was killed by signal {number} "
             f"({wording.signal_name(number)}).",
             plan.rank,
             plan.node,
@@ -512,7 +512,7 @@ def _lost_contact(found: EndedRun) -> RankError | None:
     node = names.get(match["host"], match["host"])
     ranks = [plan.rank for plan in found.ranks if plan.node == node]
     return RankError(
-        f"{wording.place(node)} no longer answers: the connection to it"
+        f"{wording.node_label(node)} no longer answers: the connection to it"
         f"{f' and its {_ranks(ranks)}' if ranks else ''} was lost.",
         ranks[0] if ranks else None,
         node,
@@ -539,7 +539,7 @@ def _terminated(found: EndedRun) -> RankError | None:
     ranks = [one.rank for one in gone]
     who = f"One of {_ranks(ranks)}" if more else f"Rank {first.rank}"
     return RankError(
-        f"{who} on {wording.place(first.node)} was ended from outside (SIGTERM).",
+        f"{who} on {wording.node_label(first.node)} was ended from outside (SIGTERM).",
         None if more else first.rank,
         first.node,
     )
@@ -564,7 +564,7 @@ def _lost_node(found: EndedRun) -> RankError | None:
     last = _last_words(found.launcher_log)
     ranks = _ranks([plan.rank for plan in missing])
     return RankError(
-        f"{wording.place(missing[0].node)} was lost with its {ranks}: it no longer answers"
+        f"{wording.node_label(missing[0].node)} was lost with its {ranks}: it no longer answers"
         f"{'. mpirun says: ' + last if last else '.'}",
         missing[0].rank,
         missing[0].node,
@@ -574,12 +574,12 @@ def _lost_node(found: EndedRun) -> RankError | None:
 
 def _unreached(found: EndedRun) -> RankError:
     """Nodes that are gone, where neither mpirun nor a rank said so: it was still starting."""
-    *others, last = (wording.place(node) for node in found.unreached)
+    *others, last = (wording.node_label(node) for node in found.unreached_nodes)
     who = f"{', '.join(others)} and {last} do" if others else f"{last} does"
     effect = "ended" if found.exits else "could not begin"
     return RankError(
         f"{who} not answer over SSH, so the run {effect}.",
-        node=found.unreached[0],
+        node=found.unreached_nodes[0],
         traceback=found.launcher_log[-4000:],
     )
 
@@ -594,7 +594,7 @@ def _last_words(log: str) -> str:
 
 
 def _hung(found: EndedRun) -> bool:
-    return bool(found.gave_up) or any(
+    return bool(found.give_up_reason) or any(
         one.outcome == "stalled" and not one.secondary for one in found.exits
     )
 

@@ -137,7 +137,7 @@ class Supervisor:
         if self._attempt.exit.exists():
             # Too slow: the run was given up, and that is on record.
             return RunExit.from_dict(read_json(self._attempt.exit))
-        replace_json(self._attempt.supervisor, process_identity.own().to_dict())
+        replace_json(self._attempt.supervisor, process_identity.own_process().to_dict())
         try:
             launch = Launch.from_dict(read_json(self._folder.launch))
         except (OSError, ValueError) as error:
@@ -172,7 +172,7 @@ class Supervisor:
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
-                expendable=launch.expendable,
+                expendable_ranks=launch.expendable,
                 launcher=_launcher_name(launch),
                 launcher_code=_exit_code(self._launcher_status),
                 launcher_error=refusal,
@@ -181,11 +181,11 @@ class Supervisor:
                 stopped_by=stop_requested_by(self._folder.lock),
                 pause=pause_requested(self._folder.lock, self._run),
                 ended_early=self._ended_early,
-                end_requested=self._end_signal,
-                gave_up=self._give_up_message,
-                unreached=self._unreached_nodes,
-                blind=self._blind_nodes,
-                stood_still=self._still_nodes,
+                end_signal=self._end_signal,
+                give_up_reason=self._give_up_message,
+                unreached_nodes=self._unreached_nodes,
+                nodes_without_root=self._blind_nodes,
+                silent_nodes=self._still_nodes,
                 data_root=str(self._folder.path.parent.parent),
                 newest_checkpoint=checkpoint[0],
                 checkpoint_of_run=checkpoint[1] == self._run,
@@ -354,7 +354,7 @@ class Supervisor:
             return False
         plan = self._silent_ranks[0]
         self._give_up_message = (
-            f"mpirun did not start rank {plan.rank} on {wording.place(plan.node)} within "
+            f"mpirun did not start rank {plan.rank} on {wording.node_label(plan.node)} within "
             f"{_START_LIMIT_S:.0f} s; {self._why_not_started()}."
         )
         return True

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from backend.base.room import Room
+from backend.base.room import DiskSpace
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.state import JobState
@@ -113,7 +113,7 @@ def forecast(
     steps_per_epoch: int | None,
     twin: Twin | None,
     size_bytes: int | None,
-    room: Room | None = None,
+    room: DiskSpace | None = None,
 ) -> JobForecast:
     """Return the whole forecast; what is not known is None."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs

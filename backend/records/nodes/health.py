@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from backend.base.room import LEAST_FILES, files_words
+from backend.base.room import LEAST_FILES, free_files_message
 from backend.records.nodes.reading import BAD, WARN, Gpu, HealthFinding, NodeReading
 
 _MISSED_BEATS = 3
@@ -163,7 +163,7 @@ def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits)
     yield _Sign(
         "files",
         "" if files is None or files >= LEAST_FILES else BAD,
-        f"The data root {files_words(files or 0)}",
+        f"The data root {free_files_message(files or 0)}",
         "Remove old jobs or datasets, or empty the trash.",
     )
     share = _percent(reading.memory_used_bytes, reading.memory_total_bytes)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from backend.base.room import LEAST_FILES, files_words
+from backend.base.room import LEAST_FILES, free_files_message
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -152,7 +152,7 @@ def _disk(entry: QueueEntry, scene: Scene) -> Waiting | None:
     free = scene.nodes[entry.head].disk_free_bytes
     files = scene.nodes[entry.head].disk_free_files
     if files is not None and files < LEAST_FILES:
-        return Waiting(Cause.DISK, f"The data root {files_words(files)}. Remove files from it.")
+        return Waiting(Cause.DISK, f"The data root {free_files_message(files)}. Remove files from it.")
     if free is None or free >= needed:
         return None
     return Waiting(

@@ -25,7 +25,7 @@ from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.run_environment import RunEnvironment, differences
 from backend.records.jobs.view import JobView
 from backend.records.library.item import KINDS
-from backend.services.bundles.service import same_files
+from backend.services.bundles.service import find_same_version
 
 if TYPE_CHECKING:
     from backend.services.jobs.service import JobService
@@ -79,7 +79,7 @@ class ReplayService:
         raw = self._jobs.clone(job_id)
         raw["name"] = _named(view.name)
         for key, pin in view.pins.items():
-            item = same_files(self._library, KINDS[key], pin)
+            item = find_same_version(self._library, KINDS[key], pin)
             if item is None:
                 raise BackendError(
                     f"The {KINDS[key].value} {pin.reference} (SHA-256 {pin.sha256}) is not in "
@@ -92,7 +92,7 @@ class ReplayService:
         return without_neighbours(raw)
 
     def _placement(self, config: JobConfig) -> tuple[Placement, ...]:
-        rooms = {room.node: room for room in self._nodes.rooms()}
+        rooms = {room.node: room for room in self._nodes.capacities()}
         if all(
             one.node in rooms and set(one.gpus) <= set(rooms[one.node].gpus)
             for one in config.placement
@@ -109,7 +109,7 @@ class ReplayService:
             f"Choose where it runs: {COMMAND} job replay ID --on NODE=GPU,GPU",
         )
 
-    def original(self, job_id: str) -> str:
+    def original_id(self, job_id: str) -> str:
         """Return the job that this one replays, or ""."""
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
@@ -122,7 +122,7 @@ class ReplayService:
         Raises:
             BackendError: It is not a replay, or one of the two made no step.
         """
-        original = self.original(job_id)
+        original = self.original_id(job_id)
         if not original:
             raise BackendError(
                 f"The job {job_id} is not a replay.",

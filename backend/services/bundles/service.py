@@ -44,7 +44,7 @@ from backend.records.jobs.config import NOTHING, JobConfig, to_share
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.library.item import KINDS, Kind, LibraryItem, Pin
-from backend.services.bundles.validation import WAY_OUT, usable_settings
+from backend.services.bundles.validation import REMEDY, usable_settings
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -253,7 +253,7 @@ class BundleService:
             # The largest first, because it is the most likely not to fit or to be cancelled.
             for key, thing in sorted(manifest.things.items(), key=lambda one: -one[1].bytes):
                 known = (thing.kind, thing.sha256)
-                item = self.version_of(thing)
+                item = self.local_version(thing)
                 if known in taken:
                     pins[key] = taken[known]
                     continue
@@ -294,9 +294,9 @@ class BundleService:
             notes=tuple(notes),
         )
 
-    def version_of(self, thing: BundledThing) -> LibraryItem | None:
+    def local_version(self, thing: BundledThing) -> LibraryItem | None:
         """Return the local version with exactly these files; one of the same name is preferred."""
-        return same_files(self._library, thing.kind, thing.pin)
+        return find_same_version(self._library, thing.kind, thing.pin)
 
     def _import(
         self, bundle: VerifiedArchive, thing: BundledThing, origin_text: str, progress: Progress
@@ -305,7 +305,7 @@ class BundleService:
             if sha256 != thing.sha256:
                 raise BackendError(
                     f"The files of the {thing.text} changed during the import.",
-                    WAY_OUT,
+                    REMEDY,
                 )
 
         self._root.files.refresh_library(thing.kind)
@@ -327,7 +327,7 @@ _WAY_TO_DATA = (
 )
 
 
-def same_files(library: LibraryService, kind: Kind, pin: Pin) -> LibraryItem | None:
+def find_same_version(library: LibraryService, kind: Kind, pin: Pin) -> LibraryItem | None:
     """Return the version with the pinned files, whatever its name."""
     found = [item for item in library.list(kind) if item.sha256 == pin.sha256]
     return min(

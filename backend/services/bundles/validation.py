@@ -22,7 +22,7 @@ from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.library.item import KINDS, Kind
 
 _TRAINED = ("model", "dataset", "loader")
-WAY_OUT = "Nothing was imported; request the file again."
+REMEDY = "Nothing was imported; request the file again."
 
 
 def usable_settings(bundle: VerifiedArchive) -> JobConfig:
@@ -33,7 +33,7 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
         raw: Mapping[str, Any] = tomllib.loads(bundle.read(JOB_FILE).decode())
     except (KeyError, ValueError, RecursionError) as error:
         raise BackendError(
-            f"{name} cannot be imported: it contains no {JOB_FILE}.", WAY_OUT
+            f"{name} cannot be imported: it contains no {JOB_FILE}.", REMEDY
         ) from error
     parsed = parse_job(raw)
     fault = parsed.faults[0].sentence if parsed.faults else job_name_fault(manifest.name)
@@ -50,7 +50,7 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
     if manifest.status.state.is_live or manifest.status.run > 1_000_000:
         fault = fault or "its job had not ended"
     if fault or parsed.config is None:
-        raise BackendError(f"{name} cannot be imported: {fault.rstrip('.')}.", WAY_OUT)
+        raise BackendError(f"{name} cannot be imported: {fault.rstrip('.')}.", REMEDY)
     _check_python(bundle)
     return parsed.config
 

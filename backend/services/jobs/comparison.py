@@ -95,7 +95,7 @@ class ComparisonService:
         job_ids: Sequence[str],
         path: Path,
         *,
-        replaces: bool = False,
+        overwrite: bool = False,
         progress: Progress | None = None,
     ) -> Path:
         """Write every scalar of every step of these jobs: a line per step, a column per metric.
@@ -108,7 +108,7 @@ class ComparisonService:
                 ``replaces`` is not set. No partial file remains.
         """
         path = expanded(path).absolute()
-        if path.exists() and not replaces:
+        if path.exists() and not overwrite:
             raise BackendError(
                 f"{path} exists already and was not changed.", "Choose another name."
             )

@@ -53,7 +53,7 @@ class JobFeed:
         known = self._lines
         if known is None:
             there = set(ids)
-            known = {line.id: line for line in self._jobs.lines() if line.id in there}
+            known = {line.id: line for line in self._jobs.summaries() if line.id in there}
             fresh = list(known.values())
         gone = _gone(known, ids)
         for job_id in gone:

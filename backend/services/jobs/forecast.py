@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.base.room import Room, room_of
+from backend.base.room import DiskSpace, disk_space
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.atomic_files import read_json
@@ -32,7 +32,7 @@ _MOST_JOBS = 200
 _MOST_FOLDERS = 3
 
 
-class JobForecasts:
+class JobForecaster:
     """Forecasts without running user code or asking nodes: catalogue and folders are enough."""
 
     def __init__(
@@ -45,7 +45,7 @@ class JobForecasts:
         self._library = library
         self._index = index
 
-    def of(
+    def estimate(
         self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
     ) -> JobForecast:
         """Return a forecast; what cannot be forecast is None."""
@@ -113,9 +113,9 @@ class JobForecasts:
                 return checkpoint_bytes(known, config)
         return None
 
-    def _room(self) -> Room | None:
+    def _room(self) -> DiskSpace | None:
         if not self._root.files.is_mounted:
             return None
         with suppress(OSError):
-            return room_of(self._root.path)
+            return disk_space(self._root.path)
         return None

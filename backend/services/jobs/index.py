@@ -92,13 +92,13 @@ class JobQueryResult:
         empty: Columns of figures that no job has.
     """
 
-    lines: list[JobSummary]
+    summaries: list[JobSummary]
     order: Slots
-    total: int = 0
-    live: int = 0
-    waiting: int = 0
-    hits: int = 0
-    head_of: Slots = field(default_factory=lambda: NO_SLOTS)
+    total_count: int = 0
+    live_count: int = 0
+    waiting_count: int = 0
+    match_count: int = 0
+    sweep_slots: Slots = field(default_factory=lambda: NO_SLOTS)
     empty: frozenset[str] = frozenset()
 
 
@@ -113,8 +113,8 @@ class IndexUpdate:
     """
 
     changed: tuple[int, ...] = ()
-    moved: bool = False
-    came_or_went: bool = False
+    order_changed: bool = False
+    jobs_added_or_removed: bool = False
 
 
 class JobIndex:
@@ -125,9 +125,9 @@ class JobIndex:
     """
 
     def __init__(self) -> None:
-        self.lines: list[JobSummary] = []
+        self.summaries: list[JobSummary] = []
         self._slots: dict[str, int] = {}
-        self._sweeps = JobSweeps(self.lines)
+        self._sweeps = JobSweeps(self.summaries)
         self._there: Mask = np.zeros(0, bool)
         self._keys: dict[str, Numbers] = {}
 
@@ -136,7 +136,7 @@ class JobIndex:
         slot = self._slots.get(line_id)
         return self._sweeps.slot(line_id) if slot is None else slot
 
-    def take(self, lines: Iterable[JobSummary], gone: Iterable[str] = ()) -> IndexUpdate:
+    def update(self, lines: Iterable[JobSummary], gone: Iterable[str] = ()) -> IndexUpdate:
         """Add or replace these jobs, remove those in ``gone``."""
         changed = []
         went = moved = False
@@ -151,17 +151,17 @@ class JobIndex:
             slot = self._slots.get(line.id)
             if slot is None:
                 fresh.append(line)
-            elif self.lines[slot] != line:
-                moved = moved or self.lines[slot].state is not line.state
+            elif self.summaries[slot] != line:
+                moved = moved or self.summaries[slot].state is not line.state
                 self._replace(slot, line)
                 changed.append(slot)
-        first = len(self.lines)
-        self.lines.extend(fresh)
+        first = len(self.summaries)
+        self.summaries.extend(fresh)
         for slot, line in enumerate(fresh, first):
             self._slots[line.id] = slot
             self._sweeps.put(slot, line)
         sweeps, regrouped = self._sweeps.update()
-        grown = len(self.lines) - first
+        grown = len(self.summaries) - first
         if grown:
             came = np.arange(grown) < len(fresh)
             self._there = np.concatenate((self._there, came))
@@ -170,7 +170,7 @@ class JobIndex:
         return IndexUpdate((*changed, *sweeps), moved or came_or_went or regrouped, came_or_went)
 
     def _replace(self, slot: int, line: JobSummary) -> None:
-        before, self.lines[slot] = self.lines[slot], line
+        before, self.summaries[slot] = self.summaries[slot], line
         self._sweeps.put(slot, line)
         for key, numbers in list(self._keys.items()):
             if key in _NUMBERS:
@@ -178,7 +178,7 @@ class JobIndex:
             elif _TEXTS[key](before) != _TEXTS[key](line):
                 del self._keys[key]
 
-    def find(self, query: JobQuery, places: Mapping[str, int] | None = None) -> JobQueryResult:
+    def find(self, query: JobQuery, queue_positions: Mapping[str, int] | None = None) -> JobQueryResult:
         """Return the jobs that match, in the requested order.
 
         Args:
@@ -190,7 +190,7 @@ class JobIndex:
         # Drafts are listed with the waiting jobs, but are not in the queue.
         waiting = int(np.count_nonzero(np.isin(self._key("state")[self._there], _QUEUED)))
         slots = np.flatnonzero(self._matching(query))
-        keys = self._own_order(slots, places or {})
+        keys = self._own_order(slots, queue_positions or {})
         if query.order:
             numbers = self._numbers(query.order)[slots]
             # Jobs without a value come last in both directions.
@@ -208,14 +208,14 @@ class JobIndex:
             if not np.any(self._key(key)[self._there] > 0)
         )
         total = len(self._slots)
-        return JobQueryResult(self.lines, order, total, live, waiting, len(order), empty=empty)
+        return JobQueryResult(self.summaries, order, total, live, waiting, len(order), empty=empty)
 
-    def fold(self, found: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
+    def fold(self, result: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
         """Add a row for each sweep, with its jobs below it or folded away."""
-        order = self._sweeps.fold(found.order, folds, is_search=query.is_search)
-        return replace(found, order=order, head_of=self._sweeps.head_of)
+        order = self._sweeps.fold(result.order, folds, is_search=query.is_search)
+        return replace(result, order=order, head_of=self._sweeps.sweep_slots)
 
-    def warm(self) -> None:
+    def sort_names(self) -> None:
         """Sort the names in advance: of all columns that takes longest."""
         self._key("name")
 
@@ -239,7 +239,7 @@ class JobIndex:
         """Return the number of jobs by the version they use, and as what."""
         return Counter(pin for line in self._present() for pin in line.pins)
 
-    def named(self, text: str, most: int) -> tuple[JobSummary, ...]:
+    def find_by_name(self, text: str, most: int) -> tuple[JobSummary, ...]:
         """Return jobs with every word in `called`: names that begin so first, newest first."""
         wanted = text.casefold().split()
         found = self._there
@@ -249,20 +249,20 @@ class JobIndex:
         found = self._keep(found, lambda line: _all_in(wanted, line.called.casefold()))
         slots = np.flatnonzero(found)
         newest_first = slots[np.argsort(-self._key("created")[slots], kind="stable")]
-        lines = [self.lines[slot] for slot in newest_first.tolist()]
+        lines = [self.summaries[slot] for slot in newest_first.tolist()]
         joined = " ".join(wanted)
         begin = [line for line in lines if line.name.casefold().startswith(joined)]
         others = (line for line in lines if not line.name.casefold().startswith(joined))
         return tuple(begin[:most] + list(islice(others, max(0, most - len(begin)))))
 
-    def sweeps_named(self, text: str, most: int) -> tuple[JobSummary, ...]:
+    def find_sweeps(self, text: str, most: int) -> tuple[JobSummary, ...]:
         """Return the rows of sweeps with every word in `called`."""
         wanted = text.casefold().split()
-        fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.called.casefold()))
+        fitting = (one for one in self._sweeps.summaries() if _all_in(wanted, one.called.casefold()))
         return tuple(islice(fitting, most))
 
     def _present(self) -> Iterable[JobSummary]:
-        lines = self.lines
+        lines = self.summaries
         return (lines[slot] for slot in self._slots.values())
 
     def _matching(self, query: JobQuery) -> Mask:
@@ -299,12 +299,12 @@ class JobIndex:
             found & fits(self._key("best"), asked.value),
             lambda line: line.best_metric is not None and line.best_metric[0].casefold() in metrics,
         )
-        values = np.array(summary_settings.numbers(self.lines, name), np.float64)
+        values = np.array(summary_settings.numbers(self.summaries, name), np.float64)
         return rated | (found & fits(values, asked.value))
 
     def _with_word(self, found: Mask, word: str) -> Mask:
         # Without a call for each summary, which is half of the time of a search.
-        lines = self.lines
+        lines = self.summaries
         slots = np.flatnonzero(found)
         kept = [
             word in (line := lines[slot]).text or word in line.settings for slot in slots.tolist()
@@ -314,7 +314,7 @@ class JobIndex:
         return after
 
     def _keep(self, found: Mask, fits: Callable[[JobSummary], bool]) -> Mask:
-        lines = self.lines
+        lines = self.summaries
         slots = np.flatnonzero(found)
         kept = np.fromiter((fits(lines[slot]) for slot in slots.tolist()), bool, len(slots))
         after = np.zeros_like(found)
@@ -328,7 +328,7 @@ class JobIndex:
         group = self._key("group")[slots]
         begun = np.where(np.isnan(self._key("started")), self._key("created"), self._key("started"))
         when = np.where(group == 2, self._key("ended")[slots], begun[slots])
-        number = np.full(len(self.lines), inf)
+        number = np.full(len(self.summaries), inf)
         for job_id, place in places.items():
             slot = self._slots.get(job_id)
             if slot is not None:
@@ -355,17 +355,17 @@ class JobIndex:
 
     def _made(self, name: str) -> Numbers:
         if name in summary_settings.NUMBERS:
-            return np.array(summary_settings.numbers(self.lines, name), np.float64)
+            return np.array(summary_settings.numbers(self.summaries, name), np.float64)
         if name in _NUMBERS:
             number = _NUMBERS[name]
-            count = len(self.lines)
+            count = len(self.summaries)
             if name in _EXACT:
-                return np.fromiter(map(number, self.lines), np.float64, count)
-            return np.fromiter(map(number, self.lines), np.float32, count)
+                return np.fromiter(map(number, self.summaries), np.float64, count)
+            return np.fromiter(map(number, self.summaries), np.float32, count)
         if name in summary_settings.TEXTS:
-            texts = summary_settings.settings(self.lines, name)
+            texts = summary_settings.settings(self.summaries, name)
         else:
-            texts = list(map(_TEXTS[name], self.lines))
+            texts = list(map(_TEXTS[name], self.summaries))
         distinct = list(dict.fromkeys(texts))
         merged: list[str] = []
         for first in range(0, len(distinct), _RUN):

@@ -19,10 +19,10 @@ from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
 from backend.records.library.variance import DepthVariance
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.library.service import LibraryService
 from backend.services.tools.graph_layout import lay_out
-from backend.services.tools.kept_results import KeptResults
+from backend.services.tools.kept_results import ResultCache
 from backend.services.tools.tool_process import run_tool
 
 NO_GRAPH = "There is no graph: PyTorch cannot trace the model's forward."
@@ -41,7 +41,7 @@ class InspectionService:
     def __init__(self, library: LibraryService, queries: JobQueries, cache: Path) -> None:
         self._library = library
         self._queries = queries
-        self._kept = KeptResults(cache)
+        self._kept = ResultCache(cache)
 
     def layers(
         self,
@@ -85,7 +85,7 @@ class InspectionService:
 
         return self._kept.get(key, record.from_dict, inspect)
 
-    def arguments(self, raw: Mapping[str, Any], progress: Progress | None = None) -> ScriptHelp:
+    def script_help(self, raw: Mapping[str, Any], progress: Progress | None = None) -> ScriptHelp:
         """Return the arguments that the script of a job file names for ``--help``, run here."""
         if not raw.get("script"):
             raise BackendError("No script is chosen.", "Choose one.")
@@ -114,17 +114,17 @@ class InspectionService:
         key = ("script_help", item.sha256, *map(str, request.values()))
         return self._kept.get(key, ScriptHelp.from_dict, run)
 
-    def graph(self, found: ModelLayers) -> LayerGraph:
+    def graph(self, layers: ModelLayers) -> LayerGraph:
         """Return where the layers stand in a picture."""
-        edges = [(layer.name, *layer.inputs) for layer in found.layers]
+        edges = [(layer.name, *layer.inputs) for layer in layers.layers]
         key = ("graph", hashlib.sha256(repr(edges).encode()).hexdigest())
-        return self._kept.get(key, LayerGraph.from_dict, lambda: lay_out(found.layers))
+        return self._kept.get(key, LayerGraph.from_dict, lambda: lay_out(layers.layers))
 
     def checkpoint(
         self,
         job_id: str,
         checkpoint: str,
-        against: str = "",
+        baseline: str = "",
         sample: int = 0,
         progress: Progress | None = None,
     ) -> CheckpointInspection:
@@ -138,8 +138,8 @@ class InspectionService:
             raise BackendError(f"There is no sample {sample}.", "They are numbered from 0.")
         folder, file, _ = self._queries.read(job_id)
         found = list_checkpoints(folder, file.config.checkpoint)
-        named = {"checkpoint": checkpoint, **({"against": against} if against else {})}
-        records = {key: named_checkpoint(found, name, job_id) for key, name in named.items()}
+        named = {"checkpoint": checkpoint, **({"against": baseline} if baseline else {})}
+        records = {key: require_checkpoint(found, name, job_id) for key, name in named.items()}
         pins = file.parts()
         batch_size = min(file.config.batch_size, _MOST_SAMPLES)
 

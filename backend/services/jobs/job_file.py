@@ -48,11 +48,11 @@ def read_job_file(path: Path) -> dict[str, Any]:
         raise BackendError(f"{path} is nested too deeply for a job file.") from error
 
 
-def write_job_file(raw: Mapping[str, Any], path: Path, *, replaces: bool = False) -> Path:
+def write_job_file(raw: Mapping[str, Any], path: Path, *, overwrite: bool = False) -> Path:
     """Write a job file to change and create; replace an existing file only on request."""
     content = tomli_w.dumps(raw).encode()
     try:
-        if replaces:
+        if overwrite:
             replace_bytes(path, content)
             return path.absolute()
         with path.open("xb") as file:

@@ -27,12 +27,12 @@ from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
-from backend.services.jobs.run_starter import Prepared, RunStarter
+from backend.services.jobs.run_starter import PreparedRun, RunStarter
 from backend.services.jobs.validation import JobValidator
 from backend.services.preflight.service import PreflightService
-from backend.services.tools.training_python import AWAITS_HOROVOD, of_next_run
+from backend.services.tools.training_python import AWAITS_HOROVOD, next_run_config
 from backend.ssh.interface import Unreachable
 
 
@@ -73,7 +73,7 @@ class JobLifecycle:
             Cancelled: By ``progress``, during the look at its nodes.
             BackendError: It cannot be started for another reason.
         """
-        folder, file, view = self._reaper.reaped(job_id)
+        folder, file, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
             if start_over and not placement:
                 raise BackendError(
@@ -85,7 +85,7 @@ class JobLifecycle:
         weights = self._at_the_beginning(file, view, start_over)
         file = _changed(file, placement)
         self._preflight.require(file.config, file.id, progress)
-        self._checker.placement(file.config)
+        self._checker.require_placement(file.config)
         return self.run(folder, file, view.run + 1, bool(placement), progress, start_from=weights)
 
     def resume(
@@ -104,7 +104,7 @@ class JobLifecycle:
         Raises:
             See `start`.
         """
-        folder, file, view = self._reaper.reaped(job_id)
+        folder, file, view = self._reaper.read_reaped(job_id)
         is_changed = bool(placement or changes)
         if view.state.is_live:
             return _as_it_is(view, is_changed)
@@ -113,7 +113,7 @@ class JobLifecycle:
         is_earlier = not checkpoint and not record.is_latest
         file = _changed(file, placement, changes)
         self._preflight.require(file.config, file.id, progress)
-        self._checker.placement(file.config)
+        self._checker.require_placement(file.config)
         return self.run(
             folder,
             file,
@@ -121,7 +121,7 @@ class JobLifecycle:
             is_changed,
             progress,
             resume_from=record.path,
-            which="the last good checkpoint, " if is_earlier else "",
+            checkpoint_label="the last good checkpoint, " if is_earlier else "",
         )
 
     def prepare(
@@ -130,12 +130,12 @@ class JobLifecycle:
         start_over: bool = False,
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
-    ) -> tuple[OpenJob, JobView, Prepared]:
+    ) -> tuple[OpenJob, JobView, PreparedRun]:
         """Prepare the next run of a job, which the queue starts later.
 
         A job that has run before continues from `to_resume`, unless it starts over.
         """
-        folder, file, view = self._reaper.reaped(job_id)
+        folder, file, view = self._reaper.read_reaped(job_id)
         file = _changed(file, placement)
         resume_from = weights = ""
         if view.run and not start_over:
@@ -203,7 +203,7 @@ class JobLifecycle:
         *,
         resume_from: str = "",
         start_from: str = "",
-        which: str = "",
+        checkpoint_label: str = "",
     ) -> JobView:
         """Start the job as it is in ``file``, from now on so if it ``is_changed``.
 
@@ -225,9 +225,9 @@ class JobLifecycle:
             return _as_it_is(self._queries.show(file.id), is_changed)
         how = "Started over" if run > 1 else "Started"
         if resume_from:
-            how = f"Resumed from {which}{Path(resume_from).stem}"
+            how = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
         how = f"{how} on {_places(file)}" if is_changed else how
-        if of_next_run(file.config) != file.config:
+        if next_run_config(file.config) != file.config:
             how += f". {AWAITS_HOROVOD}"
         audit_log.add(folder, how)
         return self._queries.show(file.id)
@@ -264,7 +264,7 @@ class JobLifecycle:
                 f"The job {file.id} has no checkpoint to continue from.", "Start it over."
             )
         if name:
-            record = named_checkpoint(found, name, file.id)
+            record = require_checkpoint(found, name, file.id)
         try:
             if record.not_finite:
                 raise BackendError(

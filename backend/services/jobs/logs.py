@@ -22,7 +22,7 @@ from backend.records.jobs.view import ALL_LOGS, MPIRUN_LOG, LogLines, LogMatches
 _KEPT = 32
 
 
-class OneLog:
+class SingleLog:
     """The log of one rank, or of mpirun."""
 
     def __init__(self, index: LogIndex) -> None:
@@ -45,7 +45,7 @@ class OneLog:
         return self._index.first_error(progress)
 
 
-class AllLogs:
+class CombinedLogs:
     """All logs of a job in the order in which their lines were read.
 
     Consecutive lines of one log are a stretch of three numbers; 32 ranks that are followed for a
@@ -148,7 +148,7 @@ class AllLogs:
 
 @dataclass
 class _Open:
-    log: OneLog | AllLogs
+    log: SingleLog | CombinedLogs
     busy: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -205,15 +205,15 @@ class LogService:
             self._open.move_to_end(key)
             return _Turn(self._open[key], source, alone)
 
-    def _opened(self, job_id: str, source: str) -> OneLog | AllLogs:
+    def _opened(self, job_id: str, source: str) -> SingleLog | CombinedLogs:
         folder = self._root.job(job_id)
         if source == ALL_LOGS:
             # Runs that were put away have no job file of their own.
             file = read_job(self._root.job(job_id.partition("/")[0]))
             ranks = range(file.config.world_size)
             names = [MPIRUN_LOG, *(str(rank) for rank in ranks)]
-            return AllLogs({name: self._index(folder, name) for name in names})
-        return OneLog(self._index(folder, source))
+            return CombinedLogs({name: self._index(folder, name) for name in names})
+        return SingleLog(self._index(folder, source))
 
     def _index(self, folder: OpenJob, source: str) -> LogIndex:
         path = folder.mpirun_log if source == MPIRUN_LOG else folder.rank_log(int(source))
@@ -228,7 +228,7 @@ class _Turn:
         self._source = source
         self._alone = alone
 
-    def __enter__(self) -> OneLog | AllLogs:
+    def __enter__(self) -> SingleLog | CombinedLogs:
         if self._alone:
             self._opened.busy.acquire()
         return self._opened.log

@@ -20,10 +20,10 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
 from backend.records.library.item import KINDS, Kind, Pin
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.tools import tool_process
-from backend.services.tools.kept_results import KeptResults
-from backend.services.tools.output_file import partial_of, put_in_place, require_free
+from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.output_file import partial_path, put_in_place, require_free
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
@@ -46,13 +46,13 @@ class PredictionService:
         self._queries = queries
         self._library = library
         self._cache = cache
-        self._kept = KeptResults(cache)
+        self._kept = ResultCache(cache)
 
     def predict(
         self,
         job_id: str,
         checkpoint: str,
-        given: PredictionInput | None = None,
+        selection: PredictionInput | None = None,
         progress: Progress | None = None,
     ) -> Prediction:
         """Return the predictions of a checkpoint ("latest" and "best" are names, too).
@@ -62,17 +62,17 @@ class PredictionService:
                 cannot be used.
             Cancelled: By ``progress``.
         """
-        given, progress = given or PredictionInput(), progress or Progress()
+        selection, progress = selection or PredictionInput(), progress or Progress()
         folder, file, view = self._queries.read(job_id)
         found = list_checkpoints(folder, file.config.checkpoint)
-        record = named_checkpoint(found, checkpoint, job_id)
-        pins = self._pins(file, given)
+        record = require_checkpoint(found, checkpoint, job_id)
+        pins = self._pins(file, selection)
         for kind, pin in pins.items():
             self._library.verify(KINDS[kind], pin, progress)
-        request, key = _selection(given)
+        request, key = _selection(selection)
         hashes = (f"{name} {pin.sha256}" for name, pin in sorted(pins.items()))
         key = (record.sha256, file.config.sha256(), *hashes, *key)
-        table = self._kept.place(key, ".csv")
+        table = self._kept.path(key, ".csv")
 
         def compute() -> Prediction:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
@@ -96,7 +96,7 @@ class PredictionService:
             BackendError: A file is there already; or it cannot be written.
         """
         require_free(output)
-        partial = partial_of(output)
+        partial = partial_path(output)
         try:
             with as_backend_error(f"The predictions cannot be written to {output}"):
                 shutil.copyfile(prediction.table, partial)
@@ -116,10 +116,10 @@ class PredictionService:
         with as_backend_error(f"Nothing can be written into {self._cache}"):
             self._cache.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._remove_old_tables()
-        partial = partial_of(table)
+        partial = partial_path(table)
         path = Path(record.path)
         try:
-            with tool_process.held(path, self._cache) if is_live else nullcontext(path) as held:
+            with tool_process.hold_checkpoint(path, self._cache) if is_live else nullcontext(path) as held:
                 found = tool_process.run_tool(
                     "predict",
                     {**request, "checkpoint": str(held.absolute()), "table": str(partial)},

@@ -89,7 +89,7 @@ class JobQueries:
         self,
         job_id: str,
         on_update: Callable[[RunUpdate], None] = lambda update: None,
-        until: Callable[[JobView], bool] = lambda view: (
+        is_finished: Callable[[JobView], bool] = lambda view: (
             not (view.state.is_live or view.state.is_queued)
         ),
     ) -> JobView:
@@ -99,7 +99,7 @@ class JobQueries:
             update = self.poll(job_id, cursor)
             cursor = update.cursor
             on_update(update)
-            if until(update.view):
+            if is_finished(update.view):
                 return self._home(update.view)
             time.sleep(POLL_INTERVAL_S)
 
@@ -134,28 +134,28 @@ class JobQueries:
     def history(self, job_id: str, run: int = 0) -> HistoryUpdate:
         """Every step of the job; with a ``run``, of what starting over put away with it."""
         folder = self.folder(job_id)
-        if not run or run_history.folder_of(folder, run) == folder:
+        if not run or run_history.run_folder(folder, run) == folder:
             return self.poll(job_id).history
-        return self.earlier(job_id, run).history
+        return self.earlier_run(job_id, run).history
 
     def runs(self, job_id: str) -> tuple[JobRun, ...]:
         """Every run of the job, the newest first."""
         folder = self.fresh_folder(job_id)
         now = self.show(job_id)
         with as_backend_error(f"The runs of the job {job_id} could not be read"):
-            return run_history.runs_of(folder, now, self._whole_history)
+            return run_history.list_runs(folder, now, self._whole_history)
 
     def _whole_history(self, path: Path) -> HistoryUpdate:
         return self._read_history(path, None)[0]
 
-    def earlier(self, job_id: str, run: int) -> RunUpdate:
+    def earlier_run(self, job_id: str, run: int) -> RunUpdate:
         """A run that starting over put away, as the job was then, with all its curves.
 
         Raises:
             BackendError: There was no such run.
         """
         folder = self.fresh_folder(job_id)
-        then = run_history.folder_of(folder, run)
+        then = run_history.run_folder(folder, run)
         file = read_job(folder)
         with as_backend_error(f"Run {run} of the job {job_id} could not be read"):
             self._root.files.refresh_job(then)
@@ -169,7 +169,7 @@ class JobQueries:
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
         folder = self.fresh_folder(job_id)
         found = list_checkpoints(folder, read_job(folder).config.checkpoint)
-        return tuple(replace(one, path=self._root.shown(Path(one.path))) for one in found)
+        return tuple(replace(one, path=self._root.display_path(Path(one.path))) for one in found)
 
     def log(
         self,
@@ -188,9 +188,9 @@ class JobQueries:
             raise BackendError(
                 f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
             )
-        folder = run_history.folder_of(folder, run) if run else folder
+        folder = run_history.run_folder(folder, run) if run else folder
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
-        with as_backend_error(f"{self._root.shown(path)} could not be read"):
+        with as_backend_error(f"{self._root.display_path(path)} could not be read"):
             return read_log(self._root.files, path, offset, limit_bytes)
 
     def find(self, text: str) -> str:
@@ -215,7 +215,7 @@ class JobQueries:
             f"There is no job “{sanitize(text)}”.", f"To list jobs: {COMMAND} job list"
         )
 
-    def lines(self) -> Iterator[JobSummary]:
+    def summaries(self) -> Iterator[JobSummary]:
         """Every job as it was last seen from here; the folders are not looked at."""
         return self._index.job_lines()
 
@@ -239,7 +239,7 @@ class JobQueries:
                     return ()
                 # An empty list would be taken for the truth.
                 raise BackendError(
-                    f"The jobs folder of {self._root.shown(self._root.path)} is missing.",
+                    f"The jobs folder of {self._root.display_path(self._root.path)} is missing.",
                     "Check that the data root is mounted. If you removed the folder, run "
                     f"{COMMAND} rescan",
                 ) from None
@@ -296,9 +296,9 @@ class JobQueries:
             with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
                 checkpoints = list_checkpoints(folder, policy)
             best = best_value(checkpoints, policy)
-            if found.doubt or status.state.is_over:
+            if found.uncertainty or status.state.is_over:
                 status = with_progress(status, folder, checkpoints)
-        view = view_of(file, status, best, found.doubt or " ".join(found.problems))
+        view = view_of(file, status, best, found.uncertainty or " ".join(found.problems))
         return replace(view, unrecorded_end=found.unrecorded_end)
 
     def _announced_once(self, view: JobView) -> JobView:
@@ -319,15 +319,15 @@ class JobQueries:
             self._announced.pop(view.id, None)
         return view
 
-    def has_changed(self, known: JobView | JobSummary) -> bool:
+    def has_changed(self, known_job: JobView | JobSummary) -> bool:
         """Return whether the folder of a job that is over may differ from what is known of it.
 
         Only a start, which claims a run, and an annotation, which replaces a file, change it; both
         show in one read of the folder.
         """
-        folder = self._root.job(known.id)
+        folder = self._root.job(known_job.id)
         try:
-            if folder.newest_run() != known.run:
+            if folder.newest_run() != known_job.run:
                 return True
             notes = read_json(folder.notes)
         except FileNotFoundError:
@@ -336,9 +336,9 @@ class JobQueries:
             swallowed(error)
             return True
         return (notes.get("name"), notes.get("notes"), tuple(notes.get("tags", ()))) != (
-            known.name,
-            known.notes,
-            known.tags,
+            known_job.name,
+            known_job.notes,
+            known_job.tags,
         )
 
     def _read_history(
@@ -358,7 +358,7 @@ class JobQueries:
         return epochs_done(history, view.status.steps_per_epoch)
 
 
-def named_checkpoint(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
+def require_checkpoint(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
     """Return the checkpoint of that name, which is "latest" or "best", too, or refuse it."""
     record = checkpoint_named(found, name)
     if record is not None:
@@ -378,7 +378,7 @@ def _silent(seen: JobView, reader: RunStateReader, error: BackendError) -> JobVi
             eta_s=found.status.eta_s,
             samples_per_second=found.status.samples_per_second,
         ),
-        doubt=found.doubt or " ".join(found.problems),
+        doubt=found.uncertainty or " ".join(found.problems),
     )
 
 

@@ -23,12 +23,12 @@ from backend.records.jobs.view import JobRun, JobView
 Read = Callable[[Path], HistoryUpdate]
 
 
-def put_away(folder: OpenJob) -> dict[int, OpenJob]:
+def earlier_folders(folder: OpenJob) -> dict[int, OpenJob]:
     """Return the folders that starting over moved away, by the number of their last run."""
     return {number: folder.earlier(number) for number in _numbers(folder.runs)}
 
 
-def folder_of(folder: OpenJob, run: int) -> OpenJob:
+def run_folder(folder: OpenJob, run: int) -> OpenJob:
     """Return the folder with the curves and logs of a run.
 
     Raises:
@@ -38,19 +38,19 @@ def folder_of(folder: OpenJob, run: int) -> OpenJob:
     if not 0 < run <= newest:
         there = f"Its runs are 1 to {newest}." if newest else "It has never run."
         raise BackendError(f"The job {folder.job_id} has no run {run}.", there)
-    found = put_away(folder)
+    found = earlier_folders(folder)
     last = min((number for number in found if number >= run), default=0)
     return found[last] if last else folder
 
 
-def runs_of(folder: OpenJob, now: JobView, read: Read) -> tuple[JobRun, ...]:
+def list_runs(folder: OpenJob, now: JobView, read: Read) -> tuple[JobRun, ...]:
     """Return every run, the newest first.
 
     Raises:
         OSError: The data root cannot be read.
     """
     found: list[JobRun] = []
-    for number, earlier in put_away(folder).items():
+    for number, earlier in earlier_folders(folder).items():
         folder.files.refresh_job(earlier)
         found += _runs_in(earlier, number, read)
     for run in _runs_in(folder, 0, read):

@@ -32,7 +32,7 @@ from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.library.item import KINDS, Kind
-from backend.services.tools.training_python import lack_here, of_next_run
+from backend.services.tools.training_python import training_error, next_run_config
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
@@ -48,12 +48,12 @@ class RunPlan:
     site: NodePaths
     config: JobConfig
     """The job as it can run now, see `of_next_run`."""
-    blind: tuple[str, ...] = ()
+    staged_nodes: tuple[str, ...] = ()
     """Its nodes that do not see the data root, so that files must be copied to them."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """A run that only has to be claimed and started."""
 
     plan: RunPlan
@@ -100,12 +100,12 @@ class RunStarter:
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
         access = self._root.files
-        if plan.blind:
+        if plan.staged_nodes:
             weights = [Path(one) for one in (resume_from, start_from) if one]
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
             files = [one for path in weights for _, one in content.files_of(path)]
             needed = (*files, *(path for path in sidecars if path.exists()))
-            access.provide(plan.blind, folder, self._versions(file), needed, progress)
+            access.provide(plan.staged_nodes, folder, self._versions(file), needed, progress)
         if plan.config.on_failure.continues:
             self._prepare_others(plan.ranks)
         with self._nodes.head(plan.ranks) as head:
@@ -116,8 +116,8 @@ class RunStarter:
             except OSError:
                 run_start.give_back(folder, launch, access)
                 raise
-            if plan.blind:
-                access.hand_over(plan.blind, folder, run, Progress())
+            if plan.staged_nodes:
+                access.hand_over(plan.staged_nodes, folder, run, Progress())
             head.start(folder, run, plan.site)
             queue_files.leave(self._root, folder)
         return True
@@ -143,7 +143,7 @@ class RunStarter:
         resume_from: str = "",
         start_from: str = "",
         progress: Progress | None = None,
-    ) -> Prepared:
+    ) -> PreparedRun:
         """Decide everything, and refuse what cannot run, before run ``run`` is claimed.
 
         The environment of a script is made where it is missing.
@@ -158,7 +158,7 @@ class RunStarter:
         file = replace(file, config=plan.config)
         launch = self._launch(file, run, plan, resume_from, start_from)
         python = self._script_python(file, plan, progress or Progress())
-        return Prepared(plan, replace(launch, script_python=python))
+        return PreparedRun(plan, replace(launch, script_python=python))
 
     def _script_python(self, file: JobFile, plan: RunPlan, progress: Progress) -> str:
         if file.config.python != REQUIREMENTS:
@@ -176,11 +176,11 @@ class RunStarter:
         Raises:
             BackendError: The chosen nodes cannot run it, or not together.
         """
-        config = of_next_run(config)
+        config = next_run_config(config)
         chosen = {placement.node for placement in config.placement}
-        if THIS_COMPUTER in chosen and (lack := lack_here()) is not None:
+        if THIS_COMPUTER in chosen and (lack := training_error()) is not None:
             raise lack
-        rooms = self._nodes.rooms()
+        rooms = self._nodes.capacities()
         used = [room for room in rooms if room.node in chosen]
         require_one_kind(used)
         network = None
@@ -194,7 +194,7 @@ class RunStarter:
         # A single process needs no mpirun, so it runs on nodes without one.
         if config.needs_mpirun and not site.mpirun:
             raise BackendError(
-                f"mpirun was not found on {wording.place(ranks[0].node)}.",
+                f"mpirun was not found on {wording.node_label(ranks[0].node)}.",
                 f"Run {COMMAND} doctor to see how to install it; a job of one process with the "
                 "strategy “alone” needs none.",
             )
@@ -233,7 +233,7 @@ class RunStarter:
         except ValueError as error:
             raise BackendError(
                 f"{path} is outside the data root, so the nodes cannot see it.",
-                f"Copy it into {self._root.shown(here)}.",
+                f"Copy it into {self._root.display_path(here)}.",
             ) from error
 
     def _launch(
@@ -264,5 +264,5 @@ class RunStarter:
             hashes={key: pin.sha256 for key, pin in file.pins.items()},
             python=plan.site.python,
             ssh_config=plan.site.ssh_config if several else "",
-            apart=several and bool(plan.blind),
+            apart=several and bool(plan.staged_nodes),
         )

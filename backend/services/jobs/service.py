@@ -54,24 +54,24 @@ from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
-from backend.services.jobs.dataset_size import DataSizes
-from backend.services.jobs.forecast import JobForecasts
+from backend.services.jobs.dataset_size import DataSizeCounter
+from backend.services.jobs.forecast import JobForecaster
 from backend.services.jobs.lifecycle import JobLifecycle
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.simulation import simulate
 from backend.services.jobs.validation import (
-    Checked,
+    CheckedJob,
     JobValidator,
-    check_size,
+    check_batch_size,
     memory_hint,
-    rates,
+    learning_rates,
 )
 from backend.services.preflight.service import PreflightService
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.training_python import training_error
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -113,8 +113,8 @@ class JobService:
         self._checker = JobValidator(root, library, nodes)
         self._starter = RunStarter(root, library, nodes)
         self.lifecycle = JobLifecycle(queries, reaper, self._checker, self._starter, preflight)
-        self._sizes = DataSizes(library, cache / "sizes")
-        self._forecasts = JobForecasts(root, library, index)
+        self._sizes = DataSizeCounter(library, cache / "sizes")
+        self._forecasts = JobForecaster(root, library, index)
 
     # Making a job.
 
@@ -124,16 +124,16 @@ class JobService:
         pins = [checked.pins[key] for key in _TOGETHER if key in checked.pins]
         if len(pins) == len(_TOGETHER):
             together = tuple(pin.sha256 for pin in pins)
-            check = replace(check, together=together, trial=self._library.known_check(*pins))
+            check = replace(check, together=together, trial=self._library.cached_check(*pins))
         if checked.config is None:
             return check
         if check.trial is not None and not checked.config.script:
-            hint = memory_hint(checked.config, check.trial, self._checker.known_nodes())
+            hint = memory_hint(checked.config, check.trial, self._checker.node_states())
             check = replace(check, findings=(*check.findings, *hint))
-        found = self._forecasts.of(checked.config, checked.pins, check.steps_per_epoch)
+        found = self._forecasts.estimate(checked.config, checked.pins, check.steps_per_epoch)
         return replace(check, forecast=found)
 
-    def try_together(
+    def try_batch(
         self, raw: Mapping[str, Any], progress: Progress | None = None, *, fetch: bool = True
     ) -> bool:
         """Try one batch of the dataset in the model, once for the same files; whether it was tried.
@@ -145,7 +145,7 @@ class JobService:
             BackendError: They do not fit together, or it cannot be tried.
         """
         model, dataset, loader = (self._checker.check(raw).pins[key] for key in _TOGETHER)
-        is_ready = self._library.is_here(Kind.DATASET, dataset.reference) and lack_here() is None
+        is_ready = self._library.is_local(Kind.DATASET, dataset.reference) and training_error() is None
         if not (fetch or is_ready):
             return False
         self._library.check_model(model.reference, dataset.reference, loader.reference, progress)
@@ -177,47 +177,47 @@ class JobService:
         """
         return simulate(self._checker.check(raw), self._library, staleness, is_random, progress)
 
-    def faults(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
+    def config_errors(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
         """Return the faults of a job file without its figures, which is fast for many files."""
         return self._check_over(raw)[0].faults
 
-    def _check_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
+    def _check_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, CheckedJob]:
         checked = self._checker.check(raw)
-        size = self._sizes.known(checked.pins)
-        check_size(checked, size)
+        size = self._sizes.cached_size(checked.pins)
+        check_batch_size(checked, size)
         config = checked.config
-        if config is None and not checked.is_wrong(*_FOR_FIGURES):
+        if config is None and not checked.has_error(*_FOR_FIGURES):
             # A fault elsewhere does not take the figures away.
             config = checked.draft
         if config is None:
             job_check = JobCheck(
-                faults=tuple(checked.faults),
+                faults=tuple(checked.errors),
                 findings=tuple(checked.findings),
                 is_counted=size is not None,
                 usual_strategy=checked.usual_strategy,
             )
             return job_check, checked
         steps = config.steps_per_epoch(size.training) if size is not None else None
-        if not checked.faults:
+        if not checked.errors:
             try:
                 self._starter.plan(config, "JOB", 1)
             except BackendError as error:
-                checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
+                checked.add_error("placement", " ".join(filter(None, (str(error), error.remedy))))
         if config.script:
             job_check = JobCheck(
-                faults=tuple(checked.faults),
+                faults=tuple(checked.errors),
                 global_batch=0,
                 findings=tuple(checked.findings),
             )
             return job_check, checked
         job_check = JobCheck(
-            faults=tuple(checked.faults),
+            faults=tuple(checked.errors),
             global_batch=config.global_batch_size,
             workers=config.workers,
             servers=config.strategy.servers,
             learning_rate=config.optimizer.lr * config.lr_factor,
             steps_per_epoch=steps,
-            rates=rates(config, steps or 100),
+            rates=learning_rates(config, steps or 100),
             findings=tuple(checked.findings),
             is_counted=size is not None,
             usual_strategy=checked.usual_strategy,
@@ -233,13 +233,13 @@ class JobService:
             swallowed(error)
             with suppress(BackendError):
                 plan = self._starter.plan(file.config, job_id, view.run + 1)
-                return JobCommand(mpirun.shown(plan.argv, {}))
+                return JobCommand(mpirun.shell_line(plan.argv, {}))
             return JobCommand()
         name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         # As the node sees it that leads.
         there = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
         return JobCommand(
-            mpirun.by_hand(launch, name), launch.ranks[0].node, str(there.by_hand(name).path)
+            mpirun.manual_command(launch, name), launch.ranks[0].node, str(there.by_hand(name).path)
         )
 
     def create(
@@ -281,20 +281,20 @@ class JobService:
                     self.remove(file.id)
             raise
 
-    def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[Checked, JobConfig]:
+    def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[CheckedJob, JobConfig]:
         checked = self._checker.check(raw)
-        if checked.config is not None and not checked.faults:
+        if checked.config is not None and not checked.errors:
             # A loader may need what only the job gives it; then the ranks will say what is wrong.
             with suppress(ToolError):
-                check_size(checked, self._sizes.count(checked.pins, progress))
-        if checked.faults or checked.config is None:
+                check_batch_size(checked, self._sizes.count(checked.pins, progress))
+        if checked.errors or checked.config is None:
             raise BackendError(
-                " ".join(fault.sentence for fault in checked.faults),
+                " ".join(fault.sentence for fault in checked.errors),
                 "Change the job file; nothing was created.",
             )
         return checked, checked.config
 
-    def _make(self, checked: Checked, config: JobConfig, replay_of: str) -> JobFile:
+    def _make(self, checked: CheckedJob, config: JobConfig, replay_of: str) -> JobFile:
         with as_backend_error("The job could not be created"):
             file = job_files.create_job(self._root, config, checked.pins)
         if replay_of:
@@ -367,7 +367,7 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
+        record = require_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
         if record.is_kept == is_kept:
             return record
         with as_backend_error(f"The checkpoint {record.name} could not be marked"):
@@ -384,9 +384,9 @@ class JobService:
             )
         verb = "Always kept" if is_kept else "No longer always kept"
         audit_log.add(folder, f"{verb}: {record.name}")
-        return replace(kept, path=self._root.shown(Path(kept.path)))
+        return replace(kept, path=self._root.display_path(Path(kept.path)))
 
-    def damage(self, job_id: str, checkpoint: str) -> str:
+    def find_damage(self, job_id: str, checkpoint: str) -> str:
         """Read a checkpoint's file: "" where it is what was saved, else what is wrong with it.
 
         Raises:
@@ -394,40 +394,40 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
+        record = require_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
         try:
             verify(folder.files, record)
         except DamagedCheckpoint as error:
             return error.message
         return ""
 
-    def acts(self, job_id: str) -> tuple[AuditEntry, ...]:
+    def audit_entries(self, job_id: str) -> tuple[AuditEntry, ...]:
         """Return the audit log of the job, newest first."""
         folder = self.queries.fresh_folder(job_id)
         with as_backend_error(f"The audit log of job {job_id} could not be read"):
             return audit_log.acts_of(folder, read_job(folder))
 
-    def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
+    def edit(self, job_id: str, field: str, previous_value: object, value: object) -> JobView:
         """Change the "name", the "notes" or the "tags" of a job, if they are what the user saw.
 
         Raises:
             BackendError: It cannot be that, or another desktop changed it meanwhile.
         """
         file = self.queries.read(job_id)[1]
-        now = {"name": file.name, "notes": file.notes, "tags": file.tags}[what]
+        now = {"name": file.name, "notes": file.notes, "tags": file.tags}[field]
         if now == value:
             return self.queries.show(job_id)
-        if now != was:
-            shown = ", ".join(file.tags) if what == "tags" else str(now)
-            verb = "is" if what == "name" else "are"
+        if now != previous_value:
+            shown = ", ".join(file.tags) if field == "tags" else str(now)
+            verb = "is" if field == "name" else "are"
             raise BackendError(
-                f"The {what} {verb} now “{sanitize(shown)}”, changed by someone else; yours "
+                f"The {field} {verb} now “{sanitize(shown)}”, changed by someone else; yours "
                 f"{'was' if verb == 'is' else 'were'} not saved.",
                 "Change it again if you still want to.",
             )
-        if what == "tags":
+        if field == "tags":
             return self.annotate(job_id, tags=_tags(value))
-        return self.annotate(job_id, **{what: str(value)})
+        return self.annotate(job_id, **{field: str(value)})
 
     def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
         """Give a job these tags and take those from it; the others stay as they are by then."""
@@ -464,7 +464,7 @@ class JobService:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
         folder, file, view = self.queries.read(job_id)
         found = list_checkpoints(folder, file.config.checkpoint)
-        record = named_checkpoint(found, checkpoint, job_id)
+        record = require_checkpoint(found, checkpoint, job_id)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(Path(record.path), progress or Progress())
             self._root.files.refresh_history(folder)
@@ -485,13 +485,13 @@ class JobService:
             files={"job.toml": tomli_w.dumps(to_share(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
-            run_goes_on=view.state.is_live,
+            is_live=view.state.is_live,
         )
         return output.absolute()
 
     def remove(self, job_id: str) -> JobView:
         """Move the job's folder to the trash of the data root; refused while it is live."""
-        folder, _, view = self._reaper.reaped(job_id)
+        folder, _, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
             raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
         self.lifecycle.bring_home(folder)

@@ -9,7 +9,7 @@ from backend.base.progress import Progress
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.item import KINDS
-from backend.services.jobs.validation import Checked
+from backend.services.jobs.validation import CheckedJob
 from backend.services.tools import tool_process
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LIMIT_S = 24 * 3600.0
 
 
 def simulate(
-    checked: Checked,
+    checked: CheckedJob,
     library: LibraryService,
     staleness: int,
     is_random: bool,
@@ -28,8 +28,8 @@ def simulate(
 ) -> Simulation:
     """See `JobService.simulate`."""
     config = checked.config
-    if config is None or checked.faults:
-        raise BackendError(" ".join(fault.sentence for fault in checked.faults))
+    if config is None or checked.errors:
+        raise BackendError(" ".join(fault.sentence for fault in checked.errors))
     if not config.strategy.servers or config.strategy.has_coordinator:
         raise BackendError(
             f"The strategy “{config.strategy.name}” is synchronous, so it has no staleness.",

@@ -33,7 +33,7 @@ class JobSweeps:
         self._touched: set[str] = set()
         self._has_moved = False
         self._sizes = NO_SLOTS
-        self.head_of: Slots = NO_SLOTS
+        self.sweep_slots: Slots = NO_SLOTS
         """Slot of a job's sweep by the job's slot, -1 for none. It is replaced, never changed."""
 
     def slot(self, tag: str) -> int | None:
@@ -60,7 +60,7 @@ class JobSweeps:
             self._touched.add(tag)
             self._has_moved = True
 
-    def present(self) -> Iterator[JobSummary]:
+    def summaries(self) -> Iterator[JobSummary]:
         """Yield the row of each sweep that still has enough jobs."""
         for slot in self._slots.values():
             line = self._lines[slot]
@@ -88,9 +88,9 @@ class JobSweeps:
         moved, self._has_moved = self._has_moved, False
         if moved:
             self._number()
-        elif len(self.head_of) < len(self._lines):
-            more = np.full(len(self._lines) - len(self.head_of), -1, np.int32)
-            self.head_of = np.concatenate((self.head_of, more))
+        elif len(self.sweep_slots) < len(self._lines):
+            more = np.full(len(self._lines) - len(self.sweep_slots), -1, np.int32)
+            self.sweep_slots = np.concatenate((self.sweep_slots, more))
             self._sizes = np.concatenate((self._sizes, np.zeros_like(more)))
         return tuple(changed), moved
 
@@ -101,7 +101,7 @@ class JobSweeps:
             slot = self._slots[tag]
             heads[list(members)] = slot
             sizes[slot] = len(members)
-        self.head_of, self._sizes = heads, sizes
+        self.sweep_slots, self._sizes = heads, sizes
 
     def fold(self, order: Slots, folds: Folds, *, is_search: bool) -> Slots:
         """Return the same rows, with those of a sweep below a row of its own, or only that row.
@@ -116,7 +116,7 @@ class JobSweeps:
         """
         if not self._slots or not len(order):
             return order
-        heads = self.head_of[order]
+        heads = self.sweep_slots[order]
         heads = np.where((heads >= 0) & (self._sizes[heads] >= FEWEST), heads, -1)
         inside = np.flatnonzero(heads >= 0)
         if not len(inside):

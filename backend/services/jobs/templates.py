@@ -50,7 +50,7 @@ class TemplateService:
             )
         return self._read(name)
 
-    def save(self, name: str, raw: Mapping[str, Any], *, replaces: bool = False) -> Template:
+    def save(self, name: str, raw: Mapping[str, Any], *, overwrite: bool = False) -> Template:
         """Save settings under a name.
 
         Raises:
@@ -62,7 +62,7 @@ class TemplateService:
         path = self._path(name)
         with as_backend_error(f"The template “{name}” could not be saved"):
             self._root.files.make_folder(self._root.templates, exist_ok=True)
-            if replaces:
+            if overwrite:
                 self._root.files.replace_bytes(path, content)
             else:
                 self._create(name, content)
@@ -107,7 +107,7 @@ class TemplateService:
         return ()
 
     def _entry(self, name: str) -> Template:
-        path = self._root.shown(self._path(name))
+        path = self._root.display_path(self._path(name))
         try:
             return Template(name, describe(self._read(name)), path)
         except BackendError as error:

@@ -80,7 +80,7 @@ class TrialRunService:
             found = self._wait(folder, on_state, cancelled)
         except OSError as error:
             raise BackendError(
-                f"The trial could not be written to {self._root.shown(folder.path)}: "
+                f"The trial could not be written to {self._root.display_path(folder.path)}: "
                 f"{error.strerror}.",
                 "Free some space on that disk, or check your write permission.",
             ) from error
@@ -172,11 +172,11 @@ def _result(found: RunState, config: JobConfig, took_s: float) -> Canary:
         return Canary(False, _words_of(status.error), took_s, status.error.traceback)
     late = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
     is_late = found.state.is_live or found.state is JobState.INTERRUPTED
-    why = late if is_late else status.message or found.doubt or "The trial ended without an error."
+    why = late if is_late else status.message or found.uncertainty or "The trial ended without an error."
     return Canary(False, why, took_s)
 
 
 def _words_of(error: RankError) -> str:
     if error.rank is None:
         return error.sentence
-    return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"
+    return f"Rank {error.rank} on {wording.node_label(error.node)}: {error.sentence}"

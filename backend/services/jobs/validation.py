@@ -40,24 +40,24 @@ _SOME = 5
 
 
 @dataclass
-class Checked:
+class CheckedJob:
     """A job file checked against the library and the nodes."""
 
     config: JobConfig | None
     draft: JobConfig
     """The part of it that can be read; the whole config if there is one."""
-    faults: list[Fault] = field(default_factory=list)
+    errors: list[Fault] = field(default_factory=list)
     usual_strategy: str = ""
     """Of a job file that names none, on the same nodes."""
     pins: dict[str, Pin] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def fault(self, name: str, sentence: str) -> None:
-        self.faults.append(Fault(name, f"{name}: {sentence}"))
+    def add_error(self, name: str, sentence: str) -> None:
+        self.errors.append(Fault(name, f"{name}: {sentence}"))
 
-    def is_wrong(self, *parts: str) -> bool:
+    def has_error(self, *parts: str) -> bool:
         """Return whether one of these parts of the job file has a fault."""
-        return any(fault.part in parts for fault in self.faults)
+        return any(fault.part in parts for fault in self.errors)
 
 
 @dataclass(frozen=True)
@@ -85,37 +85,37 @@ class JobValidator:
         self._library = library
         self._nodes = nodes
 
-    def check(self, raw: Mapping[str, Any]) -> Checked:
+    def check(self, raw: Mapping[str, Any]) -> CheckedJob:
         parsed = parse_job(raw)
-        nodes = self.known_nodes()
+        nodes = self.node_states()
         usual = "ddp" if _lacks_horovod(parsed.draft, nodes) else StrategyConfig.name
         strategy = raw.get("strategy", {})
         if isinstance(strategy, Mapping) and "name" not in strategy and "script" not in raw:
             parsed = parse_job({**raw, "strategy": {"name": usual, **strategy}})
-        checked = Checked(parsed.config, parsed.draft, list(parsed.faults), usual)
+        checked = CheckedJob(parsed.config, parsed.draft, list(parsed.faults), usual)
         # References are resolved even if other settings are invalid.
         for key, kind in KINDS.items():
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
                 self._pin(checked, key, kind, reference)
-        if "script" in checked.pins and not checked.is_wrong("entry"):
+        if "script" in checked.pins and not checked.has_error("entry"):
             self._check_entry(checked, checked.pins["script"])
         # So is everything that does not depend on an invalid setting.
-        if not checked.is_wrong("start_from"):
+        if not checked.has_error("start_from"):
             self._check_start_from(checked, parsed.draft.start_from)
-        if not checked.is_wrong("placement"):
+        if not checked.has_error("placement"):
             self._check_placements(checked, parsed.draft, nodes)
         return checked
 
-    def placement(self, config: JobConfig) -> None:
+    def require_placement(self, config: JobConfig) -> None:
         """Check at the start of a run that all chosen nodes are online and their GPUs are free.
 
         Raises:
             BackendError: They are not; it has every reason, one sentence after the other.
         """
-        checked, nodes = Checked(config, config), self.known_nodes()
+        checked, nodes = CheckedJob(config, config), self.node_states()
         self._check_placements(checked, config, nodes)
-        reasons = [fault.sentence.partition(": ")[2] for fault in checked.faults]
+        reasons = [fault.sentence.partition(": ")[2] for fault in checked.errors]
         reasons += [one.sentence for one in checked.findings if one.check == NODE_CHECK]
         if reasons:
             names = [one.node for one in config.placement]
@@ -129,7 +129,7 @@ class JobValidator:
             )
         self._require_free_gpus(config, nodes)
 
-    def check_again(self, checked: Checked, config: JobConfig) -> None:
+    def check_again(self, checked: CheckedJob, config: JobConfig) -> None:
         """Check, just before a start, what may have changed since ``checked``.
 
         That is a node that was offline, and the use of GPUs.
@@ -138,7 +138,7 @@ class JobValidator:
             BackendError: As `placement`.
         """
         if config.uses_gpus or any(one.check == NODE_CHECK for one in checked.findings):
-            self.placement(config)
+            self.require_placement(config)
 
     @staticmethod
     def _require_free_gpus(config: JobConfig, nodes: Mapping[str, NodeState]) -> None:
@@ -149,39 +149,39 @@ class JobValidator:
                     continue
                 for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
                     raise BackendError(
-                        f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
+                        f"GPU {gpu.index} of {wording.node_label(placement.node)} is in use by "
                         f"{process.who}.",
                         "Choose another GPU, or start when it is free."
                         + ("" if process.pid else f" {gpu.unlisted_remedy}"),
                     )
 
-    def known_nodes(self) -> Mapping[str, NodeState]:
+    def node_states(self) -> Mapping[str, NodeState]:
         return {node.name: node for node in self._nodes.list()}
 
     def _check_placements(
-        self, checked: Checked, config: JobConfig, nodes: Mapping[str, NodeState]
+        self, checked: CheckedJob, config: JobConfig, nodes: Mapping[str, NodeState]
     ) -> None:
         for number, placement in enumerate(config.placement):
             self._check_placement(checked, f"placement[{number}]", placement, nodes)
 
-    def _pin(self, checked: Checked, key: str, kind: Kind, reference: str) -> None:
+    def _pin(self, checked: CheckedJob, key: str, kind: Kind, reference: str) -> None:
         try:
             checked.pins[key] = self._library.pin(kind, reference)
         except (BackendError, ValueError) as error:
-            checked.fault(key, str(error))
+            checked.add_error(key, str(error))
 
-    def _check_entry(self, checked: Checked, pin: Pin) -> None:
+    def _check_entry(self, checked: CheckedJob, pin: Pin) -> None:
         """Check that the script has its entry, or choose one."""
         folder = self._library.content(Kind.SCRIPT, pin.reference)
         files = [one.path for one in self._root.files.list_files(folder)]
         entry = checked.draft.entry or usual_entry(files)
         if not entry:
             some = ", ".join(sorted(one for one in files if one.endswith(".py"))[:_SOME]) or "none"
-            checked.fault("entry", f"is missing; Python files of {pin.reference}: {some}.")
+            checked.add_error("entry", f"is missing; Python files of {pin.reference}: {some}.")
         elif not entry.startswith("-") and entry not in files:
             near = nearest(entry, tuple(files))
             hint = f" Did you mean “{near}”?" if near else ""
-            checked.fault("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
+            checked.add_error("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
         elif checked.config is not None:
             checked.config = replace(checked.config, entry=entry)
             if not checked.draft.entry:
@@ -189,9 +189,9 @@ class JobValidator:
         if checked.draft.python == REQUIREMENTS and not usual_list(files):
             some = ", ".join(LISTS[:-1])
             sentence = f"{pin.reference} has neither {some} nor {LISTS[-1]} that lists packages."
-            checked.fault("python", sentence)
+            checked.add_error("python", sentence)
 
-    def _check_start_from(self, checked: Checked, start_from: str) -> None:
+    def _check_start_from(self, checked: CheckedJob, start_from: str) -> None:
         if start_from == NOTHING:
             return
         try:
@@ -200,13 +200,13 @@ class JobValidator:
                 return
             found = self.weights(start_from)
         except BackendError as error:
-            checked.fault("start_from", str(error))
+            checked.add_error("start_from", str(error))
             return
         # Another folder or a newer checkpoint must not change the job later.
         if checked.config is not None:
             checked.config = replace(checked.config, start_from=found.lasting_name)
 
-    def _own_weights(self, checked: Checked) -> str:
+    def _own_weights(self, checked: CheckedJob) -> str:
         """Return the weights of a model, with which its jobs begin unless they say otherwise."""
         model = checked.pins.get("model")
         own = self._library.weights(model.reference) if model is not None else None
@@ -257,7 +257,7 @@ class JobValidator:
 
     def _check_placement(
         self,
-        checked: Checked,
+        checked: CheckedJob,
         name: str,
         placement: Placement,
         nodes: Mapping[str, NodeState],
@@ -265,7 +265,7 @@ class JobValidator:
         node = nodes.get(placement.node)
         if node is None:
             near = nearest(placement.node, tuple(nodes))
-            checked.fault(
+            checked.add_error(
                 f"{name}.node",
                 f"There is no node “{sanitize(placement.node)}”; "
                 + (f"did you mean “{near}”?" if near else f"known nodes: {', '.join(nodes)}."),
@@ -274,13 +274,13 @@ class JobValidator:
         why = f": {node.message}" if node.message else ""
         sentence = f"{placement.node} is {node.presence.value.lower()}{why}."
         if node.reading is None or node.presence in (Presence.NEW, Presence.OUT_OF_SERVICE):
-            checked.fault(f"{name}.node", sentence)
+            checked.add_error(f"{name}.node", sentence)
             return
         if not _is_online(node):
             # Never run on fewer nodes silently: all chosen nodes are used, or nothing starts.
             checked.findings.append(Finding(NODE_CHECK, False, sentence))
         if placement.node == THIS_COMPUTER and not self._nodes.trains_here:
-            checked.fault(
+            checked.add_error(
                 f"{name}.node",
                 f"{THIS_COMPUTER} does not mount the data root and so cannot train on it; choose "
                 "other nodes, or mount it here and open it with --data-root DIR.",
@@ -291,7 +291,7 @@ class JobValidator:
             cores = node.reading.cpu.cores
             slots = cores * PROCESSES_PER_CORE
             if placement.processes > slots:
-                checked.fault(
+                checked.add_error(
                     f"{name}.processes",
                     f"The node {placement.node} has {cores} cores and can run {slots} processes at "
                     f"most ({PROCESSES_PER_CORE} per core), not {placement.processes}.",
@@ -307,7 +307,7 @@ class JobValidator:
                 )
 
     def _check_gpus(
-        self, checked: Checked, name: str, placement: Placement, reading: NodeReading
+        self, checked: CheckedJob, name: str, placement: Placement, reading: NodeReading
     ) -> None:
         known = {gpu.uuid: gpu for gpu in reading.gpus}
         for uuid in placement.gpus:
@@ -315,9 +315,9 @@ class JobValidator:
             if gpu is None:
                 there = ", ".join(known) or reading.gpu_message or "it has none"
                 sentence = f"The node {placement.node} has no GPU “{sanitize(uuid)}” ({there})."
-                checked.fault(name, sentence)
+                checked.add_error(name, sentence)
                 continue
-            where = f"GPU {gpu.index} of {wording.place(placement.node)}"
+            where = f"GPU {gpu.index} of {wording.node_label(placement.node)}"
             beside = placement.user_beside(uuid)
             foreigners = gpu.foreign_processes(beside)
             if foreigners:
@@ -347,10 +347,10 @@ def _who(process: GpuProcess) -> str:
     return sanitize(f"the job {job}" if job else process.user or f"process {process.pid}")
 
 
-def check_size(checked: Checked, size: DataSize | None) -> None:
+def check_batch_size(checked: CheckedJob, size: DataSize | None) -> None:
     """Find a batch that is larger than the data, which would make no step."""
     config = checked.draft
-    if size is None or checked.is_wrong("batch_size", "placement"):
+    if size is None or checked.has_error("batch_size", "placement"):
         return
     # All parts of a split network train on the same batch.
     workers = 1 if config.strategy.is_split else config.workers
@@ -367,7 +367,7 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
         if fits
         else f"the dataset has fewer samples than {who} ({workers})"
     )
-    checked.fault(
+    checked.add_error(
         "batch_size",
         f"{begin} takes {processes}{number_format.count(config.batch_size)} samples, "
         f"but the dataset has {number_format.count(size.training)}; {way_out}.",
@@ -402,7 +402,7 @@ def memory_hint(
     return (Finding("memory", False, message, remedy),)
 
 
-def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
+def learning_rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
     """Return learning rates at equal distances over the whole job."""
     total = steps_per_epoch * config.epochs
     count = min(total, _RATES_SHOWN)

@@ -14,7 +14,7 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.sample_page import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.service import LibraryService
-from backend.services.tools.kept_results import KeptResults
+from backend.services.tools.kept_results import ResultCache
 from backend.services.tools.tool_process import ToolError, run_tool
 
 _BUDGET_S = 3600.0
@@ -28,7 +28,7 @@ class DataScanService:
 
     def __init__(self, library: LibraryService, cache: Path) -> None:
         self._library = library
-        self._kept = KeptResults(cache)
+        self._kept = ResultCache(cache)
 
     def scan(self, dataset: str, loader: str, progress: Progress | None = None) -> DatasetScan:
         """Read all samples with a loader, or return the result for exactly these files.
@@ -51,7 +51,7 @@ class DataScanService:
         self,
         dataset: str,
         loader: str,
-        asked: Mapping[str, Any],
+        selection: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> SamplePage:
         """Read some samples: ``{"places": [[split, index], …]}``, or the next ones of a split.
@@ -61,11 +61,11 @@ class DataScanService:
         data = self._library.show(Kind.DATASET, dataset)
         code = self._library.show(Kind.LOADER, loader)
         return self._kept.get(
-            ("page", data.sha256, code.sha256, json.dumps(asked, sort_keys=True)),
+            ("page", data.sha256, code.sha256, json.dumps(selection, sort_keys=True)),
             SamplePage.from_dict,
             lambda: run_tool(
                 "sample_page",
-                {**self._files(data, code, progress or Progress()), **asked, "budget_s": _PAGE_S},
+                {**self._files(data, code, progress or Progress()), **selection, "budget_s": _PAGE_S},
                 SamplePage.from_dict,
                 "Reading the samples",
                 _PAGE_S + 100,

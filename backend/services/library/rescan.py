@@ -24,7 +24,7 @@ class Rescan:
         self._catalogue = catalogue
         self._jobs = jobs
 
-    def notice(self, kind: Kind) -> None:
+    def sync_names(self, kind: Kind) -> None:
         """Add to the catalogue what another desktop imported or removed."""
         try:
             folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
@@ -44,7 +44,7 @@ class Rescan:
         if fresh or gone:
             self._catalogue.sync_items(kind, fresh, gone)
 
-    def everything(self, progress: Progress) -> RescanReport:
+    def read_all(self, progress: Progress) -> RescanReport:
         """Read the whole data root into the catalogue, replacing its content."""
         counts: dict[str, int] = {}
         forgotten: list[str] = []

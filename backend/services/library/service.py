@@ -46,10 +46,10 @@ from backend.records.library.item import (
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess, Project
 from backend.services.library.rescan import Rescan
-from backend.services.library.version_diff import changes
+from backend.services.library.version_diff import compare_versions
 from backend.services.tools import tool_process
-from backend.services.tools.kept_results import KeptResults
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.training_python import training_error
 
 _PINNED_AS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
@@ -76,7 +76,7 @@ class LibraryService:
     ) -> None:
         self._root = root
         self._catalogue = catalogue
-        self._kept = KeptResults(cache)
+        self._kept = ResultCache(cache)
         self._jobs = JobFolderReader(root)
         self._rescan = Rescan(root, catalogue, self._jobs)
         self._see_job = see_job or self._jobs.read
@@ -148,10 +148,10 @@ class LibraryService:
 
     def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
         """Return every version, by name, newest first."""
-        self._rescan.notice(kind)
+        self._rescan.sync_names(kind)
         return self._catalogue.items(kind)
 
-    def used_together(self) -> tuple[Together, ...]:
+    def known_combinations(self) -> tuple[Together, ...]:
         """Return what worked together: in previews and checks, then in jobs, newest job first."""
         found = [
             Together(item.name, _name(loader))
@@ -187,7 +187,7 @@ class LibraryService:
         """Return the folder with the user's files, to be read on this computer."""
         folder = self._folder(kind, reference)
         item = library_files.read_item(folder)
-        if not self._root.files.holds(folder.content):
+        if not self._root.files.has_local_file(folder.content):
             listing, digests = self._hashes(folder)
             if hashlib.sha256(listing).hexdigest() != item.sha256:
                 raise hashes.changed(f"The {folder.text}", "is not the one that was imported")
@@ -195,9 +195,9 @@ class LibraryService:
                 self._root.files.bring_content(folder.content, digests, progress or Progress())
         return folder.content
 
-    def is_here(self, kind: Kind, reference: str) -> bool:
+    def is_local(self, kind: Kind, reference: str) -> bool:
         """Return whether its files can be read on this computer without fetching them."""
-        return self._root.files.holds(self.content(kind, reference))
+        return self._root.files.has_local_file(self.content(kind, reference))
 
     def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
         return library_files.list_files(self._folder(kind, reference))
@@ -251,7 +251,7 @@ class LibraryService:
                 )
             before = VersionFolder(self._root, kind, after.name, max(earlier))
         sides = [(f"{one.name}@{one.version}", self._hashes(one)[1]) for one in (before, after)]
-        return changes(sides[0], sides[1], partial(self.text, kind))
+        return compare_versions(sides[0], sides[1], partial(self.text, kind))
 
     def script_imports(self, reference: str, module: str) -> bool:
         """Return whether a Python file of a script imports this top-level module."""
@@ -289,7 +289,7 @@ class LibraryService:
         what = f"The {folder.text}"
         with as_backend_error(f"{what} cannot be verified"):
             before = self._root.files.fingerprint(folder.content)
-            known = self._catalogue.trusted(kind, pin.name, pin.version)
+            known = self._catalogue.trusted_fingerprint(kind, pin.name, pin.version)
             if before != known or thorough:
                 on_bytes = ByteCount(
                     progress or Progress(), item.bytes, f"Verifying {pin.reference}"
@@ -346,7 +346,7 @@ class LibraryService:
         item = self._item(self._folder(Kind.MODEL, reference))
         return str(item.facts.get(WEIGHTS_FACT, {}).get("sha256", ""))
 
-    def give_weights(
+    def add_weights(
         self, reference: str, source: Path, progress: Progress | None = None
     ) -> LibraryItem:
         """Store a file of weights with a model that has none; its new jobs begin with them.
@@ -356,7 +356,7 @@ class LibraryService:
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
         model_weights.require_possible(folder, source)
-        others = tool_process.read_weights(source, progress) if lack_here() is None else ()
+        others = tool_process.read_weights(source, progress) if training_error() is None else ()
         path, sha256, size = model_weights.put(folder, source, progress or Progress())
         known: dict[str, Any] = {
             "name": path.name,
@@ -398,9 +398,9 @@ class LibraryService:
             self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
         return found
 
-    def note(self, item: LibraryItem, fact: str, value: object) -> LibraryItem:
+    def note(self, item: LibraryItem, key: str, value: object) -> LibraryItem:
         """Keep a fact about an item, such as `TRAINING_FACT` or `STUDY_FACT`."""
-        return self._add_facts(item, {fact: value}, str(item.facts.get("warning", "")))
+        return self._add_facts(item, {key: value}, str(item.facts.get("warning", "")))
 
     def note_leaks(self, dataset: str, count: int) -> None:
         """Keep how many leaks a scan of a dataset found, until the next scan."""
@@ -439,10 +439,10 @@ class LibraryService:
         self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
         return found
 
-    def known_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
+    def cached_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
         """Return the result of `check_model` for exactly these files, None if there is none."""
         key = _check_key(model.sha256, dataset.sha256, loader.sha256)
-        return self._kept.known(key, ModelCheck.from_dict)
+        return self._kept.cached(key, ModelCheck.from_dict)
 
     def data_notes(self, config: JobConfig) -> tuple[str, ...]:
         """Return what a trial of a job's batch has warned of, else what its dataset's preview has.
@@ -453,7 +453,7 @@ class LibraryService:
         if not all(parts.values()):
             return ()
         with suppress(BackendError, OSError):
-            trial = self.known_check(*(self.pin(kind, part) for kind, part in parts.items()))
+            trial = self.cached_check(*(self.pin(kind, part) for kind, part in parts.items()))
             if trial is not None:
                 return trial.warnings
             warning = self.show(Kind.DATASET, config.dataset).facts.get("warning")
@@ -462,7 +462,7 @@ class LibraryService:
 
     def rescan(self, progress: Progress | None = None) -> RescanReport:
         """Read the whole data root into the catalogue, replacing its content."""
-        return self._rescan.everything(progress or Progress())
+        return self._rescan.read_all(progress or Progress())
 
     def _folder(self, kind: Kind, reference: str) -> VersionFolder:
         """Return the folder of a reference; for a name alone, the newest version's."""

@@ -16,7 +16,7 @@ _MOST_FILES = 50
 _MOST_LINES = 5_000
 
 
-def changes(
+def compare_versions(
     older: tuple[str, Mapping[str, str]],
     newer: tuple[str, Mapping[str, str]],
     text: Callable[[str, str], str],

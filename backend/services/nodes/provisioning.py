@@ -30,7 +30,7 @@ from backend.launch.network import single_hosts
 from backend.node.system import wording
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels, unprovision
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
@@ -64,7 +64,7 @@ Inspect = Callable[[NodeEntry, Shell], NodeFacts]
 
 
 @dataclass(frozen=True)
-class DesktopPlaces:
+class DesktopPaths:
     """Files of this desktop for setting nodes up.
 
     ``keys`` contains the cluster's key of one data root, ``wheels`` the wheels for the nodes,
@@ -78,7 +78,7 @@ class DesktopPlaces:
     pip: Sequence[str] = (sys.executable, "-I", "-m", "pip")
 
 
-def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
+def default_paths(data_key: str, constraints: Path) -> DesktopPaths:
     """Return this user's folders: ``data_key`` separates the clusters of two data roots."""
     import platformdirs
 
@@ -93,7 +93,7 @@ def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
         swallowed(error)
     # A bundle contains the one that was built with it.
     built.append(CODE_ROOT / "wheels")
-    return DesktopPlaces(
+    return DesktopPaths(
         keys=platformdirs.user_data_path("ringmaster") / "clusters" / data_key,
         wheels=cache / "node-wheels",
         constraints=constraints,
@@ -112,14 +112,14 @@ class ProvisioningService:
     def __init__(
         self,
         root: OpenRoot,
-        places: DesktopPlaces,
+        paths: DesktopPaths,
         open_shell: OpenShell,
         inspect: Inspect,
         host_key: Callable[[NodeEntry], str],
-        start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
+        start_agent: Callable[[AgentPaths], Sequence[str]] = agent_commands.start,
     ) -> None:
         self._root = root
-        self._places = places
+        self._paths = paths
         self._open_shell = open_shell
         self._inspect = inspect
         self._host_key = host_key
@@ -146,7 +146,7 @@ class ProvisioningService:
         others = [one for one in entries.values() if one not in wanted]
         key = None if chosen.own_key else self._key([*others, *wanted])
         bundle = make_bundle()
-        wheels = _Wheels(self._places, chosen)
+        wheels = _Wheels(self._paths, chosen)
         versions = _Versions(
             {one.name: one.installation.mpi_version for one in others if one.installation}
         )
@@ -210,8 +210,8 @@ class ProvisioningService:
             BackendError: It cannot be made; the sentence is of the resolver, or names the node.
             Cancelled: By ``progress``.
         """
-        wheels = ScriptWheels(self._places.wheels, self._places.constraints, self._places.pip)
-        self._places.wheels.mkdir(parents=True, exist_ok=True)
+        wheels = ScriptWheels(self._paths.wheels, self._paths.constraints, self._paths.pip)
+        self._paths.wheels.mkdir(parents=True, exist_ok=True)
         entries = {one: self._entry(one) for one in names if one != THIS_COMPUTER}
         relay = Relay() if len(entries) >= LEAST_NODES else None
 
@@ -219,14 +219,14 @@ class ProvisioningService:
             return progress.is_cancelled
 
         def exclusive_access(key: str) -> AbstractContextManager[None]:
-            path = self._places.wheels / f"{name}{key}.lock"
+            path = self._paths.wheels / f"{name}{key}.lock"
             return locked(path, lambda _: say("Waiting for another job, which makes it"), cancelled)
 
         def say(words: str) -> None:
             progress.report(0, 0, f"Packages of the script: {words}")
 
         def one_node(node: str) -> BackendError | None:
-            entry, place = entries.get(node), wording.place(node)
+            entry, place = entries.get(node), wording.node_label(node)
 
             def report(now: SetUp) -> None:
                 say(f"{place}: {now.steps[0].sentence}")
@@ -294,10 +294,10 @@ class ProvisioningService:
                     self._with_shell(entry, relay.clear)
                     return
 
-    def brought_mpi(self) -> str:
+    def bundled_mpi_version(self) -> str:
         """Return the version of Ringmaster's Open MPI for the nodes, "" if unknown."""
         with suppress(OSError, ValueError):
-            for line in self._places.constraints.read_text("utf-8").splitlines():
+            for line in self._paths.constraints.read_text("utf-8").splitlines():
                 package, _, version = line.partition("==")
                 if package == OPEN_MPI:
                     return version.partition(";")[0].strip()
@@ -314,7 +314,7 @@ class ProvisioningService:
         entry = self._entry(name)
         if entry.installation is None or entry.facts is None:
             return False
-        place = AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+        place = AgentPaths(name, entry.installation.python, entry.installation.bundle, entry.facts)
 
         def start(shell: Shell) -> bool:
             if shell.run(agent_commands.check(place)).ok:
@@ -329,8 +329,8 @@ class ProvisioningService:
 
         return self._with_shell(entry, start)
 
-    def wake_silent(
-        self, names: Iterable[str], knock: Callable[[NodeAddress], None]
+    def wake_silent_nodes(
+        self, names: Iterable[str], check_reachable: Callable[[NodeAddress], None]
     ) -> Mapping[str, bool | BackendError]:
         """Start the agents of those of these nodes that wrote nothing lately.
 
@@ -348,7 +348,7 @@ class ProvisioningService:
 
         def one_node(name: str) -> bool | BackendError:
             try:
-                knock(entries[name].address)
+                check_reachable(entries[name].address)
                 return self.wake(name)
             except BackendError as error:
                 return error
@@ -380,7 +380,7 @@ class ProvisioningService:
             and (key := self._host_key(one))
         )
 
-    def let_in_again(self) -> None:
+    def authorize_all(self) -> None:
         """Authorize the cluster's key on every node that is set up, and update the settings.
 
         Raises:
@@ -415,7 +415,7 @@ class ProvisioningService:
 
     @property
     def _home_here(self) -> NodeHome:
-        return NodeHome(PurePosixPath(self._places.wheels.parent) / "scripts")
+        return NodeHome(PurePosixPath(self._paths.wheels.parent) / "scripts")
 
     def _in_home(
         self,
@@ -447,7 +447,7 @@ class ProvisioningService:
             known = [one.name for one in unprovision.environments(shell, home)]
             for name in names:
                 if name not in known:
-                    raise BackendError(f"{wording.place(node)} has no environment {name}.")
+                    raise BackendError(f"{wording.node_label(node)} has no environment {name}.")
             chosen = {one for one in known if {one, one.partition(OF_SCRIPTS)[0]} & {*names}}
             self._refuse_used(node, shell, home, chosen)
             return unprovision.remove_environments(shell, home, chosen)
@@ -458,7 +458,7 @@ class ProvisioningService:
         folders = [home.environments / one for one in chosen]
         entries = {one.name: one for one in self._entries()}
         if node not in entries:
-            place = wording.place(node)
+            place = wording.node_label(node)
             refuse_running(place, shell, sys.executable, str(CODE_ROOT), folders)
         shares = node in entries and entries[node].shares_environment
         users = {node, *(one for one in entries if shares and entries[one].shares_environment)}
@@ -532,7 +532,7 @@ class ProvisioningService:
 
     def _key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
         """Return this desktop's cluster key, otherwise the one of a node, otherwise a new one."""
-        folder = self._places.keys
+        folder = self._paths.keys
         kept = cluster_key.stored_key(folder)
         if kept is not None:
             return kept
@@ -599,7 +599,7 @@ def _packages_of(entry: NodeEntry) -> tuple[str, ...]:
 class _Wheels(Wheelhouses):
     """The wheels of one set-up: similar nodes share them; the first one's thread fetches them."""
 
-    def __init__(self, places: DesktopPlaces, options: SetUpOptions) -> None:
+    def __init__(self, places: DesktopPaths, options: SetUpOptions) -> None:
         super().__init__(places.wheels, places.constraints, places.pip)
         without = options.without_horovod
         self._built = None if without else horovod_wheels.built_wheels(places.horovod)

@@ -54,14 +54,14 @@ class NodeRegistry:
         profile: Path,
         ssh_config: Path | None = None,
         keyring: SystemKeyring | None = None,
-        given: Accept = lambda key: False,
+        is_trusted_key: Accept = lambda key: False,
     ) -> None:
         self._root = root
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
-        self._given = given
+        self._is_trusted_key = is_trusted_key
         self._passphrases: dict[str, str] = {}
-        self._known: tuple[NodeEntry, ...] = ()
+        self._known_entries: tuple[NodeEntry, ...] = ()
         self.keyring = keyring if keyring is not None else SystemKeyring()
 
     @property
@@ -69,7 +69,7 @@ class NodeRegistry:
         """Path of the accepted host keys, one a line."""
         return self._known_hosts.path
 
-    def ssh_facts(self) -> SshFacts:
+    def ssh_details(self) -> SshFacts:
         """Return the SSH settings and keys of this computer.
 
         Raises:
@@ -86,26 +86,26 @@ class NodeRegistry:
             keys=tuple(one for one in DEFAULT_KEYS if expanded(one).is_file()),
             agent_keys=agent_keys(),
             passphrases=len(self._passphrases),
-            keyring_fault=self.keyring.fault(),
+            keyring_fault=self.keyring.unavailable_reason(),
         )
 
     def list(self) -> tuple[NodeEntry, ...]:
         self._root.files.refresh_nodes()
         return node_files.entries(self._root)
 
-    def entries_known(self) -> tuple[NodeEntry, ...]:
+    def known_entries(self) -> tuple[NodeEntry, ...]:
         """Return the nodes as `list`; the last known ones while the data root does not answer."""
         with suppress(Unreachable):
             self._root.files.refresh_nodes()
         try:
             found = node_files.entries(self._root)
         except BackendError:
-            if not self._known:
+            if not self._known_entries:
                 raise
-            return self._known
+            return self._known_entries
         if found or self._root.nodes.is_dir():
-            self._known = found
-        return self._known
+            self._known_entries = found
+        return self._known_entries
 
     def add(
         self,
@@ -169,7 +169,7 @@ class NodeRegistry:
         node_files.write_entry(self._root, fresh)
         return fresh
 
-    def facts(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def node_details(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
         """Inspect a node through an open connection; nothing is stored.
 
         Raises:
@@ -197,7 +197,7 @@ class NodeRegistry:
         node_files.write_entry(self._root, fresh)
         return fresh
 
-    def set_gives_way(self, name: str, hours: str, known: str | None = None) -> NodeEntry:
+    def set_gives_way(self, name: str, hours: str, expected_hours: str | None = None) -> NodeEntry:
         """Set when runs on the node give way to other users, also those that are running.
 
         Args:
@@ -216,7 +216,7 @@ class NodeRegistry:
             fresh = replace(entry, gives_way=parse_hours(hours))
         except ValueError as error:
             raise BackendError(str(error)) from error
-        if known is not None and entry.gives_way not in (known, fresh.gives_way):
+        if expected_hours is not None and entry.gives_way not in (expected_hours, fresh.gives_way):
             raise BackendError(
                 f"{name} was changed meanwhile, and gives way: {entry.gives_way or 'never'}.",
                 "Open the dialog again to replace that.",
@@ -249,7 +249,7 @@ class NodeRegistry:
         passphrase = self._passphrases.get(identity, "")
         if not passphrase:
             raise BackendError(f"No passphrase for {sanitize(identity)} is stored.")
-        self.keyring.keep(identity, passphrase)
+        self.keyring.store(identity, passphrase)
 
     def remove_passphrase(self, name: str) -> tuple[str, ...]:
         """Remove the passphrases of the keys of a node, from memory and the system keyring.
@@ -297,7 +297,7 @@ class NodeRegistry:
         place = place_of(self.entry(name).address, self._ssh_config)
         return next((key.text for key in self._known_hosts.keys(*place)), "")
 
-    def trust(self, key: HostKey) -> None:
+    def accept_key(self, key: HostKey) -> None:
         """Accept a key from now on. Call this only after the user agreed."""
         self._known_hosts.add(key)
 
@@ -344,9 +344,9 @@ class NodeRegistry:
                 )
             except HostKeyUnknown as error:
                 # Each sshd on the way asks once: an accepted key stays known.
-                if not (self._given(error.key) or (accept is not None and accept(error.key))):
+                if not (self._is_trusted_key(error.key) or (accept is not None and accept(error.key))):
                     raise
-                self.trust(error.key)
+                self.accept_key(error.key)
             except PassphraseNeeded as error:
                 kept = self._passphrases.pop(error.identity, "")
                 if not kept and error.identity not in resolved:

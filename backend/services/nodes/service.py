@@ -38,12 +38,12 @@ from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.nodes import run_ports, ssh_reading
-from backend.services.nodes.head_node import Head, HeadNodeLauncher
+from backend.services.nodes.head_node import HeadNode, HeadNodeLauncher
 from backend.services.nodes.registry import NodeRegistry
-from backend.services.tools.training_python import lack_here, training_python
+from backend.services.tools.training_python import training_error, training_python
 from backend.ssh.interface import Unreachable
 
-PAST_S = 7 * 86_400.0
+HISTORY_S = 7 * 86_400.0
 _SETTLE_S = 0.2
 _CHECK_LIMIT_S = 180.0
 
@@ -86,7 +86,7 @@ class NodeService:
 
     def remote(self) -> tuple[NodeState, ...]:
         """Return every added node, by name."""
-        entries = self._cluster.entries_known()
+        entries = self._cluster.known_entries()
         with self._watching:
             while True:
                 # A node that cannot be read becomes silent by itself: its reading gets old.
@@ -103,7 +103,7 @@ class NodeService:
                     return tuple(_state(entry, status[entry.name]) for entry in entries)
                 time.sleep(_SETTLE_S)
 
-    def past(self, name: str) -> tuple[PastReading, ...]:
+    def history(self, name: str) -> tuple[PastReading, ...]:
         """Return the node's history of the last week, oldest first, by this computer's clock.
 
         It is empty for this computer, which has no agent.
@@ -118,7 +118,7 @@ class NodeService:
         folder = self._root.node(name)
         with suppress(Unreachable):
             self._root.files.refresh_past(folder)
-        return read_past(folder, time.time(), ahead_s or 0.0, PAST_S)
+        return read_past(folder, time.time(), ahead_s or 0.0, HISTORY_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
         """Check whether the node can train; two ranks on it add up a number.
@@ -133,7 +133,7 @@ class NodeService:
             return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
         answer = self._ask(name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S)
         address = entry.ranks_address.partition("/")[0] or entry.address.host
-        return (*(Finding(**one) for one in answer), run_ports.finding(name, address))
+        return (*(Finding(**one) for one in answer), run_ports.check_ports(name, address))
 
     def orphans(self, name: str) -> tuple[Orphan, ...]:
         """Return processes on a node that survived a run of this data root.
@@ -204,16 +204,16 @@ class NodeService:
         """True if this computer sees the data root, as every node of a run must."""
         return self._root.files.is_mounted
 
-    def rooms(self) -> tuple[NodeRoom, ...]:
+    def capacities(self) -> tuple[NodeRoom, ...]:
         """Return the resources of the nodes for a job; nodes that are not online have none."""
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
         here = this_computer(reading.cpu.cores, gpus, self._site())
         return (here, *(_room(state) for state in self.remote() if state.reading is not None))
 
-    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
+    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[HeadNode]:
         """Return the place that starts the supervisor of a run with these ranks."""
-        return self._heads.of(ranks)
+        return self._heads.open_head(ranks)
 
     def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
         """Enable the head node of these ranks to start them by itself at any time."""
@@ -238,7 +238,7 @@ class NodeService:
         )
 
     def _findings(self, smoke: bool) -> tuple[Finding, ...]:
-        lack = lack_here()
+        lack = training_error()
         places = DoctorPaths(self._root.path, self._catalogue, self._python(), trains=lack is None)
         found = findings(places, smoke)
         if lack is not None:
@@ -250,7 +250,7 @@ class NodeService:
 
     def _remote_root(self) -> Finding:
         """Check the remote data root instead of its mirror."""
-        name = self._root.shown(self._root.path)
+        name = self._root.display_path(self._root.path)
         proof = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
         try:
             self._root.files.replace_bytes(proof, b"ringmaster")
@@ -260,7 +260,7 @@ class NodeService:
         return Finding("data root", True, f"{name} can be written, over SFTP.")
 
     def _mirror(self) -> Iterator[Finding]:
-        room = self._root.files.room()
+        room = self._root.files.mirror_usage()
         if room is None:
             return
         kept = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"

@@ -62,10 +62,10 @@ class DeliveryAttempt:
 
     wait_s: float | None
     failure: str = ""
-    failed: str = ""
+    failed_kind: str = ""
 
 
-class NoticeService:
+class NotificationService:
     """Settings and delivery. Every call blocks. Call ``notify`` on one thread, others anywhere."""
 
     def __init__(
@@ -97,7 +97,7 @@ class NoticeService:
             return Channels.from_dict(read_json(self.path))
         return Channels()
 
-    def keep(self, channels: Channels, password: str | None = None) -> Channels:
+    def store(self, channels: Channels, password: str | None = None) -> Channels:
         """Store settings, and a password if one is given.
 
         Without a keyring the password is used until the program ends. Returns what was stored: a
@@ -118,8 +118,8 @@ class NoticeService:
         else:
             channels = replace(channels, since=before.since)
         if channels.mail is not None and password is not None:
-            if not self._keyring.fault():
-                self._keyring.keep(channels.mail.account, password)
+            if not self._keyring.unavailable_reason():
+                self._keyring.store(channels.mail.account, password)
             self._passwords[channels.mail.account] = password
         with as_backend_error("The notification settings cannot be written"):
             folder = self.path.parent
@@ -136,16 +136,16 @@ class NoticeService:
             self._passwords.pop(before.account, None)
             self._keyring.delete(before.account)
 
-    def keyring_fault(self) -> str:
+    def keyring_error(self) -> str:
         """Return why a password is kept only until the program ends, or ""."""
-        return self._keyring.fault()
+        return self._keyring.unavailable_reason()
 
     def has_password(self) -> bool:
         """Return whether the password for mail is available, or none is needed."""
         mail = self.channels().mail
         return mail is None or not mail.user or bool(self._password(mail))
 
-    def spread(self) -> tuple[str, ...]:
+    def copy_to_nodes(self) -> tuple[str, ...]:
         """Copy the settings to the nodes, or remove them; return a sentence for each failure.
 
         Recipients that need a password stay on this desktop.

@@ -21,7 +21,7 @@ CLOCK_WARNING_S = 60.0
 
 
 def node(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    name, entry, place = node.name, node.entry, wording.place(node.name)
+    name, entry, place = node.name, node.entry, wording.node_label(node.name)
     if entry is None and name != THIS_COMPUTER:
         known = ", ".join(job.known)
         yield Result(

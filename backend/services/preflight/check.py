@@ -169,7 +169,7 @@ class Check:
 
 def not_checked(node: str, checks: Sequence[str], why: str = "", *, warns: bool = False) -> Result:
     """Say that checks of a node were not made; those that only warn never prevent a start."""
-    place = wording.place(node)
+    place = wording.node_label(node)
     return Result(
         f"{', '.join(checks)} of {place}: not checked{why and ', '}{sanitize(why, 160)}.",
         f"Check the load of {place}, then check again.",

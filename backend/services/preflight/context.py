@@ -57,7 +57,7 @@ class PreflightTarget:
 
     @property
     def place(self) -> str:
-        return wording.place(self.node)
+        return wording.node_label(self.node)
 
 
 @dataclass

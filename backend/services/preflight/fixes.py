@@ -16,9 +16,9 @@ from typing import Any
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.node.checks import orphans
-from backend.node.system.wording import place
+from backend.node.system.wording import node_label
 from backend.provisioning import agent_commands
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.code_archive import bundle_name
 from backend.provisioning.node_environment import STAMP
 from backend.records.base.access_modes import take_after
@@ -68,7 +68,7 @@ class PreflightFixes:
             each(self._set_aside_foreign_of)(finding)
             # The head's own copy of the key may be what is spoiled, so each node gets it again.
             if finding is keys[-1]:
-                self._set_up.let_in_again()
+                self._set_up.authorize_all()
 
         def do(fix: Fix, act: Callable[[PreflightFinding], object]) -> None:
             for finding in findings:
@@ -90,7 +90,7 @@ class PreflightFixes:
 
     def _accept(self, finding: PreflightFinding) -> None:
         if finding.host_key is not None:
-            self._cluster.trust(finding.host_key)
+            self._cluster.accept_key(finding.host_key)
 
     def _set_up_again(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
@@ -151,7 +151,7 @@ class PreflightFixes:
 
     def _start_agent(self, node: str) -> None:
         entry, there, facts = self._ready(node)
-        agent = AgentPlace(node, there.python, there.bundle, facts)
+        agent = AgentPaths(node, there.python, there.bundle, facts)
         with closing(self._cluster.open_shell(node)) as shell:
             started = shell.run(agent_commands.start(agent))
             lives = started.ok and shell.run(agent_commands.check(agent, self._limits.agent_s)).ok
@@ -185,7 +185,7 @@ class PreflightFixes:
             left = self._end_remote_orphans(node)
         if left:
             raise BackendError(
-                f"Processes {left} on {place(node)} do not end.",
+                f"Processes {left} on {node_label(node)} do not end.",
                 "They wait for a disk or a driver that hangs; restart that computer.",
             )
 

@@ -151,11 +151,11 @@ def without_horovod(job: JobPreflight) -> Iterator[Result]:
     for node in has:
         if has[node] or not (is_needed or other):
             continue
-        is_here, place = node == THIS_COMPUTER, wording.place(node)
+        is_here, place = node == THIS_COMPUTER, wording.node_label(node)
         yield Result(
             f"{place} has no Horovod, which the strategy allreduce needs."
             if is_needed
-            else f"{place} has no Horovod and {wording.place(other)} has it; the nodes of a job "
+            else f"{place} has no Horovod and {wording.node_label(other)} has it; the nodes of a job "
             "need the same.",
             f"{'Choose the strategy DDP' if is_needed else 'Choose other nodes'}, or "
             + ("run ./installers/run doctor." if is_here else f"set {node} up with Horovod."),

@@ -124,7 +124,7 @@ def processes(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     slots = node.cores * PROCESSES_PER_CORE
     if node.target is not None and node.placement.processes > slots:
         yield Result(
-            f"{wording.place(node.name)} has {node.cores} cores, enough for {slots} processes; the "
+            f"{wording.node_label(node.name)} has {node.cores} cores, enough for {slots} processes; the "
             f"job asks for {node.placement.processes}.",
             "Give it fewer processes.",
             details={"fitting": slots},

@@ -25,7 +25,7 @@ from backend.launch.network import common_subnet
 from backend.node.system.mpi import find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import cluster_key
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.code_archive import bundle_name
 from backend.records.base.access_modes import is_narrower
 from backend.records.base.layout import NodeHome
@@ -45,7 +45,7 @@ from backend.services.preflight.context import (
     of_script,
     settings_texts,
 )
-from backend.services.tools.training_python import has_horovod, lack_here
+from backend.services.tools.training_python import has_horovod, training_error
 from backend.ssh.interface import Shell
 
 _log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class PreflightRun:
                     node.address = hosts[node.name]
 
     def _this_computer(self, placement: Placement) -> NodePreflight:
-        if (lack := lack_here()) is not None:
+        if (lack := training_error()) is not None:
             return NodePreflight(placement, lack=lack)
         found = find_mpirun(self._python) if self.job.library else None
         target = PreflightTarget(
@@ -189,7 +189,7 @@ class PreflightRun:
             jobs_are_narrow and not entry.no_share,
             entry.no_share,
             self._config.loader_workers,
-            AgentPlace(entry.name, there.python, there.bundle, facts).folder,
+            AgentPaths(entry.name, there.python, there.bundle, facts).folder,
             str(home.imports(entry.name)),
             **self._of_script,
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.base.room import room_of
+from backend.base.room import disk_space
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import read_job
@@ -34,7 +34,7 @@ from backend.services.preflight.context import (
 from backend.services.preflight.fixes import OnChange, PreflightFixes
 from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import PreflightRun
-from backend.services.tools.training_python import of_next_run, training_python
+from backend.services.tools.training_python import next_run_config, training_python
 
 
 class PreflightFailed(BackendError):
@@ -96,7 +96,7 @@ class PreflightService:
         Raises:
             Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
-        config = of_next_run(config)
+        config = next_run_config(config)
         return PreflightRun(self._context, config, self.needed_bytes(config, job_id)).fly(cancelled)
 
     def check_again(
@@ -180,7 +180,7 @@ class PreflightService:
         needed, placement, result = self.needed_bytes(config, job_id), config.placement[0], None
         # The check of the data root reports one that is not available.
         with suppress(OSError):
-            room = room_of(self._root.path)
+            room = disk_space(self._root.path)
             if room.free_files is not None and room.lacks_files():
                 result = storage.no_files(room.free_files)
             elif room.free_bytes < needed:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 
 from backend.base.errors import BackendError
-from backend.base.room import LEAST_FILES, files_words
+from backend.base.room import LEAST_FILES, free_files_message
 from backend.node.checks import preflight_probe
 from backend.node.system import wording
 from backend.records.base import number_format
@@ -35,7 +35,7 @@ def sees_root(target: PreflightTarget, replies: Replies) -> bool:
 
 
 def no_data_root(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    name, entry, place = node.name, node.entry, wording.place(node.name)
+    name, entry, place = node.name, node.entry, wording.node_label(node.name)
     if entry is not None and entry.installation is not None and not entry.data_root:
         yield Result(
             f"{name} does not see the data root.",
@@ -170,7 +170,7 @@ def lacks_files(facts: Facts) -> bool:
 
 def no_files(free_files: int) -> Result:
     return Result(
-        f"The data root {files_words(free_files)}.",
+        f"The data root {free_files_message(free_files)}.",
         "Remove files that are not needed: old jobs, datasets of many small files, the trash.",
         nodes=(),
     )
@@ -196,7 +196,7 @@ def home(target: PreflightTarget, facts: Facts) -> Iterator[Result]:
         )
     elif lacks_files(facts):
         yield Result(
-            f"The disk of {home} on {node} {files_words(facts['files'])}.",
+            f"The disk of {home} on {node} {free_files_message(facts['files'])}.",
             f"Remove some files on {node}.",
         )
     elif facts["free"] < LEAST_HOME_BYTES:

@@ -103,7 +103,7 @@ class QueueService:
         priority: int | None = None,
         not_before: datetime | None = None,
         *,
-        at_once: bool = False,
+        start_now: bool = False,
         start_over: bool = False,
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
@@ -119,7 +119,7 @@ class QueueService:
         """
         before = entry_of(self._fresh(job_id))
         if before is not None:
-            return self.change(job_id, priority, not_before, at_once=at_once)
+            return self.change(job_id, priority, not_before, start_now=start_now)
         _check_priority(priority or 0)
         view = self._jobs.queries.show(job_id)
         if view.state.is_live:
@@ -130,9 +130,9 @@ class QueueService:
             job_id, start_over, placement, progress
         )
         config = prepared.launch.config
-        if prepared.plan.blind:
+        if prepared.plan.staged_nodes:
             raise BackendError(
-                f"{prepared.plan.blind[0]} does not see the data root, and so not the queue.",
+                f"{prepared.plan.staged_nodes[0]} does not see the data root, and so not the queue.",
                 "Start the job by hand when its nodes are free.",
             )
         self._require_on_agent(config.placement[0].node)
@@ -160,7 +160,7 @@ class QueueService:
                 job_files.write_placement(folder, config)
             queue_files.put(self._root, entry, prepared.launch)
         audit_log.add(folder, "Queued")
-        self.keep()
+        self.ensure_keeper()
         return self._place(entry)
 
     def dequeue(self, job_id: str) -> JobView:
@@ -179,29 +179,29 @@ class QueueService:
         priority: int | None = None,
         not_before: datetime | None = None,
         *,
-        at_once: bool = False,
+        start_now: bool = False,
     ) -> QueuePlace:
         """Change the priority or the start time; ``at_once`` removes the start time."""
         entry = self._entry(job_id)
         if priority is not None:
             _check_priority(priority)
             entry = replace(entry, priority=priority)
-        if not_before is not None or at_once:
+        if not_before is not None or start_now:
             entry = replace(entry, not_before=_stamp(not_before))
         self._put(entry)
         return self._place(entry)
 
-    def reorder(self, job_id: str, *, before: str = "", after: str = "") -> QueuePlace:
+    def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuePlace:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
             entries = in_order(queue_files.entries(self._root))
         rest = [entry for entry in entries if entry.job_id != job_id]
-        beside = self._entry(before or after)
+        beside = self._entry(before_id or after_id)
         if beside.job_id == job_id:
             return self._place(moved)
         index = next(n for n, entry in enumerate(rest) if entry.job_id == beside.job_id)
-        index += 0 if before else 1
+        index += 0 if before_id else 1
         rest.insert(index, replace(moved, priority=beside.priority))
         self._lay(rest, index)
         return self._place(rest[index])
@@ -211,7 +211,7 @@ class QueueService:
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
             first = in_order(queue_files.entries(self._root))[0]
-        return self.reorder(job_id, before=first.job_id)
+        return self.reorder(job_id, before_id=first.job_id)
 
     def pause(self) -> Queue:
         """Start nothing from the queue, on any node, until it is resumed."""
@@ -222,10 +222,10 @@ class QueueService:
     def resume(self) -> Queue:
         with as_backend_error("The queue could not be resumed"):
             queue_files.resume(self._root)
-        self.keep()
+        self.ensure_keeper()
         return self.read()
 
-    def keep(self) -> None:
+    def ensure_keeper(self) -> None:
         """Make sure that the queue service for jobs led by this computer runs.
 
         Cheap if no job waits. After a reboot, it runs only after this call.

@@ -82,7 +82,7 @@ class StudyService:
         """
         return GalleryStudy.of(str(path), self._read(path)[0])
 
-    def started(self) -> tuple[StartedStudy, ...]:
+    def started_studies(self) -> tuple[StartedStudy, ...]:
         """Return the started studies of which a job is left, by the name of their sweep."""
         there = set(self._jobs.ids())
         with as_backend_error("The studies could not be read"), suppress(FileNotFoundError):
@@ -101,7 +101,7 @@ class StudyService:
         self,
         name: str,
         form: FormName = FormName.SMALL,
-        places: Sequence[Placement] = (),
+        placement: Sequence[Placement] = (),
         progress: Progress | None = None,
     ) -> SweepMade:
         """Queue the jobs of a study. ``name`` is one of the gallery, or a path of a study file.
@@ -115,10 +115,10 @@ class StudyService:
         study, text = self._read(path)
         library = dict.fromkeys(LIBRARY_KEYS, NAME)
         try:
-            sweep_of_study(study, form, places, library)
+            sweep_of_study(study, form, placement, library)
         except ValueError as error:
             raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
-        named = [self._checked(study, form, row) for row in rows_at(study, form, places)]
+        named = [self._checked(study, form, row) for row in rows_at(study, form, placement)]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
             if all(kind.value in one or "script" in one for one in named):
                 continue
@@ -131,7 +131,7 @@ class StudyService:
             part for one in named for part in one.values() if isinstance(part, GalleryPart)
         )
         added = {part: self._add_part(part, study.title, progress) for part in parts}
-        sweep, cells = sweep_of_study(study, form, places, library, added)
+        sweep, cells = sweep_of_study(study, form, placement, library, added)
 
         def remember(made: SweepMade) -> None:
             jobs = tuple(StudyJob(v.id, *cell) for v, cell in zip(made.jobs, cells, strict=True))
@@ -162,10 +162,10 @@ class StudyService:
             try:
                 return StartedStudy.from_dict(json.loads(path.read_bytes()))
             except ValueError as error:
-                raise BackendError(f"{self._root.shown(path)} is damaged: {error}.") from error
+                raise BackendError(f"{self._root.display_path(path)} is damaged: {error}.") from error
         return None
 
-    def named(self, text: str) -> StartedStudy:
+    def find_started(self, text: str) -> StartedStudy:
         """Return the started study with this name, or with this beginning of it.
 
         Raises:
@@ -176,7 +176,7 @@ class StudyService:
             return found
         begins = [
             one
-            for one in self.started()
+            for one in self.started_studies()
             if text and one.sweep.casefold().startswith(text.casefold())
         ]
         if len(begins) == 1:
@@ -219,7 +219,7 @@ class StudyService:
         path: Path,
         *,
         draw: Callable[[StudyTable, str], bytes] | None = None,
-        replaces: bool = False,
+        overwrite: bool = False,
     ) -> Path:
         """Write the table to Markdown, its values by seed to CSV, or its plot to a picture.
 
@@ -239,7 +239,7 @@ class StudyService:
             raise BackendError(
                 f"{path.name} is no name for an export.", f"End a table in .md or .csv{others}."
             )
-        if path.exists() and not replaces:
+        if path.exists() and not overwrite:
             raise BackendError(
                 f"{path} exists already and was not changed.", "Choose another name."
             )

@@ -37,7 +37,7 @@ _SLUG = 40
 _FAULTS_SHOWN = 3
 
 
-class HalfMade(BackendError):
+class IncompleteSweep(BackendError):
     """Only some jobs of a sweep were made.
 
     ``made``: those jobs; ``SweepService.take_back(tag)`` removes them.
@@ -46,7 +46,7 @@ class HalfMade(BackendError):
     def __init__(self, sentence: str, tag: str, made: tuple[JobView, ...]) -> None:
         super().__init__(sentence, f"To remove them: {COMMAND} job sweep --take-back {tag}")
         self.tag = tag
-        self.made = made
+        self.jobs = made
 
 
 class SweepService:
@@ -80,7 +80,7 @@ class SweepService:
             return found
         shown: dict[Fault, None] = {}
         for job in found.jobs:
-            shown.update(dict.fromkeys(self._jobs.faults(job.raw)))
+            shown.update(dict.fromkeys(self._jobs.config_errors(job.raw)))
         return Expansion(found.jobs, tuple(shown))
 
     def check(self, sweep: Sweep) -> JobCheck:
@@ -94,7 +94,7 @@ class SweepService:
         self,
         sweep: Sweep,
         progress: Progress | None = None,
-        on_made: Callable[[SweepMade], None] = lambda made: None,
+        on_created: Callable[[SweepMade], None] = lambda made: None,
     ) -> SweepMade:
         """Make every job and queue it, in the order of the sweep.
 
@@ -119,7 +119,7 @@ class SweepService:
             for job in tagged:
                 progress.step(len(made), 2 * total, f"Making job {len(made) + 1} of {total}")
                 made.append(self._jobs.create(job.raw))
-            on_made(SweepMade(tag, tuple(made)))
+            on_created(SweepMade(tag, tuple(made)))
             for number, view in enumerate(made):
                 progress.step(total + number, 2 * total, f"Queueing job {number + 1} of {total}")
                 self._queue.enqueue(view.id, progress=progress)
@@ -129,14 +129,14 @@ class SweepService:
                 raise
             why = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
             sentence = f"{why}: {len(made)} of {total} jobs were made, {queued} of them are queued."
-            raise HalfMade(sentence, tag, tuple(made)) from error
+            raise IncompleteSweep(sentence, tag, tuple(made)) from error
         progress.report(2 * total, 2 * total, f"Queued {total} jobs")
         return SweepMade(tag, tuple(self._jobs.queries.show(view.id) for view in made))
 
     def _with_free_name(self, sweep: Sweep) -> Sweep:
         """Number the name if a sweep has it: ``shapes (2)``."""
         names: dict[str, list[str]] = {}
-        for line in self._jobs.queries.lines():
+        for line in self._jobs.queries.summaries():
             if tag := sweep_of(line.tags):
                 names.setdefault(tag, []).append(line.name)
         taken = {sweep_title(tag, found) for tag, found in names.items()}

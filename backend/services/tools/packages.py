@@ -22,9 +22,9 @@ from backend.services.tools.training_python import training_python
 class PackageService:
     """Installs packages where jobs run. Every call blocks and may run on any thread."""
 
-    def __init__(self, cluster: NodeRegistry, set_up: ProvisioningService) -> None:
+    def __init__(self, cluster: NodeRegistry, provisioning: ProvisioningService) -> None:
         self._cluster = cluster
-        self._set_up = set_up
+        self._provisioning = provisioning
 
     def install(self, package: str, nodes: Sequence[str], progress: Progress) -> None:
         """Install a package, and what it needs, on these nodes, this computer possibly among them.
@@ -48,7 +48,7 @@ class PackageService:
             progress.report(0, 0, f"Installing {package} on {now.node}")
 
         for options, names in alike.items():
-            done = self._set_up.set_up(names, report, lambda _: progress.is_cancelled, options)
+            done = self._provisioning.set_up(names, report, lambda _: progress.is_cancelled, options)
             for name, outcome in done.items():
                 if not isinstance(outcome, NodeEntry):
                     sentence = f"{package} is not installed on {name}: {outcome.message}"

@@ -35,8 +35,8 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
-from backend.services.tools.output_file import partial_of, put_in_place, require_free
-from backend.services.tools.training_python import lack_here, training_python
+from backend.services.tools.output_file import partial_path, put_in_place, require_free
+from backend.services.tools.training_python import training_error, training_python
 from backend.services.tools.warm_process import WarmProcess
 
 _RESULT_BYTES = 64_000_000
@@ -57,7 +57,7 @@ class ToolError(BackendError):
 
     def __init__(
         self,
-        sentence: str,
+        message: str,
         remedy: str = "",
         traceback: str = "",
         output: str = "",
@@ -65,7 +65,7 @@ class ToolError(BackendError):
         package: str = "",
         module: str = "",
     ) -> None:
-        super().__init__(sentence, remedy)
+        super().__init__(message, remedy)
         self.traceback = traceback
         self.output = output
         self.part = part
@@ -115,7 +115,7 @@ def check_model(
     )
 
 
-def measure(
+def count_samples(
     loader: Path,
     dataset: Path,
     validation_loader: Path | None = None,
@@ -170,7 +170,7 @@ def export(
     history: Path | None = None,
     time_limit_s: float = 3600.0,
     progress: Progress | None = None,
-    run_goes_on: bool = False,
+    is_live: bool = False,
 ) -> tuple[str, ...]:
     """Write a checkpoint to ``output`` as pt, safetensors, onnx or zip; return notes about it.
 
@@ -179,7 +179,7 @@ def export(
     ``run_goes_on``: its run may remove it meanwhile. An existing file at ``output`` stays.
     """
     require_free(output)
-    partial = partial_of(output)
+    partial = partial_path(output)
     request = {
         "format": export_format,
         "partial": str(partial.absolute()),
@@ -189,7 +189,7 @@ def export(
         "files": dict(files or {}),
         "history": str(history.absolute()) if history else "",
     }
-    stays = held(checkpoint, output.parent) if run_goes_on else contextlib.nullcontext(checkpoint)
+    stays = hold_checkpoint(checkpoint, output.parent) if is_live else contextlib.nullcontext(checkpoint)
     try:
         with stays as file:
             request["checkpoint"] = str(file.absolute())
@@ -201,7 +201,7 @@ def export(
 
 
 @contextlib.contextmanager
-def held(checkpoint: Path, folder: Path) -> Iterator[Path]:
+def hold_checkpoint(checkpoint: Path, folder: Path) -> Iterator[Path]:
     """Link the checkpoint and its record in ``folder``, or copy them if links are impossible.
 
     Its run may remove it while it is exported: importing torch takes seconds before the
@@ -241,13 +241,13 @@ def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
 _warm: WarmProcess | None = None
 
 
-def keep_warm() -> None:
+def start_warm_process() -> None:
     """Fork the tools of this window from one process, which has PyTorch imported."""
     global _warm
     _warm = _warm or WarmProcess()
 
 
-def let_go() -> None:
+def stop_warm_process() -> None:
     """End that process."""
     global _warm
     if _warm is not None:
@@ -259,7 +259,7 @@ def run_tool(
     tool: str,
     request: Mapping[str, Any],
     read: Callable[[Mapping[str, Any]], T],
-    what: str,
+    title: str,
     time_limit_s: float,
     progress: Progress | None = None,
 ) -> T:
@@ -269,11 +269,11 @@ def run_tool(
         ToolError: The tool failed, crashed, exceeded its limit, or there is no PyTorch here.
         Cancelled: The user cancelled; no process of the tool remains.
     """
-    if (lack := lack_here()) is not None:
+    if (lack := training_error()) is not None:
         raise ToolError(lack.message, lack.remedy)
     folder = Path(tempfile.mkdtemp(prefix="ringmaster-tool-"))
     try:
-        with _Run(tool, request, folder, what, time_limit_s) as run:
+        with _Run(tool, request, folder, title, time_limit_s) as run:
             run.wait(progress or Progress())
         return run.result(read)
     finally:

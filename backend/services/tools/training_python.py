@@ -44,7 +44,7 @@ def awaits_horovod() -> bool:
     return LATER_VARIABLE in os.environ and not _built_later()
 
 
-def of_next_run(config: JobConfig) -> JobConfig:
+def next_run_config(config: JobConfig) -> JobConfig:
     """Return the job as it can run now: by DDP on a computer that awaits Horovod.
 
     Both average the gradients of all ranks, so a later run may continue by Horovod.
@@ -62,7 +62,7 @@ def has_horovod() -> bool:
     return importlib.util.find_spec("horovod") is not None
 
 
-def lack_here() -> BackendError | None:
+def training_error() -> BackendError | None:
     """Return why this computer cannot train at all and how to change that; None if it can."""
     if not BUNDLE_FILE.exists() or _found():
         return None

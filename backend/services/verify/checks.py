@@ -15,7 +15,7 @@ from pathlib import Path
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.base.room import room_of
+from backend.base.room import disk_space
 from backend.datastore.access.root_access import OpenJob, make_above, move_into
 from backend.datastore.jobs import checkpoint_files
 from backend.datastore.library import library_files, staging
@@ -39,20 +39,20 @@ from backend.records.jobs.checkpoint import Checkpoint, read_record
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.library.item import KINDS, WEIGHTS_FACT, Kind, Pin
 from backend.records.nodes.reading import Orphan
-from backend.services.verify.scan import Scan, SeenJob, SeenVersion
+from backend.services.verify.scan import Scan, ScannedJob, ScannedVersion
 from backend.ssh.interface import Unreachable
 
 _DISK = "Check the disk of the data root, and whether you may read it."
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckFinding:
     """A finding of a check: its subject, the values of the sentence, and what a repair moves.
 
     ``act`` is a repair that does more than that. Without both, only the user can act: ``remedy``.
     """
 
-    what: str
+    subject: str
     values: Mapping[str, object] = field(default_factory=dict)
     moves: Sequence[Path] = ()
     act: Callable[[], object] | None = None
@@ -70,7 +70,7 @@ class Check:
     subject: str
     finding: str
     repair: str
-    find: Callable[[Scan], Iterable[Found]]
+    find: Callable[[Scan], Iterable[CheckFinding]]
 
 
 def _is_spoiled(path: Path) -> bool:
@@ -83,19 +83,19 @@ def _is_spoiled(path: Path) -> bool:
     return False
 
 
-def _half_made(scan: Scan) -> Iterator[Found]:
+def _half_made(scan: Scan) -> Iterator[CheckFinding]:
     for kind in Kind:
         folder = library_files.kind_folder(scan.root, kind)
         for left in staging.stagings(folder, scan.names(folder)):
             if left.is_left_over:
-                yield Found(f"import of the {kind.value} {sanitize(left.name)}", {}, [left.path])
+                yield CheckFinding(f"import of the {kind.value} {sanitize(left.name)}", {}, [left.path])
     for name in scan.names(scan.root.jobs):
         path = scan.root.jobs / name
-        if name.startswith(".") and name.endswith(".new") and scan.is_left(path):
-            yield Found(f"new job {sanitize(name[1:-4])}", {}, [path])
+        if name.startswith(".") and name.endswith(".new") and scan.is_stale(path):
+            yield CheckFinding(f"new job {sanitize(name[1:-4])}", {}, [path])
 
 
-def _temporary(scan: Scan) -> Iterator[Found]:
+def _temporary(scan: Scan) -> Iterator[CheckFinding]:
     root = scan.root
     fixed = [root.path, root.jobs, root.queue, root.templates, root.studies, root.nodes]
     folders = [("data root", one) for one in fixed]
@@ -104,27 +104,27 @@ def _temporary(scan: Scan) -> Iterator[Found]:
     for job in scan.jobs:
         own = job.folder
         parts = (own.checkpoints, own.output, own.attempts, own.acts)
-        folders += [(job.what, own.path), *((job.what, one) for one in parts)]
+        folders += [(job.subject, own.path), *((job.subject, one) for one in parts)]
     for what, folder in folders:
         for name in scan.names(folder):
-            if TEMPORARY.fullmatch(name) and scan.is_left(folder / name):
-                yield Found(what, {"file": sanitize(name)}, [folder / name])
+            if TEMPORARY.fullmatch(name) and scan.is_stale(folder / name):
+                yield CheckFinding(what, {"file": sanitize(name)}, [folder / name])
 
 
-def _version_records(scan: Scan) -> Iterator[Found]:
+def _version_records(scan: Scan) -> Iterator[CheckFinding]:
     for one in scan.versions:
         folder = one.folder
-        if one.fault is None or scan.cannot_list(folder.path):
+        if one.error is None or scan.cannot_list(folder.path):
             continue
         is_gone = folder.meta.name not in scan.names(folder.path) or _is_spoiled(folder.meta)
         is_used = folder.removed.name in scan.names(folder.path.parent)
         act = partial(_move_version, scan, folder) if is_gone and not is_used else None
         moves = [folder.path] if is_gone else []
-        yield Found(folder.text, {"why": one.fault}, moves, act, one.fault.remedy)
+        yield CheckFinding(folder.text, {"why": one.error}, moves, act, one.error.remedy)
 
 
 def _move_version(scan: Scan, folder: VersionFolder) -> None:
-    root, new = scan.root, scan.to / folder.path.relative_to(scan.root.path)
+    root, new = scan.root, scan.trash_folder / folder.path.relative_to(scan.root.path)
     gone = {"removed": timestamps.now("seconds"), "trash": str(new.relative_to(root.trash))}
     root.files.replace_json(folder.removed, gone)
     try:
@@ -135,7 +135,7 @@ def _move_version(scan: Scan, folder: VersionFolder) -> None:
     scan.services.catalogue.remove_item(folder.kind, folder.name, folder.version)
 
 
-def _version_files(scan: Scan) -> Iterator[Found]:
+def _version_files(scan: Scan) -> Iterator[CheckFinding]:
     library = scan.services.library
     for number, one in enumerate(scan.versions):
         scan.progress.step(number, len(scan.versions), "Reading the library")
@@ -155,7 +155,7 @@ def _version_files(scan: Scan) -> Iterator[Found]:
             with suppress(BackendError):  # The first error is shown.
                 added = library.added_files(item.kind, item.reference)
             moves = [one.folder.content / path for path in added]
-            yield Found(one.folder.text, {"why": error}, moves, remedy=error.remedy)
+            yield CheckFinding(one.folder.text, {"why": error}, moves, remedy=error.remedy)
 
 
 class _Bytes(Progress):
@@ -170,7 +170,7 @@ class _Bytes(Progress):
         self._done = done
 
 
-def _check_weights(scan: Scan, one: SeenVersion) -> None:
+def _check_weights(scan: Scan, one: ScannedVersion) -> None:
     known = one.item.facts.get(WEIGHTS_FACT) if one.item is not None else None
     if not isinstance(known, dict):
         return
@@ -190,7 +190,7 @@ def _check_weights(scan: Scan, one: SeenVersion) -> None:
         )
 
 
-def _pinned_versions(scan: Scan) -> Iterator[Found]:
+def _pinned_versions(scan: Scan) -> Iterator[CheckFinding]:
     there = {(one.folder.kind, one.folder.name, one.folder.version): one for one in scan.versions}
     users: dict[tuple[Kind, Pin], int] = {}
     for job in scan.jobs:
@@ -207,19 +207,19 @@ def _pinned_versions(scan: Scan) -> Iterator[Found]:
         if found is None or (found.item is not None and found.item.sha256 != pin.sha256):
             why = "is missing" if found is None else "differs from the version that was used"
             values = {"why": why, "jobs": f"{count} job{'' if count == 1 else 's'}"}
-            remedy = f"Restore {scan.root.shown(folder.path)} from a backup."
-            yield Found(folder.text, values, remedy=remedy)
+            remedy = f"Restore {scan.root.display_path(folder.path)} from a backup."
+            yield CheckFinding(folder.text, values, remedy=remedy)
 
 
-def _job_records(scan: Scan) -> Iterator[Found]:
+def _job_records(scan: Scan) -> Iterator[CheckFinding]:
     for job in scan.jobs:
-        if job.fault is not None:
+        if job.error is not None:
             own = {job.folder.meta.name, job.folder.config.name}
             moves = [] if own & job.names else [job.folder.path]
-            yield Found(job.what, {"why": job.fault}, moves, remedy=job.fault.remedy)
+            yield CheckFinding(job.subject, {"why": job.error}, moves, remedy=job.error.remedy)
 
 
-def _small_records(scan: Scan) -> Iterator[Found]:
+def _small_records(scan: Scan) -> Iterator[CheckFinding]:
     for job in scan.jobs:
         folder = job.folder
         if job.is_live:
@@ -229,57 +229,57 @@ def _small_records(scan: Scan) -> Iterator[Found]:
         attempt = folder.attempt(folder.newest_run())
         for path in (*paths, folder.latest, attempt.exit, attempt.supervisor):
             if _is_spoiled(path):
-                yield Found(job.what, {"file": path.relative_to(folder.path)}, [path])
+                yield CheckFinding(job.subject, {"file": path.relative_to(folder.path)}, [path])
 
 
-def _no_end(scan: Scan) -> Iterator[Found]:
-    known = {entry.name for entry in scan.services.cluster.entries_known()}
+def _no_end(scan: Scan) -> Iterator[CheckFinding]:
+    known = {entry.name for entry in scan.services.cluster.known_entries()}
     for job in scan.jobs:
-        if job.seen is None:
+        if job.run_state is None:
             continue
-        facts, state = job.seen
+        facts, state = job.run_state
         values = {"job": job.folder.job_id, "run": facts.run}
         if state.unrecorded_end is not None:
             why = state.unrecorded_end.sentence
             act = partial(_record_end, scan, job.folder)
-            yield Found(job.what, {**values, "why": why}, act=act)
-        elif job.is_live and facts.supervision is Supervision.ELSEWHERE and job.file is not None:
+            yield CheckFinding(job.subject, {**values, "why": why}, act=act)
+        elif job.is_live and facts.supervision is Supervision.ON_OTHER_HOST and job.file is not None:
             head = job.file.config.placement[0].node
             if head not in (THIS_COMPUTER, *known):
                 why = f"Its node {sanitize(head)} was removed, and only its agent can record it."
                 remedy = f"Add {sanitize(head)} again, or move the job to the trash."
-                yield Found(job.what, {**values, "why": why}, remedy=remedy)
+                yield CheckFinding(job.subject, {**values, "why": why}, remedy=remedy)
 
 
 def _record_end(scan: Scan, folder: OpenJob) -> None:
     # The end replaces the last status.
     if folder.status.exists():
-        kept = scan.to / folder.status.relative_to(scan.root.path)
+        kept = scan.trash_folder / folder.status.relative_to(scan.root.path)
         make_above(scan.root, kept)
         scan.root.files.replace_bytes(kept, folder.status.read_bytes())
     scan.services.reaper.reap(folder.job_id)
 
 
-def _queue(scan: Scan) -> Iterator[Found]:
+def _queue(scan: Scan) -> Iterator[CheckFinding]:
     root = scan.root
     marks = {name for name in scan.names(root.queue) if name[0] != "." and name != root.paused.name}
     for name in sorted(marks - set(scan.job_ids)):
-        if scan.lacks(f"job {name}", root.job(name).path):
+        if scan.is_missing(f"job {name}", root.job(name).path):
             why = "The queue lists a job that does not exist"
-            yield Found(f"job {name}", {"why": why}, [root.queue / name])
+            yield CheckFinding(f"job {name}", {"why": why}, [root.queue / name])
     for job in scan.jobs:
         folder = job.folder
         mark, is_listed = root.queue / folder.job_id, folder.job_id in marks
         if queue_entries.entry_of(folder) is not None:
-            if not is_listed and scan.is_left(folder.queued):
+            if not is_listed and scan.is_stale(folder.queued):
                 why = "The job waits, but the queue does not list it, so it never starts"
                 act = partial(_list_again, scan, mark)
-                yield Found(job.what, {"why": why}, act=act)
+                yield CheckFinding(job.subject, {"why": why}, act=act)
             continue
         left = [path for path in (folder.queued, folder.queued_launch) if path.name in job.names]
-        left = [path for path in (*left, *([mark] if is_listed else [])) if scan.is_left(path)]
+        left = [path for path in (*left, *([mark] if is_listed else [])) if scan.is_stale(path)]
         if left and not any(map(_is_spoiled, left[: len(left) - is_listed])):
-            yield Found(job.what, {"why": "The job does not wait, but was left in the queue"}, left)
+            yield CheckFinding(job.subject, {"why": "The job does not wait, but was left in the queue"}, left)
 
 
 def _list_again(scan: Scan, mark: Path) -> None:
@@ -287,18 +287,18 @@ def _list_again(scan: Scan, mark: Path) -> None:
     scan.root.files.replace_bytes(mark, b"")
 
 
-def _checkpoints(scan: Scan) -> Iterator[Found]:
+def _checkpoints(scan: Scan) -> Iterator[CheckFinding]:
     for job in scan.jobs:
         for folder in scan.outputs(job):
             yield from _checkpoints_in(scan, job, folder)
 
 
-def _checkpoints_in(scan: Scan, job: SeenJob, folder: OpenJob) -> Iterator[Found]:
+def _checkpoints_in(scan: Scan, job: ScannedJob, folder: OpenJob) -> Iterator[CheckFinding]:
     place, names = folder.checkpoints, scan.names(folder.checkpoints)
     newest = "" if job.is_live else checkpoint_files.newest_name(folder)
     if newest and newest + SIDECAR_SUFFIX not in names:
         why = f"{LATEST} names {sanitize(newest)}, which does not exist"
-        yield Found(job.what, {"why": why}, [folder.latest])
+        yield CheckFinding(job.subject, {"why": why}, [folder.latest])
     for name in names:
         stem, suffix = name[:-5], name[-5:]
         if name[0] == "." or name == LATEST or suffix != SIDECAR_SUFFIX:
@@ -310,17 +310,17 @@ def _checkpoints_in(scan: Scan, job: SeenJob, folder: OpenJob) -> Iterator[Found
         if fault is not None:
             remedy = fault[1] or ("Check again when its run has ended." if job.is_live else "")
             moves += [folder.latest] if stem == newest else []
-            yield Found(job.what, {"why": fault[0]}, [] if remedy else moves, remedy=remedy)
+            yield CheckFinding(job.subject, {"why": fault[0]}, [] if remedy else moves, remedy=remedy)
     for name in () if job.is_live else names:
         stem = name.removesuffix(CHECKPOINT_SUFFIX)
         if name[0] == "." or name == stem or stem + SIDECAR_SUFFIX in names:
             continue
-        if scan.is_left(place / name):
+        if scan.is_stale(place / name):
             why = f"The checkpoint {sanitize(stem)} has no record, so it cannot be verified"
-            yield Found(job.what, {"why": why}, [place / name])
+            yield CheckFinding(job.subject, {"why": why}, [place / name])
 
 
-def _fault(scan: Scan, job: SeenJob, sidecar: Path) -> tuple[str, str] | None:
+def _fault(scan: Scan, job: ScannedJob, sidecar: Path) -> tuple[str, str] | None:
     """Return the fault of a checkpoint, and a remedy if moving it is none; None if it is sound."""
     name = sidecar.stem
     try:
@@ -342,7 +342,7 @@ def _fault(scan: Scan, job: SeenJob, sidecar: Path) -> tuple[str, str] | None:
 
 
 def _content_fault(
-    scan: Scan, job: SeenJob, record: Checkpoint, has_file: bool
+    scan: Scan, job: ScannedJob, record: Checkpoint, has_file: bool
 ) -> tuple[str, str] | None:
     if not has_file:
         # The oldest checkpoints of a live job are removed meanwhile.
@@ -365,11 +365,11 @@ def _content_fault(
     return None
 
 
-def _catalogue(scan: Scan) -> Iterator[Found]:
+def _catalogue(scan: Scan) -> Iterator[CheckFinding]:
     catalogue = scan.services.catalogue
     for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
-        if scan.lacks(f"job {job_id}", scan.root.job(job_id).path):
-            yield Found(f"job {job_id}", act=partial(catalogue.remove_job, job_id))
+        if scan.is_missing(f"job {job_id}", scan.root.job(job_id).path):
+            yield CheckFinding(f"job {job_id}", act=partial(catalogue.remove_job, job_id))
     there = {(one.folder.kind, one.folder.name, one.folder.version) for one in scan.versions}
     for kind in Kind:
         if not library_files.kind_folder(scan.root, kind).is_dir():
@@ -378,14 +378,14 @@ def _catalogue(scan: Scan) -> Iterator[Found]:
         for item in catalogue.items(kind):
             folder = VersionFolder(scan.root, kind, item.name, item.version)
             key = (kind, item.name, item.version)
-            if key not in there and scan.lacks(folder.text, folder.path):
-                yield Found(folder.text, act=partial(catalogue.remove_item, *key))
+            if key not in there and scan.is_missing(folder.text, folder.path):
+                yield CheckFinding(folder.text, act=partial(catalogue.remove_item, *key))
 
 
-def _processes(scan: Scan) -> Iterator[Found]:
-    nodes = [one.name for one in scan.services.cluster.entries_known() if one.is_ready]
+def _processes(scan: Scan) -> Iterator[CheckFinding]:
+    nodes = [one.name for one in scan.services.cluster.known_entries() if one.is_ready]
     asked = [THIS_COMPUTER, *nodes]
-    is_wanted = scan.only is None or any(one.startswith("process ") for one in scan.only)
+    is_wanted = scan.subjects is None or any(one.startswith("process ") for one in scan.subjects)
     if not scan.job_ids or not is_wanted:
         return
 
@@ -403,7 +403,7 @@ def _processes(scan: Scan) -> Iterator[Found]:
             for one in found:
                 what = f"process {one.process.pid} on {node}"
                 values = {"command": sanitize(one.command, 60), "why": one.why}
-                yield Found(what, values, act=partial(_end_process, scan, node, one))
+                yield CheckFinding(what, values, act=partial(_end_process, scan, node, one))
 
 
 def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
@@ -415,47 +415,47 @@ def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
         )
 
 
-def _access(scan: Scan) -> Iterator[Found]:
+def _access(scan: Scan) -> Iterator[CheckFinding]:
     if not scan.root.files.is_mounted:
         return
     root = scan.root.path.stat()
     paths = [("data root", scan.root.path / name) for name in scan.names(scan.root.path)]
     for job in scan.jobs:
         own = job.folder
-        paths += [(job.what, path) for path in (own.path, own.history, own.tensorboard)]
+        paths += [(job.subject, path) for path in (own.path, own.history, own.tensorboard)]
         for folder in (own.path, own.logs, own.checkpoints):
-            paths += [(job.what, folder / name) for name in scan.names(folder)]
+            paths += [(job.subject, folder / name) for name in scan.names(folder)]
     for what, path in paths:
         with suppress(FileNotFoundError):
             if path.name[0] != "." and access_modes.is_closed(path, root):
                 act = partial(access_modes.take_after, path, scan.root.path)
-                yield Found(what, {"path": sanitize(scan.root.shown(path), 300)}, act=act)
+                yield CheckFinding(what, {"path": sanitize(scan.root.display_path(path), 300)}, act=act)
 
 
-def _foreign(scan: Scan) -> Iterator[Found]:
+def _foreign(scan: Scan) -> Iterator[CheckFinding]:
     usual = {*(kind.folder for kind in Kind), "shared", "lost+found"}
     folders: list[tuple[str, DataRoot | JobFolder]] = [("data root", scan.root)]
     # A folder that is no job is a finding of its own.
-    folders += [(job.what, job.folder) for job in scan.jobs if job.file is not None]
+    folders += [(job.subject, job.folder) for job in scan.jobs if job.file is not None]
     for what, folder in folders:
         known_names = names_in(folder) | (usual if folder is scan.root else {BY_HAND})
         for name in scan.names(folder.path):
             if name[0] != "." and name not in known_names:
                 remedy = "Move it out of the data root if no script needs it."
-                yield Found(what, {"file": sanitize(name)}, remedy=remedy)
+                yield CheckFinding(what, {"file": sanitize(name)}, remedy=remedy)
 
 
-def _room(scan: Scan) -> Iterator[Found]:
+def _room(scan: Scan) -> Iterator[CheckFinding]:
     if not scan.root.files.is_mounted:
         scan.not_checked.append(
             f"{scan.root.name} is not mounted here, so its free space and imports of other "
             "computers that were not finished are checked only on its host."
         )
         return
-    needed, free = scan.needed_bytes, room_of(scan.root.path).free_bytes
+    needed, free = scan.needed_bytes, disk_space(scan.root.path).free_bytes
     if needed > free:
         values = {"needed": number_format.size(needed), "free": number_format.size(free)}
-        yield Found(
+        yield CheckFinding(
             "disk", values, remedy="Free some space, or move jobs to the trash and empty it."
         )
 

@@ -29,16 +29,16 @@ LEFT_AFTER_S = 3600.0
 
 
 @dataclass(frozen=True)
-class SeenVersion:
+class ScannedVersion:
     """A version and its record, or why the record cannot be read."""
 
     folder: VersionFolder
     item: LibraryItem | None
-    fault: BackendError | None = None
+    error: BackendError | None = None
 
 
 @dataclass(frozen=True)
-class SeenJob:
+class ScannedJob:
     """A folder of ``jobs/``; ``file`` is None and ``fault`` says why if it cannot be read.
 
     ``names`` are those of its entries, ``seen`` is None if its run cannot be judged.
@@ -47,25 +47,25 @@ class SeenJob:
     folder: OpenJob
     names: frozenset[str]
     file: JobFile | None
-    fault: BackendError | None
-    seen: tuple[RunFacts, RunState] | None
+    error: BackendError | None
+    run_state: tuple[RunFacts, RunState] | None
 
     @property
-    def what(self) -> str:
+    def subject(self) -> str:
         return f"job {self.folder.job_id}"
 
     @property
     def is_live(self) -> bool:
         """A process may write to its files now."""
-        if self.seen is None:
+        if self.run_state is None:
             return True
-        state = self.seen[1]
+        state = self.run_state[1]
         return state.state.is_live and state.unrecorded_end is None
 
     @property
     def comes_next(self) -> bool:
         """It will make checkpoints without an action of the user."""
-        return self.seen is not None and (self.is_live or self.seen[1].state.is_queued)
+        return self.run_state is not None and (self.is_live or self.run_state[1].state.is_queued)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Scan:
     services: Services
     hashes: bool
     progress: Progress
-    only: frozenset[str] | None = None
+    subjects: frozenset[str] | None = None
     checkpoints: int = 0
     not_checked: list[str] = field(default_factory=list)
     _names: dict[Path, tuple[str, ...]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Scan:
         return self.services.data_root
 
     @cached_property
-    def to(self) -> Path:
+    def trash_folder(self) -> Path:
         """The folder in the trash for what a repair moves."""
         stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         return self.root.trash / f"repaired-{stamp}"
@@ -102,7 +102,7 @@ class Scan:
                 pass
             except OSError as error:
                 self._unlisted.add(folder)
-                shown = self.root.shown(folder)
+                shown = self.root.display_path(folder)
                 self.not_checked.append(f"{shown} cannot be listed: {error.strerror or error}.")
             self._names[folder] = tuple(sorted(found))
         return self._names[folder]
@@ -112,12 +112,12 @@ class Scan:
         self.names(folder)
         return folder in self._unlisted
 
-    def wants(self, what: str) -> bool:
-        return self.only is None or what in self.only
+    def includes(self, subject: str) -> bool:
+        return self.subjects is None or subject in self.subjects
 
-    def lacks(self, what: str, path: Path) -> bool:
+    def is_missing(self, subject: str, path: Path) -> bool:
         """Return whether a subject is wanted and missing, also now: it may be new."""
-        return self.wants(what) and not self.root.files.exists(path)
+        return self.includes(subject) and not self.root.files.exists(path)
 
     def on_bytes(self, count: int) -> None:
         self.hashed_bytes += count
@@ -136,18 +136,18 @@ class Scan:
         return sum(sizes)
 
     @cached_property
-    def versions(self) -> tuple[SeenVersion, ...]:
+    def versions(self) -> tuple[ScannedVersion, ...]:
         found = []
         for kind in Kind:
             self.root.files.refresh_library(kind)
             with suppress(FileNotFoundError):
                 for folder in library_files.all_versions(self.root, kind):
-                    if not self.wants(folder.text):
+                    if not self.includes(folder.text):
                         continue
                     try:
-                        found.append(SeenVersion(folder, library_files.read_item(folder)))
+                        found.append(ScannedVersion(folder, library_files.read_item(folder)))
                     except BackendError as error:
-                        found.append(SeenVersion(folder, None, error))
+                        found.append(ScannedVersion(folder, None, error))
         return tuple(found)
 
     @cached_property
@@ -155,11 +155,11 @@ class Scan:
         return tuple(reversed(self.services.queries.ids()))
 
     @cached_property
-    def jobs(self) -> tuple[SeenJob, ...]:
-        ids = [one for one in self.job_ids if self.wants(f"job {one}")]
+    def jobs(self) -> tuple[ScannedJob, ...]:
+        ids = [one for one in self.job_ids if self.includes(f"job {one}")]
         return tuple(self._jobs(ids))
 
-    def _jobs(self, ids: Sequence[str]) -> Iterator[SeenJob]:
+    def _jobs(self, ids: Sequence[str]) -> Iterator[ScannedJob]:
         for number, job_id in enumerate(ids):
             self.progress.step(number, len(ids), "Reading jobs")
             folder = self.root.job(job_id)
@@ -174,9 +174,9 @@ class Scan:
                 file = read_job(folder)
             except BackendError as error:
                 fault = error
-            yield SeenJob(folder, frozenset(self.names(folder.path)), file, fault, seen)
+            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, fault, seen)
 
-    def outputs(self, job: SeenJob) -> Iterator[OpenJob]:
+    def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:
         """Yield the folders of a job with checkpoints: its own, and those of earlier runs.
 
         There are none while they are on a node that does not see the data root.
@@ -207,7 +207,7 @@ class Scan:
             )
             return None
 
-    def is_left(self, path: Path) -> bool:
+    def is_stale(self, path: Path) -> bool:
         """Return whether no file of ``path`` was changed for `LEFT_AFTER_S`."""
         if self._now_s is None:
             return False

@@ -10,7 +10,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import move_into
 from backend.records.verify.finding import Repaired, Verification, VerifyFinding
-from backend.services.verify.checks import CHECKS, Check, Found
+from backend.services.verify.checks import CHECKS, Check, CheckFinding
 from backend.services.verify.scan import Scan
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class VerifyService:
 
     def repair(
         self,
-        wanted: Sequence[VerifyFinding],
+        findings: Sequence[VerifyFinding],
         *,
         hashes: bool = False,
         progress: Progress | None = None,
@@ -59,8 +59,8 @@ class VerifyService:
             BackendError: The data root cannot be read; nothing was changed.
             Cancelled: By ``progress``, before the first change.
         """
-        keys = {one.key for one in wanted if one.repair}
-        only = frozenset(one.what for one in wanted)
+        keys = {one.key for one in findings if one.repair}
+        only = frozenset(one.what for one in findings)
         scan = Scan(self._services, hashes, progress or Progress(), only)
         found = [pair for pair in self._findings(scan) if pair[0].key in keys]
         done, left = [], []
@@ -72,32 +72,32 @@ class VerifyService:
                 left.append(replace(finding, sentence=error.with_remedy))
             else:
                 done.append(finding)
-        return Repaired(tuple(done), tuple(left), scan.root.shown(scan.to))
+        return Repaired(tuple(done), tuple(left), scan.root.display_path(scan.trash_folder))
 
-    def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, Found]]:
+    def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, CheckFinding]]:
         with as_backend_error(f"The data root {scan.root.name} cannot be read"):
             for check in CHECKS:
                 for found in check.find(scan):
                     yield self._finding(check, found), found
 
-    def _finding(self, check: Check, found: Found) -> VerifyFinding:
+    def _finding(self, check: Check, found: CheckFinding) -> VerifyFinding:
         root = self._services.data_root.path
         can_be_repaired = found.act is not None or bool(found.moves)
         return VerifyFinding(
             check.name,
-            found.what,
-            check.finding.format(what=found.what, **found.values),
+            found.subject,
+            check.finding.format(what=found.subject, **found.values),
             check.repair if can_be_repaired else "",
             found.remedy,
             tuple(str(path.relative_to(root)) for path in found.moves),
         )
 
 
-def _repair(scan: Scan, one: Found) -> None:
+def _repair(scan: Scan, one: CheckFinding) -> None:
     if one.act is not None:
         one.act()
         return
     for path in one.moves:
         # An earlier repair may have moved it already.
         if scan.root.files.exists(path):
-            move_into(scan.root, path, scan.to / path.relative_to(scan.root.path))
+            move_into(scan.root, path, scan.trash_folder / path.relative_to(scan.root.path))

@@ -40,9 +40,9 @@ class Service:
     def find(self, query, then):
         """As the index of jobs answers."""
         index = JobIndex()
-        index.take([line_of(each.view) for each in self.updates.values()])
+        index.update([line_of(each.view) for each in self.updates.values()])
         found = index.find(query)
-        then(JobRows(found.lines, found.order, index.slot, found.total))
+        then(JobRows(found.summaries, found.order, index.slot, found.total_count))
 
     def views(self, job_ids):
         return tuple(self.updates[job_id].view for job_id in job_ids)

@@ -92,7 +92,7 @@ def test_several_jobs_are_stopped(hands, table, program, data_root):
         for name in names
     ]
     for folder in folders:
-        replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+        replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     choose_rows(hands, table, names)
     hands.tab_to("Stop 2")
     hands.press("Space")

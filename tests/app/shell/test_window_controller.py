@@ -343,7 +343,7 @@ def test_more_contrast_applies_at_once_and_is_remembered(program):
 def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program):
     cluster = services_of(program).cluster
     for port in (22, 2222):
-        cluster.trust(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
+        cluster.accept_key(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
     program.window.go("jobs")
     program.frame.open_settings()
     ssh = the(SettingsPage, program.window).ssh
@@ -359,7 +359,7 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
     assert the(Label, program.window.toast).text() == (
         "The next connection to gpu07.lab will ask you to confirm its key"
     )
-    assert [key.port for key in cluster.ssh_facts().accepted] == [22]
+    assert [key.port for key in cluster.ssh_details().accepted] == [22]
     cluster.remove_host_key("gpu07.lab")
 
 

@@ -90,8 +90,8 @@ def test_new_facts_of_an_item_keep_its_verification(catalogue: Catalogue) -> Non
     catalogue.put_item(item(), fingerprint="fingerprint")
     catalogue.put_item(replace(item(), facts={"items": 3}))
     assert catalogue.items(Kind.DATASET)[0].facts == {"items": 3}
-    assert catalogue.trusted(Kind.DATASET, "digits", 1) == "fingerprint"
-    assert catalogue.trusted(Kind.DATASET, "digits", 2) == ""
+    assert catalogue.trusted_fingerprint(Kind.DATASET, "digits", 1) == "fingerprint"
+    assert catalogue.trusted_fingerprint(Kind.DATASET, "digits", 2) == ""
 
 
 def test_one_step_adds_found_items_and_removes_missing_ones(catalogue: Catalogue) -> None:

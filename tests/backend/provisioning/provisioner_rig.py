@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.provisioner import SetUpPlan
@@ -98,7 +98,7 @@ def without_horovod(house: Wheelhouse) -> Wheelhouse:
     return replace(house, wheels=tuple(one for one in house.wheels if one.package != "horovod"))
 
 
-def start_fake(place: AgentPlace) -> Sequence[str]:
+def start_fake(place: AgentPaths) -> Sequence[str]:
     command = ["env", f"PYTHONPATH={place.bundle}", place.python, str(FAKE_AGENT)]
     return [*command, place.folder, place.bundle]
 
@@ -112,7 +112,7 @@ class Node:
     facts: NodeFacts
     entry: NodeEntry
     updates: list[SetUp] = field(default_factory=list)
-    start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
+    start_agent: Callable[[AgentPaths], Sequence[str]] = start_fake
     gathered: int = 0
     horovod: bool = True
     asked_more: list[str] = field(default_factory=list)
@@ -201,5 +201,5 @@ class Node:
         """Whatever agent this node was left with."""
         self.shell.broken = False
         for bundle in (self.home / "bundles").glob("*"):
-            place = AgentPlace(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
+            place = AgentPaths(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
             self.shell.run(agent_commands.stop(place))

@@ -14,7 +14,7 @@ from backend.provisioning import horovod_wheels
 from backend.provisioning.provisioner import set_up
 from backend.provisioning.wheelhouse import Wheelhouses
 from backend.records.nodes.entry import NodeEntry, PythonFound
-from backend.services.nodes.provisioning import default_places
+from backend.services.nodes.provisioning import default_paths
 from tests.backend.provisioning.provisioner_rig import Node
 from tests.fakes.local_shell import LocalShell
 
@@ -29,7 +29,7 @@ class Built:
     """The node that the session's tests share."""
 
     def __init__(self, folder: Path) -> None:
-        places = default_places("tests", CONSTRAINTS)
+        places = default_paths("tests", CONSTRAINTS)
         wheel = horovod_wheels.built_wheels(places.horovod)[0]
         # A node's own Python, not the one of the environment that tests run in.
         python = Path(f"/usr/bin/python{wheel.target.python}")

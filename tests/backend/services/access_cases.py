@@ -158,7 +158,7 @@ class Place:
             open_services(self.address, place, accept=lambda key: key.fingerprint == fingerprint)
         )
         services = self.opened[-1]
-        services.cluster.trust(self.sshd.host_key)
+        services.cluster.accept_key(self.sshd.host_key)
         # The node was never set up, which a preflight check would find.
         services.preflight.require = lambda *_, **__: None  # type: ignore[method-assign]
         return services

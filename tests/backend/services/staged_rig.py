@@ -37,7 +37,7 @@ class CarriedPlace(Place):
 
     def desktop(self) -> Services:
         services = super().desktop()
-        services.cluster.trust(replace(self.sshd.host_key, port=self.wire.port))
+        services.cluster.accept_key(replace(self.sshd.host_key, port=self.wire.port))
         return services
 
 

@@ -403,11 +403,11 @@ def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
 def answering(page, *updates):
     """The index of these jobs, without threads."""
     index = JobIndex()
-    index.take([line_of(each.view) for each in updates])
+    index.update([line_of(each.view) for each in updates])
 
     def answer(query):
         found = index.find(query)
-        page.show_rows(query, JobRows(found.lines, found.order, index.slot, found.total))
+        page.show_rows(query, JobRows(found.summaries, found.order, index.slot, found.total_count))
 
     return answer
 

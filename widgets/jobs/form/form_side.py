@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.base.room import LEAST_FILES, files_words
+from backend.base.room import LEAST_FILES, free_files_message
 from backend.records.jobs.flat_settings import Change
 from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
@@ -311,5 +311,5 @@ def _basis(check: JobCheck, not_counted: str) -> str:
         whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
         parts.append(f"Checkpoints{whose} need {need}; {free} are free.")
     if found.free_files is not None and found.free_files < LEAST_FILES:
-        parts.append(f"The data root {files_words(found.free_files)}.")
+        parts.append(f"The data root {free_files_message(found.free_files)}.")
     return " ".join(parts)

@@ -31,7 +31,7 @@ def preflight(
     found = services.preflight.run(config, id)
     if fix and fixed_any(services, found, session.asks):
         found = services.preflight.run(config, id)
-    trial = services.canary.run(id) if canary and found.passed else None
+    trial = services.trial_runs.run(id) if canary and found.passed else None
     return Answer(
         {**found.to_dict(), "canary": trial},
         lines(found),

@@ -32,7 +32,7 @@ def queue(
             id,
             priority,
             when,
-            at_once=at_once,
+            start_now=at_once,
             start_over=start_over,
             progress=session.progress,
         )
@@ -67,8 +67,8 @@ def reorder(
         return _placed(services.queue.to_top(id))
     neighbour = services.queries.find(before or after)
     if before:
-        return _placed(services.queue.reorder(id, before=neighbour))
-    return _placed(services.queue.reorder(id, after=neighbour))
+        return _placed(services.queue.reorder(id, before_id=neighbour))
+    return _placed(services.queue.reorder(id, after_id=neighbour))
 
 
 def _placed(place: QueuePlace) -> Answer:

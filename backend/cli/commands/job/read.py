@@ -93,7 +93,7 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Ended", in_local_time(view.status.ended)),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
         ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
-        ("Folder", root.shown(root.job(view.id).path)),
+        ("Folder", root.display_path(root.job(view.id).path)),
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),
     )
@@ -214,6 +214,6 @@ def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> 
 @command("job acts", reads_jobs=True)
 def acts(services: Services, id: JobId) -> Answer:
     """The users who started, stopped and changed a job."""
-    found = services.jobs.acts(id)
+    found = services.jobs.audit_entries(id)
     rows = ((in_local_time(one.time), one.sentence) for one in found)
     return Answer(found, Table(("TIME", "WHAT"), rows))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.base.room import Room
+from backend.base.room import DiskSpace
 from backend.datastore.library import imports, zip_source
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
@@ -209,7 +209,7 @@ def test_f47_a_zip_larger_than_the_disk_is_refused_first(
     root: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_zip(path, ("a.csv", b"1" * 1000))
-    monkeypatch.setattr(imports, "room_of", lambda path: Room(10**9, 1000, None))
+    monkeypatch.setattr(imports, "room_of", lambda path: DiskSpace(10**9, 1000, None))
     with refused(root, "GB left"):
         import_now(root, path)
 

@@ -155,7 +155,7 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     monkeypatch.setattr("backend.services.nodes.service.findings", lambda *_: ())
     services, folder, source = fetched
     found = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    room = services.data_root.files.room()
+    room = services.data_root.files.mirror_usage()
     assert room is not None
     assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
     assert found.ok
@@ -166,7 +166,7 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
     assert json.loads(capsys.readouterr().out) == {"bytes": room.fetched_bytes}
     assert weights(folder) == []
-    after = services.data_root.files.room()
+    after = services.data_root.files.mirror_usage()
     assert after is not None
     assert after.fetched_bytes == 0
     finding = next(one for one in services.nodes.doctor() if one.check == "mirror")

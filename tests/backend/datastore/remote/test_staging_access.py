@@ -82,7 +82,7 @@ def test_readings_and_hours_of_a_node_come_over_ssh(blind: CarriedPlace) -> None
     wait_for(lambda: (now := state_of(services).reading) and now.heartbeat > beat, "a beat")
     remote = blind.remote.node(NODE)
     remote.past.write_bytes(b"{}\n")
-    services.nodes.past(NODE)
+    services.nodes.history(NODE)
     assert blind.data.node(NODE).past.read_bytes() == b"{}\n"
 
 
@@ -498,7 +498,7 @@ def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: CarriedPlace) 
     services = stocked(blind)
     view, _ = begun(services, blind)
     with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):
-        services.set_up.un_provision(NODE)
+        services.provisioning.un_provision(NODE)
     assert blind.remote.job(view.id).path.exists()
 
 

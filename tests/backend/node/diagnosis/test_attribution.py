@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.explainer import UNKNOWN_EXCEPTION, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
@@ -21,7 +21,7 @@ OTHER = (
 
 
 def explained(*texts: str) -> Explanation:
-    log = LogPart.of("rank-0.log", "".join(texts))
+    log = LogPart.from_text("rank-0.log", "".join(texts))
     return explain(Failure(0), {0: (log,)})
 
 
@@ -51,7 +51,7 @@ def explained(*texts: str) -> Explanation:
         (
             USER.format("timm.load(name)") + OTHER,
             "KeyError: 'vit'",
-            RAISED,
+            UNKNOWN_EXCEPTION,
             "The program ended with KeyError: 'vit', at model.py, line 12.",
         ),
         (
@@ -71,11 +71,11 @@ def explained(*texts: str) -> Explanation:
         (
             USER.format("self.run(x)") + TORCH,
             "RuntimeError: the backend lost its worker thread",
-            RAISED,
+            UNKNOWN_EXCEPTION,
             "The program ended with RuntimeError: the backend lost its worker thread, at "
             "model.py, line 12.",
         ),
-        ("", "ValueError: 7", RAISED, "The program ended with ValueError: 7."),
+        ("", "ValueError: 7", UNKNOWN_EXCEPTION, "The program ended with ValueError: 7."),
         (
             USER.format("assert batch % ranks == 0"),
             "AssertionError",
@@ -92,7 +92,7 @@ def explained(*texts: str) -> Explanation:
         (
             USER.format("timm.load(x)") + OTHER + TORCH,
             "RuntimeError: expected scalar type Half but found Float",
-            RAISED,
+            UNKNOWN_EXCEPTION,
             "The program ended with RuntimeError: expected scalar type Half but found Float, at "
             "model.py, line 12.",
         ),
@@ -293,7 +293,7 @@ def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_l
         ("torch/optim/sgd.py __init__", "ValueError: Invalid learning rate: -1", USER_CODE),
         ("torch/distributed/distributed_c10d.py send", "RuntimeError: 7", "communication"),
         ("torch/serialization.py save", "RuntimeError: write(): fd 29 failed", "write_failed"),
-        ("torch/serialization.py load", "RuntimeError: 7", RAISED),
+        ("torch/serialization.py load", "RuntimeError: 7", UNKNOWN_EXCEPTION),
         ("numpy/lib/format.py read_array", "ValueError: cannot reshape array", "file_broken"),
         ("httpx/_client.py send", "httpx.ReadTimeout: The read timed out", "download"),
         ("huggingface_hub/file_download.py get", "OSError: 7", "download"),

@@ -78,14 +78,14 @@ def case(path: Path) -> dict[str, Any]:
 
 
 def explained(raw: dict[str, Any]) -> Explanation:
-    logs = {name: (LogPart.of(name, text),) for name, text in raw["logs"].items()}
+    logs = {name: (LogPart.from_text(name, text),) for name, text in raw["logs"].items()}
     mpirun = logs.pop("mpirun.log", ())
     ranks = {int(name[len("rank-") : -len(".log")]): parts for name, parts in logs.items()}
     return explain(Failure(min(ranks) if ranks else None), ranks, mpirun)
 
 
 def logs(*texts: str) -> dict[int, tuple[LogPart, ...]]:
-    return {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in enumerate(texts)}
+    return {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in enumerate(texts)}
 
 
 TRACE = 'Traceback (most recent call last):\n  File "/jobs/7/model.py", line 12, in forward\n'

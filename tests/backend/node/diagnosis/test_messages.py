@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.explainer import UNKNOWN_EXCEPTION, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
@@ -18,11 +18,11 @@ TRACE = 'Traceback (most recent call last):\n  File "/jobs/7/model.py", line 12,
 
 
 def of_rank(*texts: str) -> Explanation:
-    return explain(Failure(0), {0: (LogPart.of("rank-0.log", "".join(texts)),)})
+    return explain(Failure(0), {0: (LogPart.from_text("rank-0.log", "".join(texts)),)})
 
 
 def of_mpirun(text: str) -> Explanation:
-    return explain(Failure(None), {}, (LogPart.of("mpirun.log", text),))
+    return explain(Failure(None), {}, (LogPart.from_text("mpirun.log", text),))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ BOX = """\
 
 def test_a_traceback_in_a_box_is_read_like_any_other() -> None:
     found = of_rank(BOX, "KeyError: 'vit'\n")
-    assert found.cause == RAISED
+    assert found.cause == UNKNOWN_EXCEPTION
     assert found.sentence == "The program ended with KeyError: 'vit', at train.py, line 245."
     assert [line.line for line in found.evidence] == [2, 13]
     own = of_rank(BOX[: BOX.index("│ /opt")], BOX[BOX.rindex("╰") :], "KeyError: 'vit'\n")
@@ -234,7 +234,7 @@ def test_a_library_that_stumbles_over_shapes_within_itself_does_not_blame_the_pr
     library = '  File "/opt/lib/python3.11/site-packages/DCLS/modules.py", line 457, in forward\n'
     raised = "RuntimeError: Expected all tensors to be on the same device, but found two\n"
     found = of_rank(TRACE, library, raised)
-    assert found.cause == RAISED
+    assert found.cause == UNKNOWN_EXCEPTION
     assert found.sentence.startswith("The program ended with RuntimeError: Expected all tensors")
     assert found.remedy.startswith("Two tensors are on different devices")
     assert of_rank(TRACE, raised).cause == USER_CODE
@@ -258,7 +258,7 @@ def test_an_exception_that_ends_in_a_question_gets_one_end_of_its_sentence() -> 
         ("AssertionError: Non-existent key: TRAIN.FUSING", "options"),
         ("omegaconf.errors.ConfigAttributeError: Missing key train", "options"),
         ("ModuleNotFoundError: No module named 'models.loss_ssim'", "module_missing"),
-        ("ModuleNotFoundError: No module named 'a.b.'; 'a.b' is not a package", RAISED),
+        ("ModuleNotFoundError: No module named 'a.b.'; 'a.b' is not a package", UNKNOWN_EXCEPTION),
         ("ImportError: cannot import name 'x' from 'steps' (/jobs/7/steps.py)", USER_CODE),
         ("ValueError: Found array with 0 sample(s) (shape=(0, 4))", "dataset_empty"),
     ],

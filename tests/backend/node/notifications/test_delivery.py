@@ -292,7 +292,7 @@ def held_by(attempt: AttemptFolder, by: dict[str, Any], number: int = 1) -> None
 
 def test_s16_a_dead_sender_is_replaced_and_a_live_one_is_not(attempt: AttemptFolder) -> None:
     sent: list[NotificationTarget] = []
-    alive = process_identity.own().to_dict()
+    alive = process_identity.own_process().to_dict()
     held_by(attempt, alive)
     delivery = NotificationDelivery(
         attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()

@@ -31,7 +31,7 @@ from backend.records.queue.entry import QueueEntry, Slot
 from tests.fakes.runs import Run
 
 READING = NodeReading("n", "n", 1, Cpu("cpu", 4, None, 0.0), 1, 1, 0, 0, "/", 10**12, 10**12)
-DEAD = replace(process_identity.own(), start_ticks=1)
+DEAD = replace(process_identity.own_process(), start_ticks=1)
 
 
 class Clock:
@@ -64,7 +64,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     def start(folder: JobFolder, run: int, python: str, code_root: str) -> None:
         found.append((folder.job_id, run))
-        replace_json(folder.attempt(run).supervisor, process_identity.own().to_dict())
+        replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", start)
     return found
@@ -211,7 +211,7 @@ def test_the_next_run_waits_until_the_end_of_the_one_before_is_recorded(
 ) -> None:
     folder = queued(root, "a", run=2)
     folder.attempt(1).path.mkdir()
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     replace_json(folder.launch, replace(Run(root.path, job_id="b").launch, job_id="a").to_dict())
     assert poll(watch, clock) == ()
     ended(folder, 1)
@@ -263,7 +263,7 @@ def test_a_claim_of_a_live_process_is_not_taken_over(
 ) -> None:
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
-    replace_json(folder.attempt(1).claimed, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).claimed, process_identity.own_process().to_dict())
     for _ in range(5):
         assert poll(watch, clock) == ()
     assert started == []

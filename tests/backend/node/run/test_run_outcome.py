@@ -136,12 +136,12 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"gave_up": "mpirun did not start rank 0 on gpu1 within 100 s."},
+        {"give_up_reason": "mpirun did not start rank 0 on gpu1 within 100 s."},
         {"launcher_log": "Connection to 10.0.0.2 closed by remote host.", "launcher_code": 1},
     ],
 )
 def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> None:
-    log = LogPart.of("mpirun.log", str(more.get("launcher_log", "")))
+    log = LogPart.from_text("mpirun.log", str(more.get("launcher_log", "")))
     record = judge(unreached=("gpu2",), mpirun_log=(log,), **more)
     assert record.message == "gpu2 does not answer over SSH, so the run could not begin."
     assert record.error is not None
@@ -151,21 +151,21 @@ def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> N
 @pytest.mark.parametrize(
     ("exits", "more", "named"),
     [
-        ([ended(0, "interrupted")], {"stop_was_requested": True, "gave_up": "It hung."}, True),
+        ([ended(0, "interrupted")], {"stop_was_requested": True, "give_up_reason": "It hung."}, True),
         ([ended(0, "finished")], {}, True),
         ([ended(0, "error", "The connection broke.", secondary=True)], {}, True),
         ([], {"launcher_code": 1}, True),
-        ([], {"gave_up": "mpirun did not start rank 1 on gpu2 within 100 s."}, True),
+        ([], {"give_up_reason": "mpirun did not start rank 1 on gpu2 within 100 s."}, True),
         ([ended(0, "error", "ValueError: x")], {}, False),
         ([ended(0, "finished"), ended(1, "error", "ValueError: x")], {}, False),
-        ([ended(0, "interrupted")], {"blind": (), "unreached": ("gpu2",)}, False),
-        ([ended(0, "interrupted")], {"end_requested": "SIGTERM"}, False),
+        ([ended(0, "interrupted")], {"nodes_without_root": (), "unreached_nodes": ("gpu2",)}, False),
+        ([ended(0, "interrupted")], {"end_signal": "SIGTERM"}, False),
     ],
 )
 def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_named(
     exits: list[RankExit], more: dict[str, object], named: bool
 ) -> None:
-    known = {"blind": ("gpu2",), "data_root": "/lab/ring", "newest_checkpoint": "x"}
+    known = {"nodes_without_root": ("gpu2",), "data_root": "/lab/ring", "newest_checkpoint": "x"}
     record = judge(*exits, **{**known, **more})
     sentence = (
         "gpu2 answers, but no longer sees the data root /lab/ring, so the end of its rank 1 could "
@@ -180,7 +180,7 @@ def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_name
 
 def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> None:
     saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
-    hung = {"stop_was_requested": True, "stopped_by": "ben", "gave_up": "It hung."}
+    hung = {"stop_was_requested": True, "stopped_by": "ben", "give_up_reason": "It hung."}
     record = judge(ended(0, "interrupted"), **saved, **hung, blind=("gpu2",), data_root="/lab")
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith("Stopped by ben. Saved at epoch 2, step 20. gpu2 answers, but")
@@ -189,7 +189,7 @@ def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> No
 
 
 def logged(text: str) -> dict[str, object]:
-    return {"logs": {1: (LogPart.of("rank-1.log", f"{text}\n"),)}}
+    return {"logs": {1: (LogPart.from_text("rank-1.log", f"{text}\n"),)}}
 
 
 def by(name: str) -> RankExit:
@@ -205,11 +205,11 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     [
         # The machine.
         ([ECHO], {}, "always"),
-        ([ECHO], {"unreached": ("gpu2",)}, "always"),
-        ([], {"end_requested": "SIGTERM"}, "always"),
+        ([ECHO], {"unreached_nodes": ("gpu2",)}, "always"),
+        ([], {"end_signal": "SIGTERM"}, "always"),
         ([], {"launcher_code": -9}, "always"),
         ([], {"launcher_error": "The computer was restarted.", "is_of_machine": True}, "always"),
-        ([ended(0, "interrupted")], {"blind": ("gpu2",), "data_root": "/lab"}, "always"),
+        ([ended(0, "interrupted")], {"nodes_without_root": ("gpu2",), "data_root": "/lab"}, "always"),
         ([by("SIGTERM")], {}, "always"),
         (
             [EXITED],
@@ -226,7 +226,7 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
         ([EXITED], logged("ValueError: x"), ""),
         ([EXITED], logged("ModuleNotFoundError: No module named 'timm'"), ""),
         ([ended(1, "error", "ValueError: x")], {}, ""),
-        ([ended(1, "error", "ValueError: x")], {"unreached": ("gpu2",)}, ""),
+        ([ended(1, "error", "ValueError: x")], {"unreached_nodes": ("gpu2",)}, ""),
         ([ended(1, "stalled", "Rank 1 made no progress for 600 s.")], {}, ""),
         ([], {"launcher_error": "mpirun could not be started: no such file."}, ""),
         ([], {"launcher_code": 1}, ""),
@@ -260,7 +260,7 @@ def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
         "── after the end, gpu2: could not be cleaned up: ssh: connect to host 10.0.0.2 port "
         "22: No "
     )
-    log = LogPart.of("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
+    log = LogPart.from_text("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
     record = judge(mpirun_log=(log,), gave_up="mpirun did not end the other ranks.")
     assert record.error is not None
     assert record.error.cause == UNKNOWN
@@ -380,8 +380,8 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
         ([of_rank(0, "Rank 0 died."), ECHOES[2]], {}, "Rank 0 died."),
         ([of_rank(2, "Rank 2 died."), ECHOES[0]], {}, "Rank 2 died."),
         ([ECHOES[2], of_rank(0, "The loss of rank 2.", True, about=2)], {}, "The loss of rank 2."),
-        ([ECHOES[0], ECHOES[2]], {"gave_up": "It stood still."}, "It stood still."),
-        ([ECHOES[0], ECHOES[2]], {"end_requested": "SIGTERM"}, "The run was ended from outside"),
+        ([ECHOES[0], ECHOES[2]], {"give_up_reason": "It stood still."}, "It stood still."),
+        ([ECHOES[0], ECHOES[2]], {"end_signal": "SIGTERM"}, "The run was ended from outside"),
         ([ECHOES[0], ECHOES[2]], {"launcher_error": "The power failed."}, "The power failed."),
         ([ECHOES[2]], {}, "this computer was lost with its rank 0"),
         ([], {"ranks": SERVED[:2]}, "this computer was lost with its rank 0"),
@@ -391,7 +391,7 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
 def test_a_worker_that_the_job_outlived_did_not_end_it(
     exits: list[RankExit], more: dict[str, object], message: str
 ) -> None:
-    given = {"ranks": SERVED, "expendable": frozenset({1, 2}), **more}
+    given = {"ranks": SERVED, "expendable_ranks": frozenset({1, 2}), **more}
     assert judge(KILLED, *exits, **given).message.startswith(message)
 
 
@@ -409,7 +409,7 @@ def test_a_worker_that_the_job_outlived_did_not_end_it(
 )
 def test_a_signal_says_what_to_do_where_the_log_says_nothing(name: str, cause: str) -> None:
     warning = "[W1128 06:00:00.1 socket.cpp:204] [c10d] The hostname of the client socket cannot"
-    log = LogPart.of("rank-0.log", f"{warning} be retrieved. err=-3\n")
+    log = LogPart.from_text("rank-0.log", f"{warning} be retrieved. err=-3\n")
     killed = replace(ended(0, "signal", f"Rank 0 was killed ({name})."), signal=name)
     error = judge(killed, logs={0: (log,)}).error
     assert error is not None
@@ -490,7 +490,7 @@ def test_a_terminated_rank_is_named_and_not_the_aborted_one(
     abort: str,
 ) -> None:
     log = PEER_GONE + abort
-    lines = (LogPart.of("mpirun.log", log),)
+    lines = (LogPart.from_text("mpirun.log", log),)
     record = judge(left_with(14, 1), terminated(0), launcher_log=log, mpirun_log=lines)
     assert record.message == "Rank 0 on this computer was ended from outside (SIGTERM)."
     assert record.error is not None
@@ -618,7 +618,7 @@ def test_no_dump_is_too_odd_to_be_read(text: str) -> None:
 
 
 def judged(exit: RankExit, log: str) -> RankError:
-    parts = (LogPart.of("rank-1.log", log),)
+    parts = (LogPart.from_text("rank-1.log", log),)
     error = judge(exit, logs={1: parts}).error
     assert error is not None
     return error
@@ -628,7 +628,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     left = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     record = judge(
         left,
-        logs={1: (LogPart.of("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)},
+        logs={1: (LogPart.from_text("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)},
     )
     assert record.message == "Rank 1 on gpu2: Out of GPU memory."
     assert record.error is not None
@@ -641,19 +641,19 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     ("more", "own"),
     [
         # mpirun says so itself, in words that elsewhere mean that the reason is unknown.
-        ({"gave_up": "mpirun was ended: rank 1 disappeared before any rank."}, True),
+        ({"give_up_reason": "mpirun was ended: rank 1 disappeared before any rank."}, True),
         ({"launcher_code": 1}, False),
     ],
 )
 def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
     more: dict[str, object], own: bool
 ) -> None:
-    mpirun = (LogPart.of("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),)
+    mpirun = (LogPart.from_text("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),)
     error = judge(mpirun_log=mpirun, **more).error
     assert error is not None
     assert error.cause == "ssh_unreachable"
     assert error.sentence == (
-        str(more["gave_up"]) if own else "gpu2 did not answer SSH (No route to host)."
+        str(more["give_up_reason"]) if own else "gpu2 did not answer SSH (No route to host)."
     )
 
 
@@ -807,10 +807,10 @@ def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
     killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
     killed = replace(killed, signal="SIGKILL")
     others = {
-        0: (LogPart.of("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
-        1: (LogPart.of("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
+        0: (LogPart.from_text("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
+        1: (LogPart.from_text("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
     }
-    mpirun = (LogPart.of("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
+    mpirun = (LogPart.from_text("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
     error = judge(killed, logs=others, mpirun_log=mpirun).error
     assert error is not None
     assert error.sentence == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
@@ -830,7 +830,7 @@ def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
         ended(rank, "exit", f"Rank {rank} exited with code 1.", is_echo and rank == 0)
         for rank in order
     ]
-    parts = {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in logs.items()}
+    parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
     record = judge(*exits, runs_script=True, logs=parts)
     assert record.message == (
         "Rank 1 on gpu2: The program's code raised KeyError: 7, at a.py, line 3."
@@ -841,7 +841,7 @@ def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
 
 def test_a_rank_that_the_job_can_lose_is_not_the_cause_of_another_ones_end() -> None:
     logs = {0: "BrokenPipeError: [Errno 32] Broken pipe\n", 1: "CUDA out of memory.\n"}
-    parts = {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in logs.items()}
+    parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
     left = ended(0, "exit", "Rank 0 exited with code 1.")
     error = judge(left, logs=parts, expendable=frozenset({1}), launcher_code=1).error
     assert error is not None

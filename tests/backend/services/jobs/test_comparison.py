@@ -335,7 +335,7 @@ def test_a_table_is_never_written_over_something_unasked(
     with pytest.raises(BackendError, match="exists already and was not changed"):
         services.comparison.write_csv([a], path)
     assert path.read_text() == "mine"
-    services.comparison.write_csv([a], path, replaces=True)
+    services.comparison.write_csv([a], path, overwrite=True)
     assert len(read_csv(path)) == 5
     with pytest.raises(BackendError, match="could not be written"):
         services.comparison.write_csv([a], tmp_path / "nowhere" / "a.csv")

@@ -19,13 +19,13 @@ from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
 from backend.services.jobs import validation
-from backend.services.jobs.dataset_size import DataSizes
+from backend.services.jobs.dataset_size import DataSizeCounter
 from tests.backend.services.bundles.test_bundle_service import finished_job
 
 
 @pytest.fixture
 def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
-    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: DataSize(512, 64))
     opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
     yield opened
     opened.close()

@@ -213,7 +213,7 @@ def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, bea
     assert services.jobs.lifecycle.resume(view.id).run == 2
     launch = read_json(run.folder.launch)
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{names[1]}.pt")
-    acts = [act.what for act in services.jobs.acts(view.id)]
+    acts = [act.what for act in services.jobs.audit_entries(view.id)]
     assert f"Resumed from the last good checkpoint, {names[1]}" in acts
 
 
@@ -303,7 +303,7 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
     assert (first.number, first.put_away, first.state) == (1, 1, JobState.INTERRUPTED)
     assert (first.first_step, first.last_step, newest.last_step) == (1, 4, 2)
     assert first.ended
-    then = other.jobs.queries.earlier(view.id, 1)
+    then = other.jobs.queries.earlier_run(view.id, 1)
     assert (then.view.state, then.view.step) == (JobState.INTERRUPTED, 4)
     assert list(then.history.steps) == [1, 2, 3, 4]
     assert list(other.jobs.queries.history(view.id, 1).steps) == [1, 2, 3, 4]
@@ -315,7 +315,7 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
         assert other.logs.read_size(key, source).lines == 1
         assert other.logs.lines(key, source, 0, 9).lines == ("of run 1",)
     with pytest.raises(BackendError, match="has no run 3"):
-        other.jobs.queries.earlier(view.id, 3)
+        other.jobs.queries.earlier_run(view.id, 3)
 
 
 def test_checkpoints_are_listed_and_one_is_carried_away(
@@ -374,14 +374,14 @@ def test_a_job_trains_on_a_node_stops_and_resumes(place: Place, beat: Beat) -> N
     job = on_node(epochs=100_000, environment={"PAUSE_S": "0.002"})
     view = services.jobs.create(job)
     services.jobs.lifecycle.start(view.id)
-    services.jobs.queries.wait(view.id, until=is_training)
+    services.jobs.queries.wait(view.id, is_finished=is_training)
     assert other.jobs.lifecycle.stop(view.id).state in (JobState.STOPPING, JobState.INTERRUPTED)
     view = services.jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
     assert services.jobs.queries.checkpoints(view.id)[-1].step == view.step
     other.jobs.lifecycle.resume(view.id)
     seen = services.jobs.queries.wait(
-        view.id, until=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over
+        view.id, is_finished=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over
     )
     assert (seen.run, seen.error) == (2, None)
     services.jobs.lifecycle.stop(view.id)
@@ -407,7 +407,7 @@ def test_both_desktops_see_a_checkpoint_with_a_keep_mark(place: Place, beat: Bea
     }
     assert not other.jobs.keep(view.id, first, is_kept=False).is_kept
     assert not any(c.is_kept for c in one.jobs.queries.checkpoints(view.id))
-    whats = [act.what for act in other.jobs.acts(view.id)]
+    whats = [act.what for act in other.jobs.audit_entries(view.id)]
     assert whats == [
         f"No longer always kept: {first}",
         f"Always kept: {first}",
@@ -448,7 +448,7 @@ def test_every_desktop_shows_the_actions_of_all_users(place: Place, beat: Beat) 
         one.jobs.annotate(view.id, notes=notes)
     other.jobs.lifecycle.stop(view.id)
     other.jobs.lifecycle.stop(view.id)
-    acts = other.jobs.acts(view.id)
+    acts = other.jobs.audit_entries(view.id)
     assert [act.what for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
     assert acts[3].what.startswith("Name changed from “")
     assert [act.what for act in acts[4:]] == ["Started", "Created"]

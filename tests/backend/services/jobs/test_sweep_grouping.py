@@ -42,7 +42,7 @@ def rows(index, query=JobQuery(), folds=Folds()):  # noqa: B008 - both are froze
 
 def index_of(*lines):
     index = JobIndex()
-    index.take(lines)
+    index.update(lines)
     return index
 
 
@@ -85,19 +85,19 @@ def test_sorted_by_a_metric_a_sweep_stands_where_its_best_job_would():
 
 def test_a_job_that_gets_the_tag_later_joins_and_one_that_goes_leaves():
     index = index_of(*SIX[:2], line(7))
-    update = index.take([line(7, "sweep:lr")])
-    assert update.moved
-    assert not update.came_or_went
-    assert index.lines[index.slot("sweep:lr")].sweep.ids == ("job-00", "job-01", "job-07")
-    assert index.take([], ["job-00", "job-01"]).moved
+    update = index.update([line(7, "sweep:lr")])
+    assert update.order_changed
+    assert not update.jobs_added_or_removed
+    assert index.summaries[index.slot("sweep:lr")].sweep.ids == ("job-00", "job-01", "job-07")
+    assert index.update([], ["job-00", "job-01"]).order_changed
     assert rows(index) == ["job-07"]
 
 
 def test_an_update_of_one_job_is_an_update_of_its_sweep():
     index = index_of(*SIX)
-    update = index.take([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
+    update = index.update([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
     assert set(update.changed) == {index.slot("job-03"), index.slot("sweep:lr")}
-    head = index.lines[index.slot("sweep:lr")]
+    head = index.summaries[index.slot("sweep:lr")]
     assert (head.state, head.sweep.live, head.sweep.finished) == (S.TRAINING, 1, 5)
     assert head.progress == pytest.approx(5.5 / 6)
 
@@ -105,8 +105,8 @@ def test_an_update_of_one_job_is_an_update_of_its_sweep():
 def test_no_count_and_no_other_search_knows_of_the_row_of_a_sweep():
     index = index_of(*SIX)
     found = index.find(JobQuery())
-    assert (found.total, found.hits, len(found.order)) == (6, 6, 6)
-    assert [one.id for one in index.named("lr", 9)] == [f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)]
+    assert (found.total_count, found.match_count, len(found.order)) == (6, 6, 6)
+    assert [one.id for one in index.find_by_name("lr", 9)] == [f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)]
     assert index.choices().tags == ("sweep:lr",)
 
 
@@ -137,16 +137,16 @@ def test_folding_equals_a_plain_walk(steps, kept, text, order):
     there: dict[str, JobSummary] = {}
     for lines, gone in steps:
         names = [f"job-{number:02d}" for number in gone]
-        index.take(lines, names)
+        index.update(lines, names)
         for name in names:
             there.pop(name, None)
         there.update((one.id, one) for one in lines)
     query = JobQuery(text, order=order)
-    plain = [index.lines[slot] for slot in index.find(query).order.tolist()]
+    plain = [index.summaries[slot] for slot in index.find(query).order.tolist()]
     assert rows(index, query, Folds(kept)) == list(walked(plain, list(there.values()), query, kept))
     for tag in {sweep_of(one.tags) for one in there.values()} - {""}:
         members = [one for one in there.values() if sweep_of(one.tags) == tag]
-        assert index.lines[index.slot(tag)] == line_of_sweep(tag, members)
+        assert index.summaries[index.slot(tag)] == line_of_sweep(tag, members)
 
 
 def walked(found, every, query, kept):
@@ -195,9 +195,9 @@ def test_jobs_judged_by_different_metrics_have_no_best_job():
 
 def test_a_sweep_is_found_by_its_name():
     index = index_of(*SIX, line(90))
-    name = index.lines[index.slot("sweep:lr")].name
-    assert [one.id for one in index.sweeps_named(name.upper(), 50)] == ["sweep:lr"]
-    assert index.sweeps_named("zeppelin", 50) == ()
+    name = index.summaries[index.slot("sweep:lr")].name
+    assert [one.id for one in index.find_sweeps(name.upper(), 50)] == ["sweep:lr"]
+    assert index.find_sweeps("zeppelin", 50) == ()
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,11 @@ def test_a_sweep_is_found_by_its_name():
 def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
     tagged = [line(number, tags=("sweep:lr", "paper")) for number in range(6)]
     index = index_of(*tagged, line(90, tags=("paper", "old"), name="night"))
-    assert [one.id for one in index.sweeps_named(text, 50)] == sweeps
-    found = index.named(text, 50)
+    assert [one.id for one in index.find_sweeps(text, 50)] == sweeps
+    found = index.find_by_name(text, 50)
     assert len(found) == jobs
     search = CommandSearch()
-    entries = tuple(map(_job_or_sweep, (*index.sweeps_named(text, 50), *found)))
+    entries = tuple(map(_job_or_sweep, (*index.find_sweeps(text, 50), *found)))
     assert {one.key for one in search.find(text, entries)} == {one.key for one in entries}
 
 

@@ -67,7 +67,7 @@ def test_a_template_is_overwritten_only_on_request(
     ):
         templates.save("night", raw_job(1, epochs=9))
     assert templates.load("night")["epochs"] == 4
-    templates.save("night", raw_job(1, epochs=9), replaces=True)
+    templates.save("night", raw_job(1, epochs=9), overwrite=True)
     assert templates.load("night")["epochs"] == 9
     templates.save("day", raw_job(1))
     with pytest.raises(BackendError, match="“day” exists already"):

@@ -177,17 +177,17 @@ def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
 
     now = time.time()
     past = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
-    assert services.nodes.past(NODE) == ()
+    assert services.nodes.history(NODE) == ()
     keep(past, 3)
-    assert [round(now - one.at_s) for one in services.nodes.past(NODE)] == [4000, 3980, 3960]
+    assert [round(now - one.at_s) for one in services.nodes.history(NODE)] == [4000, 3980, 3960]
     keep(past, 100)
     assert folder.earlier.exists()
-    of_week, *found = (round(now - one.at_s) for one in services.nodes.past(NODE))
+    of_week, *found = (round(now - one.at_s) for one in services.nodes.history(NODE))
     assert of_week == 4000
     assert found[-1] == 4000 - 20 * 102
     assert found == list(range(found[0], found[-1] - 1, -20))
     with pytest.raises(BackendError):
-        services.nodes.past("nobody")
+        services.nodes.history("nobody")
 
 
 def kept_here_bytes(services: Services) -> int:
@@ -220,7 +220,7 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
     for _ in range(3):
         services.nodes.remote()
         if name != "node.json":
-            assert services.nodes.past(NODE) == ()
+            assert services.nodes.history(NODE) == ()
     assert kept_here_bytes(services) < 10_000_000
     assert place.wire.came_bytes - before < 20_000_000
 
@@ -243,7 +243,7 @@ def test_f59_a_node_that_always_rewrites_its_history_delays_no_read(
 
     folder.past.write_bytes(bytes(2_000_000))
     monkeypatch.setattr(SftpFiles, "read", read_and_replace)
-    assert services.nodes.past(NODE) == ()
+    assert services.nodes.history(NODE) == ()
     assert 1 < written < 10
 
 

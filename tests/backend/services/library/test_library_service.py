@@ -424,10 +424,10 @@ def test_previews_checks_and_jobs_record_parts_that_work_together(
     broken = Preview("training", "UserDataset", 7, 7, faults=(ItemFault("No."),))
     monkeypatch.setattr(tool_process, "preview", lambda *_, **__: broken)
     library.preview("plankton", "digits")
-    assert library.used_together() == ()
+    assert library.known_combinations() == ()
     monkeypatch.setattr(tool_process, "preview", lambda *_, **__: Preview("training", "U", 7, 7))
     library.preview("digits", "digits")
-    assert library.used_together() == (Together("digits", "digits"),)
+    assert library.known_combinations() == (Together("digits", "digits"),)
     tried = ModelCheck(10, 9, 40, batch="[4] float32")
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: tried)
     library.check_model("plankton", "plankton", "plankton")
@@ -435,7 +435,7 @@ def test_previews_checks_and_jobs_record_parts_that_work_together(
     view = JobView("a", "a", CONFIG, "", RunStatus(JobState.TRAINING, step=1), pins=pins)
     catalogue.put_job(view)
     catalogue.put_job(changed(view, step=0, id="b", pins={**pins, "loader": Pin("x", 1, "")}))
-    assert library.used_together() == (
+    assert library.known_combinations() == (
         Together("digits", "digits"),
         Together("plankton", "plankton", "plankton"),
         Together("digits", "digits", "digits"),

@@ -326,7 +326,7 @@ def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
     cluster.silent = set() if answers else {"gpu1"}
     # gpu2 is not set up, gpu9 is unknown: neither has an agent to start.
     names = ("gpu1", "gpu2", "gpu9", "gpu1")
-    result = cluster.service().wake_silent(names, lambda address: None)
+    result = cluster.service().wake_silent_nodes(names, lambda address: None)
     assert result.keys() == (set() if found is None else {"gpu1"})
     if isinstance(found, str):
         assert found in str(result["gpu1"])
@@ -342,7 +342,7 @@ def test_a_silent_node_that_does_not_answer_is_not_waited_for(cluster: Cluster) 
     def knock(address: NodeAddress) -> None:
         raise Unreachable(f"{address.host} did not answer.")
 
-    result = cluster.service().wake_silent(("gpu1",), knock)
+    result = cluster.service().wake_silent_nodes(("gpu1",), knock)
     assert "did not answer" in str(result["gpu1"])
     assert cluster.service().wake("gpu1") is True, "nothing was started"
 

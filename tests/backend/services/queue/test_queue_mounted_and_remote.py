@@ -40,7 +40,7 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def supervise(folder: JobFolder, run: int, python: str, code_root: str) -> None:
-        replace_json(folder.attempt(run).supervisor, process_identity.own().to_dict())
+        replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", supervise)
     one, other = place.desktop(), place.desktop()
@@ -54,7 +54,7 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     assert names(other) == ["a", "b", "c"]
     assert other.jobs.queries.show(ids["a"]).state is JobState.QUEUED
     assert {view.state for view in other.jobs.queries.list()} == {JobState.QUEUED}
-    other.queue.reorder(ids["c"], before=ids["a"])
+    other.queue.reorder(ids["c"], before_id=ids["a"])
     other.queue.change(ids["b"], -3)
     assert names(one) == ["c", "a", "b"]
     assert one.queue.read().paused.startswith("The queue is paused by ")

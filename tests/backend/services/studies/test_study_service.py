@@ -100,9 +100,9 @@ def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
     assert made.jobs[0].pins["model"].reference == "rates@1"
     before = study.read_text()
     study.write_text("something else")
-    (started,) = services.studies.started()
+    (started,) = services.studies.started_studies()
     assert (started.text, started.form) == (before, FormName.SMALL)
-    assert services.studies.find(made.tag) == started == services.studies.named("rates-")
+    assert services.studies.find(made.tag) == started == services.studies.find_started("rates-")
     assert [row.jobs for row in services.studies.table(started).rows] == [2, 2]
 
 
@@ -131,7 +131,7 @@ def test_the_table_has_the_results_of_finished_jobs(
     monkeypatch.setattr(
         measures, "measures_of", lambda config, _: {studies.Measure.ERROR: config.seed * 10.0}
     )
-    (started,) = services.studies.started()
+    (started,) = services.studies.started_studies()
     slow, fast = services.studies.table(started).rows
     assert (slow.value.n, slow.value.mean, slow.difference) == (2, 15.0, 11.5)
     assert (fast.value.n, fast.value.mean, fast.jobs) == (0, None, 2)
@@ -169,7 +169,7 @@ def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_b
 def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> None:
     made = services.studies.start(str(study))
     services.sweeps.take_back(made.tag)
-    assert services.studies.started() == ()
+    assert services.studies.started_studies() == ()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_an_unknown_study_is_refused(
 def test_a_refused_start_makes_nothing(services: Services, study: Path) -> None:
     study.write_text(tomli_w.dumps({**STUDY, "rows": [{"name": "a", "device": "cpu"}]}))
     with pytest.raises(BackendError, match="no row runs on GPUs"):
-        services.studies.start(str(study), places=[Placement("a", gpus=("GPU-0",))])
+        services.studies.start(str(study), placement=[Placement("a", gpus=("GPU-0",))])
     study.write_text(tomli_w.dumps({**STUDY, "measure": "luck"}))
     with pytest.raises(BackendError, match=r"study\.toml: .*measure: it is not a known value\."):
         services.studies.start(str(study))
@@ -202,7 +202,7 @@ def test_an_export_is_never_written_over_a_file(
     services: Services, study: Path, tmp_path: Path
 ) -> None:
     services.studies.start(str(study))
-    (started,) = services.studies.started()
+    (started,) = services.studies.started_studies()
     path = services.studies.export(started, tmp_path / "table.md")
     assert path.read_text().startswith("# Rates\n\nWhich rate?\n")
     with pytest.raises(BackendError, match="exists already and was not changed"):

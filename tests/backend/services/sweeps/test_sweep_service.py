@@ -20,7 +20,7 @@ from backend.records.sweeps.spec import Sweep, sweep_of, sweep_title
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
 from backend.services.queue.service import QueueService
-from backend.services.sweeps.service import HalfMade
+from backend.services.sweeps.service import IncompleteSweep
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from tests.integration.tiny import raw_job, write_sources
@@ -133,7 +133,7 @@ def test_a_cancelled_sweep_counts_its_jobs_and_can_be_taken_back(
     with pytest.raises(BackendError, match="nothing was changed"):
         services.sweeps.queue(sweep, _cancelled())
     with pytest.raises(
-        HalfMade, match=r"Cancelled: 6 of 6 jobs were made, 2 of them are queued\."
+        IncompleteSweep, match=r"Cancelled: 6 of 6 jobs were made, 2 of them are queued\."
     ) as half:
         services.sweeps.queue(sweep, CancelledAt("Queueing job 2 of 6"))
     assert waiting(services) == SIX[:2]

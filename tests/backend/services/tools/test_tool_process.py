@@ -137,7 +137,7 @@ def test_a_model_and_loader_of_the_ancestor_run_as_they_are(tmp_path: Path) -> N
     found = tool_process.check_model(ANCESTOR / "model", ANCESTOR / "loader", tmp_path)
     assert set(found.metrics or {}) == {"accuracy", "hits"}
     assert found.batch == "({features: [4, 6] float32, mask: [4, 6] float32}, [4] int64)"
-    sizes = tool_process.measure(ANCESTOR / "loader", tmp_path)
+    sizes = tool_process.count_samples(ANCESTOR / "loader", tmp_path)
     assert (sizes.training, sizes.validation) == (40, 10)
 
 
@@ -365,7 +365,7 @@ def test_the_preview_comes_back_as_a_record() -> None:
 
 def test_an_error_of_the_world_is_a_backend_error(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="The loader has no"):
-        tool_process.measure(tmp_path, tmp_path)
+        tool_process.count_samples(tmp_path, tmp_path)
 
 
 KERAS = """
@@ -463,11 +463,11 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
 
 @pytest.fixture
 def warm() -> Iterator[WarmProcess]:
-    tool_process.keep_warm()
+    tool_process.start_warm_process()
     found = tool_process._warm
     assert found is not None
     yield found
-    tool_process.let_go()
+    tool_process.stop_warm_process()
     assert found._process is None
 
 

@@ -68,7 +68,7 @@ def keys(found: Verification) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("state", JobState)
 def test_a_job_makes_checkpoints_next_while_it_runs_or_waits(state: JobState, rig: Rig) -> None:
     seen = RunFacts(), RunState(RunStatus(state))
-    job = scan.SeenJob(OpenJob(rig.root / "jobs" / "j", MOUNTED), frozenset(), None, None, seen)
+    job = scan.ScannedJob(OpenJob(rig.root / "jobs" / "j", MOUNTED), frozenset(), None, None, seen)
     rests = state.is_over or state is JobState.CREATED
     assert job.comes_next is not rests
 

@@ -74,15 +74,15 @@ def click(qtbot, view, index, dx=40):
 @pytest.mark.parametrize("in_columns", [False, True])
 def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
     index = JobIndex()
-    index.take(map(line_of, EVERY))
+    index.update(map(line_of, EVERY))
     model = JobListModel(in_columns=in_columns)
 
     def show(query=JobQuery(), **folds):  # noqa: B008 - frozen
         found = index.fold(index.find(query), query, Folds(folds))
         model.show_rows(
             JobRows(
-                found.lines, found.order, index.slot, found.total,
-                hits=found.hits, head_of=found.head_of,
+                found.summaries, found.order, index.slot, found.total_count,
+                hits=found.match_count, head_of=found.sweep_slots,
             )
         )  # fmt: skip
 
