@@ -119,7 +119,7 @@ def pick(control: ChoiceRow | ComboBox, key: str) -> None:
     """Choose as the user does: a segment, a tab or a line of a combo box, by its key."""
     control.choose(key)
     if isinstance(control, ChoiceRow):
-        control.chosen.emit(key)
+        control.key_chosen.emit(key)
     else:
         control.activated.emit(control.currentIndex())
 

@@ -48,10 +48,10 @@ class BulkController(Controller):
         self._dialog: DialogHolder[TagDialog] = DialogHolder()
         for model in (page.table.model, page.sweep.model):
             model.edited.connect(self._edit)
-        page.job_actions.on(do.TAG_ALL, self._ask_tags)
-        page.job_actions.on(do.STOP_ALL, self._stop)
-        page.job_actions.on(do.EXPORT_ALL, self._ask_folder)
-        page.job_actions.on(do.CLONE_ALL, self._clone)
+        page.job_actions.add_handler(do.TAG_ALL, self._ask_tags)
+        page.job_actions.add_handler(do.STOP_ALL, self._stop)
+        page.job_actions.add_handler(do.EXPORT_ALL, self._ask_folder)
+        page.job_actions.add_handler(do.CLONE_ALL, self._clone)
 
     @Slot(CellEdit)
     def _edit(self, new: CellEdit) -> None:

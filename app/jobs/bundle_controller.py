@@ -51,7 +51,7 @@ class BundleController(Controller):
         self._progress: Progress | None = None
         self._judged: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}
         """By job and run: the original and the comparison, None for no replay or not yet."""
-        page.job_actions.on(BUNDLE, self.ask)
+        page.job_actions.add_handler(BUNDLE, self.ask)
 
     # Export.
 
@@ -154,11 +154,11 @@ class BundleController(Controller):
 
     @property
     def dialog(self) -> QDialog | None:
-        return self._dialog.now
+        return self._dialog.dialog
 
     def _in(self, dialog: QDialog, show: Callable[[], None]) -> None:
         """Show the result, unless the dialog was closed in the meantime."""
-        if self._dialog.now is dialog:
+        if self._dialog.dialog is dialog:
             show()
 
     @Slot()

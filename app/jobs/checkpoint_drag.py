@@ -15,8 +15,8 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.services.jobs.service import JobService
-from widgets.common.lazy_file_drag import Promise
-from widgets.jobs.actions.job_actions import DRAG, CheckpointDrag, JobActions
+from widgets.common.lazy_file_drag import FilePromise
+from widgets.jobs.actions.job_actions import DRAG_CHECKPOINT, CheckpointDrag, JobActions
 
 _LANE = "carry out"
 _KEPT = 3
@@ -39,7 +39,7 @@ class CheckpointDragSource(QObject):
         self._folder = Path(tempfile.gettempdir()) / f"ringmaster-{secrets.token_hex(8)}"
         self._made: deque[Path] = deque()
         self._missed: dict[tuple[str, ...], Path] = {}
-        actions.on(DRAG, self.begin)
+        actions.add_handler(DRAG_CHECKPOINT, self.begin)
 
     def begin(self, drag: CheckpointDrag) -> None:
         """Make the dragged file, or reuse the one that came too late for the last drag."""
@@ -48,13 +48,13 @@ class CheckpointDragSource(QObject):
         missed = self._missed.pop(key, None)
         if missed is not None:
             promise.path = str(missed)
-            promise.keep()
+            promise.fulfil()
             return
         target = self._folder / secrets.token_hex(4) / name
         promise.path = str(target)
         progress = self._runner.progress(lambda _share, _what: None)
         promise.abandoned.connect(progress.cancel)
-        promise.late.connect(partial(self._too_late, promise, key))
+        promise.timed_out.connect(partial(self._too_late, promise, key))
         stale = [self._made.popleft() for _ in range(len(self._made) - _KEPT + 1)]
         self._missed = {k: path for k, path in self._missed.items() if path not in stale}
         self._runner.notify(f"Making “{name}”…")
@@ -82,23 +82,23 @@ class CheckpointDragSource(QObject):
         with suppress(OSError):
             shutil.rmtree(self._folder)
 
-    def _kept(self, promise: Promise, key: tuple[str, ...], path: Path) -> None:
+    def _kept(self, promise: FilePromise, key: tuple[str, ...], path: Path) -> None:
         self._made.append(path)
-        promise.keep()
+        promise.fulfil()
         if key in self._missed:
             self._runner.notify(f"“{path.name}” is ready: drag it again")
-        elif not promise.is_let_go:
+        elif not promise.is_drag_over:
             self._runner.notify(f"“{path.name}” is ready: drop it in a folder")
 
-    def _too_late(self, promise: Promise, key: tuple[str, ...]) -> None:
+    def _too_late(self, promise: FilePromise, key: tuple[str, ...]) -> None:
         path = Path(promise.path)
         self._missed[key] = path
         self._runner.notify(
             f"“{path.name}” was not ready yet; a message will say when to drag it again"
         )
 
-    def _refused(self, promise: Promise, key: tuple[str, ...], error: BackendError) -> None:
+    def _refused(self, promise: FilePromise, key: tuple[str, ...], error: BackendError) -> None:
         self._missed.pop(key, None)
-        promise.give_up()
+        promise.settle()
         if not isinstance(error, Cancelled):
             self._runner.notify(error.with_remedy)

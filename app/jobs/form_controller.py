@@ -318,14 +318,14 @@ class FormController(Controller):
         if not draft.axes:
             self._form.propose(self._training.more_epochs(draft.raw, check.steps_per_epoch))
         self._checked_draft = draft
-        self._choose_together(check.together)
+        self._choose_together(check.content_hashes)
         self._form.show_check(check, self._known_trial(check))
         # Nothing in a hidden form was chosen by the user.
         if not self._form.isVisible():
             return
-        if check.together and not check.is_counted:
+        if check.content_hashes and not check.is_counted:
             self._count(draft)
-        if check.together and check.trial is None and check.together not in self._trials:
+        if check.content_hashes and check.trial is None and check.content_hashes not in self._trials:
             self._try(fetch=False)
 
     def _count(self, draft: JobDraft) -> None:
@@ -377,8 +377,8 @@ class FormController(Controller):
     def _known_trial(self, check: JobCheck) -> BatchTrial:
         found = check.trial
         if found is None:
-            unknown = TrialState.UNTRIED if check.together else TrialState.UNKNOWN
-            return self._trials.get(check.together, BatchTrial(unknown))
+            unknown = TrialState.UNTRIED if check.content_hashes else TrialState.UNKNOWN
+            return self._trials.get(check.content_hashes, BatchTrial(unknown))
         loss = "" if found.loss is None else f": loss {formats.metric(found.loss)}"
         return BatchTrial(TrialState.PASSED, f"{_TRIED}{loss}")
 
@@ -513,7 +513,7 @@ class FormController(Controller):
         """Create a job without starting it, then run ``then`` with it on the worker."""
         self._form.set_busy("Creating…")
         progress = self._runner.progress(
-            lambda _share, what: self._form.set_busy(formats.under_way(what))
+            lambda _share, what: self._form.set_busy(formats.with_ellipsis(what))
         )
         self._saving = progress
 

@@ -80,38 +80,38 @@ class JobController(Controller):
         page.detail.failure.install_requested.connect(self._ask_package)
         page.first_start.example.clicked.connect(lambda: self.train_example())
         actions = page.job_actions
-        actions.on(do.NEW, self.drafts.new_job)
-        actions.on(do.START, self.start)
-        actions.on(do.CANCEL, self._starts.cancel)
-        actions.on(do.STOP, self.stop)
-        actions.on(do.KILL, self.kill)
-        actions.on(do.RESUME, self.resume)
-        actions.on(do.RESUME_FROM, self.resume)
-        actions.on(do.RESUME_ELSEWHERE, self.resume_elsewhere)
-        actions.on(do.RESUME_WITH, self.resume_with)
-        actions.on(do.START_OVER, self.start_over)
-        actions.on(do.PREFLIGHT, self.check_before_start)
-        actions.on(do.CLONE, self.clone)
-        actions.on(do.CLONE_WITH, self.clone)
-        actions.on(do.REPLAY, self.replay)
-        actions.on(do.NEW_FROM, self._new_from)
-        actions.on(do.EXPORT_TO, self.export)
-        actions.on(do.CANCEL_EXPORT, self._cancel_export)
-        actions.on(do.SHOW_FILE, show_in_folder)
-        actions.on(do.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name))
-        actions.on(do.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes))
-        actions.on(do.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags))
-        actions.on(do.FOLDER, self._open_folder)
-        actions.on(do.COPY_ID, QGuiApplication.clipboard().setText)
-        actions.on(do.COPY_FOLDER, self._copy_folder)
-        actions.on(do.READ_RUNS, self._runs)
-        actions.on(do.EARLIER, self._earlier)
-        actions.on(do.READ_CHECKPOINTS, self._checkpoints)
-        actions.on(do.KEEP, self._keep)
-        actions.on(do.DRAW_NUMBER, self._draw_number)
-        actions.on(do.VERIFY, self._verify)
-        actions.on(do.READ_HISTORY, self._history)
-        actions.on(do.READ_SETTINGS, self._settings)
+        actions.add_handler(do.NEW_JOB, self.drafts.new_job)
+        actions.add_handler(do.START, self.start)
+        actions.add_handler(do.CANCEL, self._starts.cancel)
+        actions.add_handler(do.STOP, self.stop)
+        actions.add_handler(do.KILL, self.kill)
+        actions.add_handler(do.RESUME, self.resume)
+        actions.add_handler(do.RESUME_FROM, self.resume)
+        actions.add_handler(do.RESUME_ON_NODES, self.resume_elsewhere)
+        actions.add_handler(do.RESUME_WITH, self.resume_with)
+        actions.add_handler(do.START_OVER, self.start_over)
+        actions.add_handler(do.PREFLIGHT, self.check_before_start)
+        actions.add_handler(do.CLONE, self.clone)
+        actions.add_handler(do.CLONE_WITH, self.clone)
+        actions.add_handler(do.REPLAY, self.replay)
+        actions.add_handler(do.NEW_FROM, self._new_from)
+        actions.add_handler(do.EXPORT_TO, self.export)
+        actions.add_handler(do.CANCEL_EXPORT, self._cancel_export)
+        actions.add_handler(do.SHOW_FILE, show_in_folder)
+        actions.add_handler(do.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name))
+        actions.add_handler(do.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes))
+        actions.add_handler(do.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags))
+        actions.add_handler(do.OPEN_FOLDER, self._open_folder)
+        actions.add_handler(do.COPY_ID, QGuiApplication.clipboard().setText)
+        actions.add_handler(do.COPY_FOLDER, self._copy_folder)
+        actions.add_handler(do.READ_RUNS, self._runs)
+        actions.add_handler(do.SHOW_EARLIER_RUN, self._earlier)
+        actions.add_handler(do.READ_CHECKPOINTS, self._checkpoints)
+        actions.add_handler(do.KEEP_CHECKPOINT, self._keep)
+        actions.add_handler(do.DRAW_NUMBER, self._draw_number)
+        actions.add_handler(do.VERIFY_CHECKPOINT, self._verify)
+        actions.add_handler(do.READ_HISTORY, self._history)
+        actions.add_handler(do.READ_SETTINGS, self._settings)
 
     # The life of a job.
 
@@ -146,7 +146,7 @@ class JobController(Controller):
     def resume_elsewhere(self, job_id: str, raw: object) -> None:
         placement, faults = parse_placement(raw)
         if faults:
-            self._page.detail.show_error(job_id, faults[0].sentence, "Choose where to resume it.")
+            self._page.detail.show_error(job_id, faults[0].message, "Choose where to resume it.")
             return
         self._starts.start(self._request(job_id, self._jobs.lifecycle.resume, placement))
 
@@ -216,7 +216,7 @@ class JobController(Controller):
                 sentence = f"{view.name} left {node} and has no checkpoint to resume from."
                 detail.show_error(view.id, sentence, "Start the job over on other nodes.")
             elif self._page.open_id == view.id:
-                detail.open_elsewhere(node)
+                detail.open_move_dialog(node)
 
         self._run("read", view.id, partial(self._jobs.queries.checkpoints, view.id), ask)
 
@@ -339,7 +339,7 @@ class JobController(Controller):
 
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
-        show = partial(self._page.detail.show_verified, job_id, checkpoint)
+        show = partial(self._page.detail.show_file_check, job_id, checkpoint)
         show("checking…", "")
         self._runner.run(
             f"verify {job_id}",
@@ -352,8 +352,8 @@ class JobController(Controller):
         self._runner.run(
             f"read {job_id}",
             partial(self._jobs.audit_entries, job_id),
-            partial(self._page.detail.show_acts, job_id),
-            lambda error: self._page.detail.show_acts(job_id, (AuditEntry("", error.with_remedy),)),
+            partial(self._page.detail.show_audit_entries, job_id),
+            lambda error: self._page.detail.show_audit_entries(job_id, (AuditEntry("", error.with_remedy),)),
         )
 
     def _runs(self, job_id: str) -> None:
@@ -362,7 +362,7 @@ class JobController(Controller):
 
     def _earlier(self, job_id: str, run: int) -> None:
         work = partial(self._jobs.queries.earlier_run, job_id, run)
-        self._run("read", job_id, work, partial(self._page.detail.show_earlier, job_id, run))
+        self._run("read", job_id, work, partial(self._page.detail.show_earlier_run, job_id, run))
 
     def _settings(self, job_id: str) -> None:
         def read() -> tuple[str, JobCommand]:
@@ -384,7 +384,7 @@ class JobController(Controller):
         exports = self._page.detail.exports
         progress = self._export = self._runner.progress(partial(exports.show_progress, job_id))
         export = partial(self._jobs.export, job_id, checkpoint, kind, Path(path), progress)
-        self._run("export", job_id, export, lambda made: exports.show_done(job_id, str(made)))
+        self._run("export", job_id, export, lambda made: exports.show_exported(job_id, str(made)))
 
     def _cancel_export(self) -> None:
         if self._export is not None:

@@ -91,7 +91,7 @@ class ListController(QObject):
     @Slot(JobView)
     def _learn_soon(self, view: JobView) -> None:
         self._seen[view.id] = view
-        self._learning.ask()
+        self._learning.request()
 
     def _learn_seen(self) -> None:
         views, self._seen = tuple(self._seen.values()), {}

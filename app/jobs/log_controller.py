@@ -49,7 +49,7 @@ class LogController(QObject):
         job_id, source = wanted.job_id, wanted.source
         self._runner.run(
             "log",
-            partial(self._logs.lines, job_id, source, wanted.first, wanted.count),
+            partial(self._logs.lines, job_id, source, wanted.start, wanted.count),
             then,
             partial(self._refused, job_id, source),
         )
@@ -68,7 +68,7 @@ class LogController(QObject):
 
         self._runner.run(
             "log search",
-            partial(self._logs.find, job_id, source, search.text, search.first, progress),
+            partial(self._logs.find, job_id, source, search.text, search.start, progress),
             found,
             partial(self._refused, job_id, source),
         )

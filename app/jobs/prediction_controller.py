@@ -20,7 +20,7 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import TRY, JobActions
+from widgets.jobs.actions.job_actions import TRY_CHECKPOINT, JobActions
 from widgets.jobs.checkpoints.try_dialog import TryDialog, TryRequest
 
 
@@ -43,7 +43,7 @@ class PredictionController(Controller):
         self._services = services
         self._progress: Progress | None = None
         self.dialog: DialogHolder[TryDialog] = DialogHolder()
-        actions.on(TRY, self.ask)
+        actions.add_handler(TRY_CHECKPOINT, self.ask)
 
     def ask(self, view: JobView, checkpoints: Sequence[Checkpoint], chosen: str) -> None:
         """Open the dialog for a checkpoint of a job."""
@@ -65,28 +65,28 @@ class PredictionController(Controller):
         return datasets, loaders
 
     def _show_library(self, found: tuple[list[str], list[str]]) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.show_library(*found)
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.show_library(*found)
 
     @Slot(object)
     def _predict(self, request: TryRequest) -> None:
-        dialog = self.dialog.now
+        dialog = self.dialog.dialog
         if dialog is None:
             return
-        progress = self._runner.progress(self.dialog.while_open(dialog, dialog.show_progress))
+        progress = self._runner.progress(self.dialog.guard_callback(dialog, dialog.show_progress))
         self._progress = progress
 
         def predict() -> tuple[Prediction, ...]:
             return tuple(
-                self._services.predictions.predict(request.job_id, name, request.given, progress)
+                self._services.predictions.predict(request.job_id, name, request.prediction_input, progress)
                 for name in request.checkpoints
             )
 
         self._runner.run(
             "predict",
             predict,
-            self.dialog.while_open(dialog, partial(dialog.show_answers, request)),
-            self.dialog.while_open(dialog, partial(_refuse, dialog)),
+            self.dialog.guard_callback(dialog, partial(dialog.show_answers, request)),
+            self.dialog.guard_callback(dialog, partial(_refuse, dialog)),
         )
 
     @Slot()
@@ -96,13 +96,13 @@ class PredictionController(Controller):
 
     @Slot(object, str)
     def _save(self, found: Prediction, path: str) -> None:
-        dialog = self.dialog.now
+        dialog = self.dialog.dialog
         if dialog is not None:
             self._runner.run(
                 "predict",
                 lambda: self._services.predictions.write_table(found, Path(path)),
-                self.dialog.while_open(dialog, lambda made: dialog.show_saved(str(made))),
-                self.dialog.while_open(dialog, partial(_refuse, dialog)),
+                self.dialog.guard_callback(dialog, lambda made: dialog.show_saved(str(made))),
+                self.dialog.guard_callback(dialog, partial(_refuse, dialog)),
             )
 
 

@@ -45,12 +45,12 @@ class QueueController(QObject):
         self._looking = self._again = False
         self._queue = Queue()
         poller.updated.connect(self._see)
-        page.job_actions.on(do.QUEUE, self._enqueue)
-        page.job_actions.on(do.LEAVE, self._leave)
-        page.job_actions.on(do.TOP, self._to_top)
-        page.job_actions.on(do.CHANGE_QUEUED, self._change)
-        page.job_actions.on(do.MOVE_QUEUED, self._move)
-        page.job_actions.on(do.PAUSE_QUEUE, self._pause)
+        page.job_actions.add_handler(do.QUEUE, self._enqueue)
+        page.job_actions.add_handler(do.LEAVE_QUEUE, self._leave)
+        page.job_actions.add_handler(do.MOVE_TO_TOP, self._to_top)
+        page.job_actions.add_handler(do.CHANGE_QUEUED, self._change)
+        page.job_actions.add_handler(do.MOVE_QUEUED, self._move)
+        page.job_actions.add_handler(do.PAUSE_QUEUE, self._pause)
 
     @Slot(object)
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
@@ -69,7 +69,7 @@ class QueueController(QObject):
 
     def _see(self, update: RunUpdate) -> None:
         """Read the queue when a job has ended: others may have waited for it."""
-        if update.view.state.is_over and self._queue.places:
+        if update.view.state.is_over and self._queue.jobs:
             self.refresh()
 
     def _read(self) -> Queue:

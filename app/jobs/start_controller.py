@@ -18,7 +18,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp, StepState
 from backend.records.nodes.preflight import (
-    Canary,
+    TrialResult,
     Preflight,
     PreflightFinding,
     placement_after,
@@ -75,7 +75,7 @@ class StartController(Controller):
     def start(self, request: StartRequest) -> None:
         """Check, and start at once if nothing prevents it."""
         progress = self._preflights[request.job_id] = self._runner.progress(
-            lambda _share, what: request.show_busy(formats.under_way(what))
+            lambda _share, what: request.show_busy(formats.with_ellipsis(what))
         )
         request.show_busy("Starting…")
 
@@ -91,7 +91,7 @@ class StartController(Controller):
         def refused(error: BackendError) -> None:
             over()
             if isinstance(error, PreflightFailed):
-                self._open(request, error.config).show_found(error.found)
+                self._open(request, error.config).show_found(error.preflight)
             elif not isinstance(error, Cancelled):
                 request.refused(error)
 
@@ -215,7 +215,7 @@ class PreflightSession(QObject):
 
     def _repaired_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
         """All findings that this fix resolves, so that the work is not repeated."""
-        wrong = (*self._found.faults, *self._found.warnings) if self._found is not None else ()
+        wrong = (*self._found.blocking_findings, *self._found.warnings) if self._found is not None else ()
         alike = [one for one in wrong if one.fix is finding.fix]
         if not finding.fix.is_about_all_nodes:
             alike = [one for one in alike if one.nodes == finding.nodes]
@@ -240,7 +240,7 @@ class PreflightSession(QObject):
             node, _, step = what.partition(": ")
             if self._is_open:
                 there = [finding for finding in wanted if node in finding.nodes]
-                self.dialog.show_fixing(there, formats.under_way(step))
+                self.dialog.show_fixing(there, formats.with_ellipsis(step))
 
         progress = self._runner.progress(report)
         nodes = {node for finding in wanted for node in finding.nodes}
@@ -278,7 +278,7 @@ class PreflightSession(QObject):
         placement = self._config.placement
         progress = self._begin("Training one batch")
 
-        def tried(canary: Canary) -> None:
+        def tried(canary: TrialResult) -> None:
             self._end()
             self.dialog.show_canary(canary)
 
@@ -342,7 +342,7 @@ class PreflightSession(QObject):
         self._end()
         self._to_ask.clear()
         if isinstance(error, PreflightFailed):
-            self.show_found(error.found)
+            self.show_found(error.preflight)
         elif isinstance(error, Cancelled) and self._found is None:
             self.dialog.reject()
         elif isinstance(error, Cancelled):
@@ -360,7 +360,7 @@ class PreflightSession(QObject):
         self._cancel()
         self._is_open = False
         was_given_up = result == PreflightDialog.DialogCode.Rejected
-        if was_given_up and self._found is not None and not self._found.passed:
+        if was_given_up and self._found is not None and not self._found.succeeded:
             # Where Start was pressed the reason stays readable.
             self._request.refused(PreflightFailed(self._found, self._config))
         self.dialog.deleteLater()

@@ -18,7 +18,7 @@ from backend.records.sweeps.spec import SweepMade, sweep_name
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import SAVE
+from widgets.jobs.actions.job_actions import SAVE_FILE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog
 
@@ -52,7 +52,7 @@ class StudyController(Controller):
         self._pane.table_requested.connect(self._read)
         result.resume_requested.connect(self._resume)
         result.export_requested.connect(self._ask_file)
-        result.saved.connect(lambda *picture: page.job_actions.ask(SAVE, *picture))
+        result.saved.connect(lambda *picture: page.job_actions.ask(SAVE_FILE, *picture))
 
     def choose(self) -> None:
         """Open the gallery."""
@@ -67,7 +67,7 @@ class StudyController(Controller):
         chosen, _ = QFileDialog.getOpenFileName(
             self._window, "Open study file", "", "Study files (*.toml)"
         )
-        dialog = self.dialog.now
+        dialog = self.dialog.dialog
         if chosen and dialog is not None:
             inspect = partial(self._studies.inspect, Path(chosen))
             self._runner.run(_LANE, inspect, dialog.add_study, self._refused)
@@ -75,8 +75,8 @@ class StudyController(Controller):
     @Slot(str, object)
     def _start(self, name: str, form: FormName) -> None:
         def say(_share: float | None, what: str) -> None:
-            if self.dialog.now is not None:
-                self.dialog.now.set_busy(formats.under_way(what))
+            if self.dialog.dialog is not None:
+                self.dialog.dialog.set_busy(formats.with_ellipsis(what))
 
         say(None, "Starting")
         progress = self._runner.progress(say)
@@ -84,15 +84,15 @@ class StudyController(Controller):
         self._runner.run(_LANE, start, self._started, self._refused)
 
     def _started(self, made: SweepMade) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.accept()
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.accept()
         self._runner.notify(f"Queued {formats.plural(len(made.jobs), 'job')} of a study")
         self.made.emit(made)
         self._page.open_new_sweep(made.tag, made.jobs)
 
     def _refused(self, error: BackendError) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.show_error(error.with_remedy)
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.show_error(error.with_remedy)
         else:
             self._runner.notify(error.with_remedy)
 

@@ -49,7 +49,7 @@ class SweepController(QObject):
     def queue(self, draft: JobDraft) -> None:
         self._form.set_busy("Checking…")
         progress = self._runner.progress(
-            lambda _share, what: self._form.set_busy(formats.under_way(what))
+            lambda _share, what: self._form.set_busy(formats.with_ellipsis(what))
         )
         self._progress = progress
         self._runner.run(

@@ -229,6 +229,6 @@ def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:
         return JobDraft(raw, origin=origin)
     sweep, faults = read_sweep(raw)
     if sweep is None:
-        sentences = " ".join(fault.sentence for fault in faults[:3])
+        sentences = " ".join(fault.message for fault in faults[:3])
         raise BackendError(sentences, "Change the sweep file.")
     return JobDraft(sweep.base, sweep.axes, sweep.draws, sweep.seed, origin)

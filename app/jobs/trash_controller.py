@@ -46,8 +46,8 @@ class JobTrash(Controller):
         self._moved: dict[str, tuple[JobView, ...]] = {}
         """By tag; only the last moves, because a toast undoes only recent actions."""
         self._number = 0
-        page.job_actions.on(TRASH_ALL, self._ask)
-        page.job_actions.on(TRASH, self._move_one)
+        page.job_actions.add_handler(TRASH_ALL, self._ask)
+        page.job_actions.add_handler(TRASH, self._move_one)
 
     def _ask(self, ids: tuple[str, ...]) -> None:
         lines = map(self._page.model.line, ids)
@@ -57,11 +57,11 @@ class JobTrash(Controller):
         self._dialog.open(dialog)
 
         def report(size_bytes: int) -> None:
-            if self._dialog.now is dialog:
+            if self._dialog.dialog is dialog:
                 dialog.show_size(size_bytes)
 
         def refuse(error: BackendError) -> None:
-            if self._dialog.now is dialog:
+            if self._dialog.dialog is dialog:
                 dialog.show_error(error.with_remedy)
 
         self._runner.run(

@@ -41,14 +41,14 @@ def read_terms(page: Path = DOCS / "terms.md") -> dict[str, str]:
     except (OSError, ValueError) as error:
         swallowed(error)
         return {}
-    found: dict[str, str] = {}
+    terms: dict[str, str] = {}
     for line in lines:
         row = _TERM.match(line)
         if row is None or row["words"] == _TERM_HEAD or set(row["words"]) <= {"-", ":"}:
             continue
-        sentence = row["sentence"].replace("`", "")
-        found.update(dict.fromkeys(map(str.strip, row["words"].split(",")), sentence))
-    return found
+        explanation = row["sentence"].replace("`", "")
+        terms.update(dict.fromkeys(map(str.strip, row["words"].split(",")), explanation))
+    return terms
 
 
 def _text(path: Path) -> str:

@@ -103,5 +103,5 @@ def cause(view: JobView) -> str:
     where = "" if view.error.rank is None else f"Rank {view.error.rank}"
     if where and view.error.node:
         where += f" on {view.error.node}"
-    sentence = view.error.sentence
+    sentence = view.error.message
     return sentence if not where or sentence.startswith(where) else f"{where}: {sentence}"

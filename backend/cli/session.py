@@ -96,7 +96,7 @@ class Session:
         A failure of the world is one sentence; a bug keeps its traceback.
         """
         try:
-            account.begin()
+            account.prepare_account()
             with closing(self):
                 code = self.call(command) if command else self.open_window(*self.places, None)
             sys.stdout.flush()

@@ -127,7 +127,7 @@ def manual_command(launch: Launch, name: str) -> str:
 
     Its output goes to its own folder called ``name`` (`backend.node.run.manual_run`).
     """
-    variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.by_hand_id(name), 1)}
+    variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.manual_run_id(name), 1)}
     line = shell_line((*launch.argv, "--by-hand", name), variables)
     if SECRET_VARIABLE not in launch.argv:
         return line

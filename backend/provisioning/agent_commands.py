@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from backend.base.log import swallowed
 from backend.records.base.layout import NodeHome
-from backend.records.nodes.entry import NodeFacts
+from backend.records.nodes.entry import NodeInfo
 
 _CONTROL = "backend.node.agent.control"
 
@@ -20,7 +20,7 @@ class AgentPaths:
     name: str
     python: str
     bundle: str
-    facts: NodeFacts
+    facts: NodeInfo
 
     @property
     def home(self) -> NodeHome:

@@ -32,9 +32,9 @@ from backend.records.base.layout import NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import (
     NodeEntry,
-    NodeFacts,
+    NodeInfo,
     NodeInstallation,
-    PythonFound,
+    NodePython,
     SetUp,
 )
 from backend.ssh.interface import Machine, Shell
@@ -72,8 +72,8 @@ class Wheels(Protocol):
     """The source of wheels for a set-up; see `backend.services.nodes.provisioning`."""
 
     def choose(
-        self, name: str, node_facts: NodeFacts
-    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
+        self, name: str, node_facts: NodeInfo
+    ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
         """See `backend.provisioning.horovod_wheels.choose`."""
 
     def gather(
@@ -119,7 +119,7 @@ class SetUpPlan:
 
     wheels: Wheels
     bundle: CodeArchive
-    inspect: Callable[[Shell], NodeFacts]
+    inspect: Callable[[Shell], NodeInfo]
     agree: Callable[[str], None] = lambda version: None
     key: ClusterKey | None = None
     own_key: str = ""
@@ -171,7 +171,7 @@ class _SetUpWork:
     """A set-up in progress; each method is a step and returns its outcome."""
 
     shell: Shell
-    node_facts: NodeFacts
+    node_facts: NodeInfo
     home: NodeHome
     environments: NodeEnvironments
     house: Wheelhouse
@@ -220,7 +220,7 @@ class _SetUpWork:
             relay is not None
             and root
             and node_facts.data_root_writable
-            and not self._entry.no_share
+            and not self._entry.is_staged
         ):
             self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
         gpus = f"{len(node_facts.gpus)} × {node_facts.gpus[0]}" if node_facts.gpus else "no GPU"
@@ -235,7 +235,7 @@ class _SetUpWork:
         if not self._plan.shared:
             return self.home
         name, root = self._entry.name, self.node_facts.data_root
-        if not root or not self.node_facts.data_root_writable or self._entry.no_share:
+        if not root or not self.node_facts.data_root_writable or self._entry.is_staged:
             raise BackendError(
                 f"{name} cannot write to the data root, so it cannot use a shared environment.",
                 f"Mount it on {name} with write permission, or set {name} up without sharing.",
@@ -399,7 +399,7 @@ class _SetUpWork:
         )
         remedy = "Fix the cause that its output names, then set the node up again."
         folders = [str(self.home.state)]
-        if self._entry.no_share:
+        if self._entry.is_staged:
             folders += [agent.folder, f"{self.node_facts.data_root}/jobs"]
         self._steps.must(
             self.shell,

@@ -22,7 +22,7 @@ def with_key(state: SetUp, error: BackendError) -> SetUp:
     if isinstance(error, HostKeyUnknown):
         return replace(state, key=error.key)
     if isinstance(error, HostKeyChanged):
-        return replace(state, key=error.key, accepted=error.accepted_fingerprint)
+        return replace(state, key=error.key, accepted_fingerprint=error.accepted_fingerprint)
     return state
 
 
@@ -87,7 +87,7 @@ class Steps:
         """Report what the running step does or waits for; figures follow a colon."""
         self.stop_if_cancelled()
         # What begins now may take minutes without another report.
-        is_new = message.partition(":")[0] != self._step.sentence.partition(":")[0]
+        is_new = message.partition(":")[0] != self._step.message.partition(":")[0]
         (self._change if is_new else self._later)(sentence=message)
 
     def run(self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:

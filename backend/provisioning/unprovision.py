@@ -92,21 +92,21 @@ def _wheels(shell: Machine, home: NodeHome, environment: str) -> list[str]:
 
 
 def home_of(entry: NodeEntry) -> NodeHome:
-    if entry.facts is None:
+    if entry.info is None:
         raise BackendError(
             f"{entry.name} was never inspected, so nothing of Ringmaster is known on it."
         )
-    return NodeHome(PurePosixPath(entry.facts.home))
+    return NodeHome(PurePosixPath(entry.info.home))
 
 
 def _find_agent(entry: NodeEntry, shell: Machine) -> AgentPaths | None:
     """Return the agent's paths; None if nothing is left that could run it."""
-    if entry.facts is None or entry.installation is None:
+    if entry.info is None or entry.installation is None:
         return None
     installation = entry.installation
     # After an upgrade of the node's Python an environment may not start any more.
-    for python in (installation.python, *(candidate.path for candidate in entry.facts.pythons)):
-        agent = AgentPaths(entry.name, python, installation.bundle, entry.facts)
+    for python in (installation.python, *(candidate.path for candidate in entry.info.pythons)):
+        agent = AgentPaths(entry.name, python, installation.bundle, entry.info)
         if shell.run(agent_commands.probe(agent)).ok:
             return agent
     return None

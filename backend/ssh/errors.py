@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backend.node.system.wording import last_message, seconds
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.program_name import to_remove
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import HostKey
@@ -179,7 +179,7 @@ def unusable(path: str, content: bytes) -> Unusable:
 
 
 def _in_shell(path: str) -> str:
-    return shlex.quote(str(expanded(path)))
+    return shlex.quote(str(expand_home(path)))
 
 
 def locked(path: str, hop: Hop, has_passphrase: bool) -> MessageAndRemedy:

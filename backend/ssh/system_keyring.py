@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -99,7 +99,7 @@ class SystemKeyring:
     def _name(self, identity: str) -> str:
         if self._service != SERVICE:
             return identity
-        return str(expanded(identity).absolute())
+        return str(expand_home(identity).absolute())
 
 
 def _backend() -> KeyringBackend:

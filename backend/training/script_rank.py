@@ -252,7 +252,7 @@ class Script:
 
     def _all_are_idle(self, now: float) -> bool:
         """Return whether no process has worked for a while; the guards touch the logs of others."""
-        if self._launch.apart:
+        if self._launch.is_staged:
             return False
         signs: list[int] = []
         for one in self._launch.ranks:
@@ -481,7 +481,7 @@ class Reports:
         } - self._nan_names
         if new_names:
             self._nan_names |= new_names
-            message = f"The script wrote NaN for {number_format.some(sorted(self._nan_names))}."
+            message = f"The script wrote NaN for {number_format.name_list(sorted(self._nan_names))}."
             self._reporter.alarm(Alarm(BAD_CURVE, point.step, message))
 
     def stopping(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from backend.base.errors import BackendError
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.jobs.alarm import BAD_VALIDATION, LEFT_OUT, NOT_A_NUMBER, Alarm
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER
@@ -148,7 +148,7 @@ class StepRecorder:
         watched |= {config.early_stop.metric} if config.early_stop is not None else set()
         bad = [name for name, value in validation.items() if not math.isfinite(value)]
         if self._workers is not None and (names := [name for name in bad if name in watched]):
-            sentence = f"The validation after step {train_state.step} gave NaN for {some(names)}."
+            sentence = f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
             self._workers.reporter.alarm(Alarm(BAD_VALIDATION, train_state.step, sentence))
         if self._workers is None or held is None:
             return
@@ -175,7 +175,7 @@ class StepRecorder:
         if left_out and not was_full:
             sentence = (
                 f"The model returned more than {MOST_LATER} new names of metrics after the first "
-                f"step; {some(left_out)} and later ones are not recorded. Use the same names in "
+                f"step; {name_list(left_out)} and later ones are not recorded. Use the same names in "
                 "each step and epoch."
             )
             self._workers.reporter.alarm(Alarm(LEFT_OUT, step, sentence))

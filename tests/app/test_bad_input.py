@@ -24,7 +24,7 @@ from tests.windows import (
     side_of,
     the,
 )
-from widgets.common.fields import FaultLine, LineEdit
+from widgets.common.fields import ErrorLine, LineEdit
 from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -138,7 +138,7 @@ PLACED = [
 @pytest.fixture
 def form(qtbot, services, immediately, monkeypatch):
     """The form over a real data root, whose dataset was counted before."""
-    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
     page, form = JobsPage(), JobForm()
     for widget in (page, form):
         qtbot.addWidget(widget)
@@ -160,7 +160,7 @@ def errors_of(form):
     press_start(form)
     the(FormFoot, form).acts.start.click()
     at_fault = {path: f.error() for path, f in all_fields(form).items() if f.error()}
-    placed = the(FaultLine, the(PlacementPicker, form)).text()
+    placed = the(ErrorLine, the(PlacementPicker, form)).text()
     return at_fault | ({"placement": placed} if placed else {})
 
 
@@ -176,7 +176,7 @@ def test_faults_of_every_part_are_shown_at_once(form, services):
     elapse(form)
     at_fault = {path for path, field in all_fields(form).items() if field.error()}
     assert at_fault == {"epochs", "dataset", "start_from"}
-    assert the(FaultLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
+    assert the(ErrorLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
     elapse(form)
     at_fault = {path for path, field in all_fields(form).items() if field.error()}
@@ -185,7 +185,7 @@ def test_faults_of_every_part_are_shown_at_once(form, services):
 
 def test_the_items_are_counted_although_something_else_is_wrong(form, services, monkeypatch):
     asked = []
-    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: None)
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: None)
     monkeypatch.setattr(services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]))
     form.show_draft(JobDraft(raw_job(1, epochs=0)))
     elapse(form)

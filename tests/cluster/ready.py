@@ -52,7 +52,7 @@ class ReadyCluster:
     @property
     def home(self) -> PurePosixPath:
         """The program's folder on every node."""
-        facts = self.entry("node1").facts
+        facts = self.entry("node1").info
         assert facts is not None
         return PurePosixPath(facts.home)
 
@@ -82,9 +82,9 @@ class ReadyCluster:
 
     def _place(self, name: str) -> AgentPaths:
         entry = self.entry(name)
-        assert entry.facts is not None
+        assert entry.info is not None
         assert entry.installation is not None
-        return AgentPaths(name, entry.installation.python, entry.installation.bundle, entry.facts)
+        return AgentPaths(name, entry.installation.python, entry.installation.bundle, entry.info)
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def ends_by_name_when_killed(
     view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert view.error.sentence
+    assert view.error.message
     leaves_nothing(stocked)
     return view.error
 

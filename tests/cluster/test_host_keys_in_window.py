@@ -33,11 +33,11 @@ def dialog(program: Program, ready_cluster: ReadyCluster, qtbot: QtBot) -> Itera
 
 def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
     """A ready node is set up once more, as it is."""
-    set_ups = program._node_controller.set_ups
+    set_ups = program._node_controller.provisioning
     set_ups.set_up("node2")
-    qtbot.waitUntil(lambda: set_ups._choosing.now is not None)
-    assert set_ups._choosing.now is not None
-    qtbot.mouseClick(set_ups._choosing.now._begin, LEFT)
+    qtbot.waitUntil(lambda: set_ups._options_dialog.dialog is not None)
+    assert set_ups._options_dialog.dialog is not None
+    qtbot.mouseClick(set_ups._options_dialog.dialog._begin, LEFT)
     qtbot.waitUntil(lambda: set_ups._dialog is not None)
     assert set_ups._dialog is not None
     return set_ups._dialog

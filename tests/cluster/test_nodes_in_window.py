@@ -29,7 +29,7 @@ def is_shown(program: Program, node: str) -> bool:
 
 def shows_figures(row: NodeRow) -> bool:
     """Whether it shows figures."""
-    return row.processor is not None and bool(row.memory) and not row.aside
+    return row.processor is not None and bool(row.memory) and not row.notice
 
 
 @pytest.mark.slow
@@ -43,11 +43,11 @@ def test_a_node_with_an_ended_agent_is_read_over_ssh_until_its_next_heartbeat(
     qtbot.waitUntil(lambda: is_shown(program, "node2"))
     qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL)
     ready_cluster.stop_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent stopped")
+    qtbot.waitUntil(lambda: row_of(program, "node2").subtitle == "Agent stopped")
     row = row_of(program, "node2")
-    assert (row.condition, row.beat, shows_figures(row)) == (Condition.OFFLINE, "over SSH", True)
+    assert (row.condition, row.heartbeat, shows_figures(row)) == (Condition.OFFLINE, "over SSH", True)
     ready_cluster.start_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now")
+    qtbot.waitUntil(lambda: row_of(program, "node2").heartbeat == "now")
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.node == "node3"
-    assert "killed by signal 9 (SIGKILL)" in view.error.sentence
+    assert "killed by signal 9 (SIGKILL)" in view.error.message
     leaves_nothing(ready_cluster)
     assert set(program.metrics) <= set(jobs.queries.history(job_id).metrics)
 
@@ -168,7 +168,7 @@ def test_the_error_of_a_program_for_gpus_says_that_the_nodes_have_none(
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert "The program needs a GPU, and there is none for it" in view.error.sentence
+    assert "The program needs a GPU, and there is none for it" in view.error.message
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
     finding = next(one for one in dialog._rows if one.check == check)
     qtbot.mouseClick(dialog._rows[finding].button, LEFT)
     qtbot.waitUntil(dialog._again.isEnabled)
-    assert not [one.sentence for one in dialog._rows if one.check == check]
+    assert not [one.message for one in dialog._rows if one.check == check]
 
 
 def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(

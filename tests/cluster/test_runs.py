@@ -108,8 +108,8 @@ def test_f02_f03_f04_a_run_names_any_killed_process_and_leaves_nothing(
     view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})
     error = ends_by_name_when_killed(stocked, view, name, victim)
     if victim == "rank_bootstrap.py":
-        assert (error.rank, error.node) == (1, "node2"), error.sentence
-        assert "signal 9" in error.sentence
+        assert (error.rank, error.node) == (1, "node2"), error.message
+        assert "signal 9" in error.message
 
 
 def test_f08_a_node_lost_in_mid_run_is_named_and_holds_nothing(
@@ -170,7 +170,7 @@ def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
     assert (view.state, view.step) == (JobState.ERROR, 0)
     assert view.error is not None
     assert view.error.node == "node2"
-    assert "node2" in view.error.sentence
+    assert "node2" in view.error.message
     leaves_nothing(stocked)
 
 
@@ -244,7 +244,7 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     reached = stocked.services.jobs.queries.show(view.id).step
     assert makes_steps(grows(stocked, view.id, reached + 5))
     for name in ("node1", "node2"):
-        qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).line)
+        qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).subtitle)
         assert row_of(program, name).condition is Condition.UNHEALTHY
         qtbot.waitUntil(lambda name=name: program.nodes.beats()[name] == "now")
     qtbot.waitUntil(lambda: row_of(program, "node3").condition is Condition.WELL)
@@ -294,7 +294,7 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed")
     with pytest.raises(PreflightFailed, match="node3") as refused:
         jobs.lifecycle.start(view.id)
-    assert [one.node for one in refused.value.found.smaller] == ["node1", "node2"]
+    assert [one.node for one in refused.value.preflight.smaller] == ["node1", "node2"]
     assert refused.value.remedy.endswith("Or run on node1, node2 only.")
     assert jobs.queries.show(view.id).state is JobState.CREATED
     assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()

@@ -98,5 +98,5 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.node == "node3"
-    assert "killed by signal 9 (SIGKILL)" in view.error.sentence
+    assert "killed by signal 9 (SIGKILL)" in view.error.message
     leaves_nothing(ready_cluster)

@@ -122,7 +122,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
             user.take_pictures("add-a-node")
         user.press("Connect")
         # The key was never seen: the user compares it and says yes; Enter alone does not.
-        dialog = program._node_controller._adding
+        dialog = program._node_controller._add_dialog
         assert isinstance(dialog, AddNodeDialog)
         user.wait(dialog._trust.isVisible)
         assert dialog._trust.fingerprint.text() in _fingerprints(cluster)
@@ -130,13 +130,13 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
         if name == NODES[0]:
             user.take_picture("is-this-its-key")
         user.press("Trust")
-        user.wait(lambda name=name: name in program._node_controller.set_ups._under_way)
+        user.wait(lambda name=name: name in program._node_controller.provisioning._running)
     user.wait(lambda: len(set_ups) == len(NODES))
     user.take_pictures("setting-up")
     user.wait(lambda: all(one.is_over for one in set_ups.values()), SET_UP_MS)
     for one in set_ups.values():
         failed = one.failed
-        assert failed is None, f"{one.node}: {failed.title}: {failed.sentence}\n{failed.output}"
+        assert failed is None, f"{one.node}: {failed.title}: {failed.message}\n{failed.output}"
         assert one.steps[-1].title == "Test"
         assert all(step.state is StepState.DONE for step in one.steps)
     user.take_picture("set-up")
@@ -155,7 +155,7 @@ def _bring_the_example(program: Program, user: User) -> None:
 
 
 def _start_on_three(program: Program, user: User) -> str:
-    user.choose(program.jobs.detail.header.more, "Clone")
+    user.choose(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("model"))
     for field, text in (
@@ -168,7 +168,7 @@ def _start_on_three(program: Program, user: User) -> str:
     user.take_pictures("new-job")
     user.press("Save draft")
     user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
-    user.choose(program.jobs.detail.header.more, "Preflight check…")
+    user.choose(program.jobs.detail.header.menu_button, "Preflight check…")
     user.wait(lambda: program._job_controller._starts.talk is not None)
     talk = program._job_controller._starts.talk
     assert talk is not None
@@ -211,7 +211,7 @@ def _stop(program: Program, user: User, job: str) -> int:
 
 
 def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
-    user.choose(program.jobs.detail.header.more, "Resume on other nodes…")
+    user.choose(program.jobs.detail.header.menu_button, "Resume on other nodes…")
     user.write("Processes on node1", "0")
     user.take_picture("resume-on-other-nodes")
     user.press("Resume on 4 processes")
@@ -220,10 +220,10 @@ def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
 
 
 def _export(program: Program, user: User, to: Path) -> None:
-    user.choose(program.jobs.detail.header.more, "Export…")
+    user.choose(program.jobs.detail.header.menu_button, "Export…")
     user.write("To", str(to))
     user.press("Export")
-    dialog = program.jobs.detail.exports.dialog.now
+    dialog = program.jobs.detail.exports.dialog.dialog
     assert dialog is not None
     user.wait(lambda: dialog._answer.message.isVisible())
     assert dialog._answer.message.text() == f"Exported to {to}"

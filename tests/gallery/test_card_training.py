@@ -27,7 +27,7 @@ def config_of(entry: GalleryEntry) -> JobConfig:
     parts = {"name": "made", "model": "m", "dataset": "d", "loader": "l"}
     placement = [{"node": "this-computer", "processes": 1}]
     parsed = parse_job({**parts, **entry.card.training, "placement": placement})
-    assert parsed.faults == ()
+    assert parsed.errors == ()
     assert parsed.config is not None
     return parsed.config
 

@@ -21,8 +21,8 @@ def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(
     job = services.jobs.create(raw_job(strategy={"name": strategy}))
     states: list[JobState] = []
     trial = services.trial_runs.run(job.id, states.append)
-    assert trial.passed, trial.sentence
-    assert trial.sentence.startswith("2 ranks trained one batch together")
+    assert trial.succeeded, trial.message
+    assert trial.message.startswith("2 ranks trained one batch together")
     assert states[-1] is JobState.FINISHED
     assert JobState.EVALUATING not in states
     assert services.jobs.queries.show(job.id).state is JobState.CREATED
@@ -33,9 +33,9 @@ def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(
 def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> None:
     job = services.jobs.create(raw_job(1, environment={"PAUSE_S": "a while"}, **ALONE))
     trial = services.trial_runs.run(job.id)
-    assert not trial.passed
-    assert trial.sentence.startswith("Rank ")
-    assert "a while" in trial.sentence
+    assert not trial.succeeded
+    assert trial.message.startswith("Rank ")
+    assert "a while" in trial.message
     assert "bks_dataset.py" in trial.traceback
     assert left_of(services) == []
 

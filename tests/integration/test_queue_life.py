@@ -85,8 +85,8 @@ def made(services: Services, name: str, **changes: Any) -> JobView:
 
 def said(services: Services) -> dict[str, tuple[Cause | None, str]]:
     return {
-        place.entry.name: (place.waiting and place.waiting.cause, place.sentence)
-        for place in services.queue.read().places
+        place.entry.name: (place.wait_reason and place.wait_reason.cause, place.message)
+        for place in services.queue.read().jobs
     }
 
 
@@ -111,7 +111,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     # What is imported later is another version: a queued job is made of what it was queued with.
     (tmp_path / "sources" / "model" / "bks_model.py").write_text("raise SystemExit('edited')")
     queue.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "tiny")
-    assert [p.entry.name for p in queue.queue.read().places] == ["most", "middle", "least"]
+    assert [p.entry.name for p in queue.queue.read().jobs] == ["most", "middle", "least"]
     queue.close()
 
     begun = command("queue", "resume")
@@ -214,7 +214,7 @@ def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) 
     folder.config.write_text(config)
     with pytest.raises(BackendError, match=f"enough for {CORES * 4} processes; the job asks for"):
         queue.queue.enqueue(view.id)
-    assert queue.queue.read().places == ()
+    assert queue.queue.read().jobs == ()
     assert queue.jobs.queries.show(view.id).state is JobState.CREATED
 
 
@@ -225,7 +225,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
         queue.queue.enqueue(job_id)
 
     def order() -> str:
-        return "".join(place.entry.name for place in queue.queue.read().places)
+        return "".join(place.entry.name for place in queue.queue.read().jobs)
 
     assert order() == "abc"
     assert cli.json("job", "reorder", ids["c"], "--before", ids["b"])["place"] == 2
@@ -258,7 +258,7 @@ def test_parts_of_a_queued_job_cannot_be_removed_and_a_trashed_job_is_not_starte
     with pytest.raises(BackendError, match="which is queued"):
         queue.library.remove(Kind.MODEL, "tiny")
     queue.jobs.remove(view.id)
-    assert queue.queue.read().places == ()
+    assert queue.queue.read().jobs == ()
     assert not (queue.data_root.trash / "jobs" / view.id / "queued.json").exists()
 
 
@@ -286,8 +286,8 @@ def test_a_job_on_this_computer_tries_again_after_a_process_was_killed(
     view = queries.wait(view.id, is_finished=lambda v: v.run == 2 and v.step > 15)
 
     assert view.state.is_live
-    assert view.status.continued is not None
-    assert view.status.continued.reason.endswith("Tries again on the same nodes, 1 of 1.")
+    assert view.status.continuation is not None
+    assert view.status.continuation.reason.endswith("Tries again on the same nodes, 1 of 1.")
     queue.jobs.lifecycle.stop(view.id)
     view = queries.wait(view.id)
     assert list(queries.history(view.id).steps) == list(range(1, view.step + 1))

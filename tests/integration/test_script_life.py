@@ -261,7 +261,7 @@ def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_p
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert "Rank 1 on this computer was killed by signal 9 (SIGKILL)" in view.error.sentence
+    assert "Rank 1 on this computer was killed by signal 9 (SIGKILL)" in view.error.message
     assert leftovers(view) == []
 
 
@@ -282,7 +282,7 @@ def test_one_sentence_says_how_a_program_failed(
     view = ended(services, job_of(services, tmp_path, code, arguments=[]))
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert words in view.error.sentence + view.error.traceback
+    assert words in view.error.message + view.error.traceback
     assert leftovers(view) == []
 
 

@@ -73,11 +73,11 @@ def _train(program: Program, folder: Path) -> None:
 
     wait_in_loop(lambda: points() > _POINTS)
     take("jobs-light")
-    detail.header.act.click()
+    detail.header.main_button.click()
     wait_in_loop(lambda: state() is JobState.INTERRUPTED and bool(detail._checkpoints))
     take("stopped-dark", ThemeChoice.DARK)
     take("stopped-1000x640-light", size=SMALL)
-    detail.header.act.click()
+    detail.header.main_button.click()
     wait_in_loop(lambda: state() is JobState.FINISHED)
     wait_in_loop(
         lambda: any(c.is_latest and c.epoch == detail._view.epochs for c in detail._checkpoints)

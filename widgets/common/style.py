@@ -24,7 +24,7 @@ from widgets.common.theme import (
     TABLE_ROW_H,
     TARGET_MIN,
     Theme,
-    Tone,
+    ColorRole,
 )
 
 
@@ -79,7 +79,7 @@ QSplitter::handle:hover {{ background: {t.line_strong}; }}
 
 def _labels(t: Theme) -> str:
     return "\n".join(
-        f'QLabel[tone="{tone}"] {{ color: {t.hex(tone)}; }}' for tone in get_args(Tone)
+        f'QLabel[tone="{tone}"] {{ color: {t.hex(tone)}; }}' for tone in get_args(ColorRole)
     )
 
 

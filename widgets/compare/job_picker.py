@@ -18,7 +18,7 @@ from widgets.common.fields import SearchField
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH
 from widgets.common.theme import ROW_H
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_rows import JobRows
@@ -50,7 +50,7 @@ class JobPicker(Dialog):
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(JobDelegate(self._model, self._list))
-        dress(self._list, "Jobs that can be added")
+        style_view(self._list, "Jobs that can be added")
         self._list.setFixedHeight(_ROWS * ROW_H)
         self._list.clicked.connect(self._take)
         self._list.activated.connect(self._take)
@@ -113,9 +113,9 @@ class JobPicker(Dialog):
         self._nothing.setVisible(not some)
         text = self._search.text()
         if self._rows.total > len(self._compared):
-            self._nothing.say("magnifying-glass", f"No job matches “{text}”.")
+            self._nothing.show_message("magnifying-glass", f"No job matches “{text}”.")
         else:
-            self._nothing.say("stack", "There are no other jobs.")
+            self._nothing.show_message("stack", "There are no other jobs.")
         if some and not self._list.currentIndex().isValid():
             self._list.setCurrentIndex(self._model.index(0, 0))
 

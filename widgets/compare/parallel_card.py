@@ -30,7 +30,7 @@ from widgets.common.layout import row
 from widgets.common.painting import text_width
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.compare.parallel_plot import ParallelPlot
 from widgets.plots.export_menu import PictureButton
 
@@ -72,7 +72,7 @@ class ParallelCard(Card):
         )
         self.table = QTableView()
         self._model = _Rows(())
-        dress(self.table, "Jobs, best first", row_h=TABLE_ROW_COMPACT_H)
+        style_view(self.table, "Jobs, best first", row_h=TABLE_ROW_COMPACT_H)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setModel(self._model)
         # The names of a sweep's jobs differ only at the end.
@@ -143,7 +143,7 @@ class ParallelCard(Card):
     def _fill(self) -> None:
         through = self.plot.through
         rows = [line for line in self._shown.ranked() if line.job_id in through]
-        self._model.put(rows)
+        self._model.set_records(rows)
         self._fit_columns()
         high = min(max(len(rows), 1), _MOST_ROWS) * TABLE_ROW_COMPACT_H
         header = self.table.horizontalHeader()

@@ -132,7 +132,7 @@ class ParallelPicture:
             fill_round(painter, QRectF(point.x() - 4, point.y() - 4, 8, 8), t.q("ink"), 4)
             fill_round(painter, box, t.q("ink"), 4)
             inner = box.adjusted(S2, 0, -S1, 0)
-            paint_text(painter, inner, text, "small_strong", "on_ink", middle=True)
+            paint_text(painter, inner, text, "small_strong", "on_ink", elide_middle=True)
 
     def paint_axis_of_keys(self, painter: QPainter, number: int) -> None:
         """Highlight the axis that the keys brush, as strongly as a focus ring."""

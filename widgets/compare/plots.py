@@ -13,7 +13,7 @@ from backend.records.jobs.metric_labels import metric_words
 from widgets.common import theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
-from widgets.common.labels import Label, literal
+from widgets.common.labels import Label, escape_ampersands
 from widgets.common.layout import STRETCH, row
 from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
 from widgets.plots.curve_data import XAxis
@@ -91,7 +91,7 @@ class _Plot(Card):
         self._offered = known
         self._menu.clear()
         for name in known:
-            self._menu.addAction(literal(_title(name)), partial(self._choose, name))
+            self._menu.addAction(escape_ampersands(_title(name)), partial(self._choose, name))
 
     def show_metric(self, metric: str) -> None:
         if metric != self.shows:

@@ -105,7 +105,7 @@ class _Head(_Hovered):
         self._id, self._colour = view.id, colour
         self._glyph.set_state(view.state, view.progress or 0.0)
         self._name.setText(name)
-        self._name.set_tone("text3" if gone else "text")
+        self._name.set_color_role("text3" if gone else "text")
         self._name.set_tip(f"{view.name}\n{gone}" if gone else f"{view.name}\n{view.state.word}")
         self.setAccessibleName(f"{view.name}, {view.state.word}. {gone}".strip())
         self._remove.set_tip(f"Remove “{view.name}” from the comparison")

@@ -11,8 +11,8 @@ from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.fields import TextBox
 from widgets.common.labels import Label
-from widgets.common.layout import REST
-from widgets.common.theme import S2, Tone
+from widgets.common.layout import SLACK
+from widgets.common.theme import S2, ColorRole
 
 _NAMES_SHOWN = 3
 
@@ -24,7 +24,7 @@ class ChangesCard(Card):
         self._title = Label("", "strong")
         self._files = Label("", "small", "text2", wrap=True)
         self._lines = TextBox(mono=True, read_only=True, name="Changed lines")
-        super().__init__(self._title, self._files, (self._lines, 1), REST, gap=S2, parent=parent)
+        super().__init__(self._title, self._files, (self._lines, 1), SLACK, gap=S2, parent=parent)
         self._signs = _Signs(self._lines.document())
 
     def show_waiting(self, older: str, newer: str) -> None:
@@ -66,7 +66,7 @@ class _Signs(QSyntaxHighlighter):
             self.setFormat(0, len(text), dress)
 
 
-def _tone(line: str) -> Tone | None:
+def _tone(line: str) -> ColorRole | None:
     if line.startswith(("---", "+++", "@@", "…")):
         return "text3"
     if line.startswith("+"):

@@ -63,7 +63,7 @@ class ClassFilter(QWidget):
             self._segments = SegmentedControl([(_ALL, "All"), *names], _ALL, name="Class")
             for key, one in zip(keys, classes, strict=True):
                 self._segments.set_tip(key, formats.plural(one.count, "sample"))
-            self._segments.chosen.connect(self._chosen)
+            self._segments.key_chosen.connect(self._chosen)
             self._row.addWidget(self._segments)
         self._fit()
 

@@ -45,13 +45,13 @@ class DepthDialog(Dialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Plan the depth", _WIDTH, parent)
         self._plan: DepthPlan | None = None
-        self.side = SpinBox(128, most=99_999, unit="px", name="Side of a picture, z")
-        self.kernel = SpinBox(3, most=999, unit="px", name="Side of a kernel, k")
-        self.least = SpinBox(LEAST_C.denominator, most=999, name="Smallest c-value, t")
+        self.side = SpinBox(128, maximum=99_999, unit="px", name="Side of a picture, z")
+        self.kernel = SpinBox(3, maximum=999, unit="px", name="Side of a kernel, k")
+        self.least = SpinBox(LEAST_C.denominator, maximum=999, name="Smallest c-value, t")
         self.least.setPrefix("1 / ")
         self.limit = SegmentedControl(_SIDES, name="Limit of a stage")
         self.limit.set_tip("printed", _OF_SIDES)
-        self.limit.chosen.connect(self._replan)
+        self.limit.key_chosen.connect(self._replan)
         fields = [
             _with_slider(box, *ends)
             for box, ends in ((self.side, (8, 508)), (self.kernel, (2, 12)), (self.least, (1, 25)))
@@ -62,7 +62,7 @@ class DepthDialog(Dialog):
         self.sum = Label("", "heading")
         self.channels = ComboBox(name="Channels of a picture")
         self.channels.set_options([("1", "1, grey"), ("3", "3, colour")], "1")
-        self.classes = SpinBox(10, least=2, most=100_000, name="Classes")
+        self.classes = SpinBox(10, minimum=2, maximum=100_000, name="Classes")
         self.name = LineEdit(NETWORK)
         self._go = self.default_button("Use this network", self._use)
         limit = Label("Limit of a stage", "small", "text2")
@@ -119,7 +119,7 @@ def _with_slider(box: SpinBox, low: int, high: int) -> QWidget:
         slider.blockSignals(False)
         slider.update()
 
-    slider.moved.connect(lambda share: box.setValue(round(low + share * (high - low))))
+    slider.share_changed.connect(lambda share: box.setValue(round(low + share * (high - low))))
     box.valueChanged.connect(follow)
     follow(box.value())
     holder = QWidget()

@@ -15,7 +15,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, row
 from widgets.common.painting import paint_text, round_pen, text_width
-from widgets.common.theme import S1, S2, Tone
+from widgets.common.theme import S1, S2, ColorRole
 from widgets.library.sample_parts import path_title
 from widgets.plots import ticks
 
@@ -145,8 +145,8 @@ class ValuesCard(Card):
     def _say_odd(self, channel: ChannelStatistics) -> None:
         counts = ((channel.nan_count, "NaN"), (channel.inf_count, "infinite"))
         not_finite = ", ".join(f"{formats.count(count)} {word}" for count, word in counts if count)
-        tone: Tone = "warn" if not_finite else "text3"
-        self._odd.set_tone(tone)
+        tone: ColorRole = "warn" if not_finite else "text3"
+        self._odd.set_color_role(tone)
         self._odd.setText(not_finite or "none NaN, none infinite")
 
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
 
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.jobs.flat_settings import flat
 from backend.records.jobs.settings import label, name_and_unit, value_words
 from backend.records.library.depth_plan import NETWORK
@@ -18,17 +18,17 @@ from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, Switch, UnderlinedTabs
-from widgets.common.cards import EmptyState, Scroll
+from widgets.common.cards import EmptyState, VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, LineEdit, SearchField, SpinBox
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.record_table_model import RECORD_ROLE
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import CONTROL_H, S2, S3, S4, S6
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.library.gallery_list import GalleryDelegate, GalleryRow, list_model
 from widgets.library.layer_graph import LayerGraphView
 from widgets.library.layers_view import short_count
@@ -111,7 +111,7 @@ class GalleryDialog(Dialog):
         self._go = self.default_button("Add", self._add)
         self._close = self.close_button("Cancel")
         self._nothing = EmptyState(WORDS[kind].icon, "Reading the gallery…")
-        self._right = Stack()
+        self._right = PageStack()
         whole = QWidget()
         foot = row((self._name_field, 1), S4, (self._answer, 1), gap=0)
         whole.setLayout(col(self._tabs, (self._pages, 1), foot, gap=S3))
@@ -156,9 +156,9 @@ class GalleryDialog(Dialog):
     def show_error(self, sentence: str) -> None:
         """Show why nothing was added, or why the gallery cannot be read."""
         self._is_busy = False
-        self._answer.say("bad", sentence)
+        self._answer.show_result("bad", sentence)
         if not self._rows:
-            self._nothing.say("warning-octagon", "The gallery cannot be read", sentence)
+            self._nothing.show_message("warning-octagon", "The gallery cannot be read", sentence)
         self._check()
 
     def reject(self) -> None:
@@ -175,7 +175,7 @@ class GalleryDialog(Dialog):
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(GalleryDelegate(self._list))
-        dress(self._list, f"{WORDS[self._kind].title} of the gallery")
+        style_view(self._list, f"{WORDS[self._kind].title} of the gallery")
         self._list.selectionModel().currentChanged.connect(self._chosen)
         self._unfold = Button("", kind="quiet", icon="caret-down")
         self._unfold.setCheckable(True)
@@ -183,7 +183,7 @@ class GalleryDialog(Dialog):
 
     def _make_card(self) -> None:
         self._tabs = UnderlinedTabs((("card", "Card"), ("layers", "Layers")), "card", name="Parts")
-        self._tabs.chosen.connect(self._turn)
+        self._tabs.key_chosen.connect(self._turn)
         self._title = Label("", "name", wrap=True)
         self._about = Label("", "body", "text", wrap=True)
         self._source = Label("", "small", "text2", wrap=True)
@@ -193,7 +193,7 @@ class GalleryDialog(Dialog):
         self._plan = Button("Plan the depth…", icon="stack", tip="How deep can a network be?")
         self._plan.clicked.connect(self.plan_requested)
         self._facts = KeyValueRow()
-        self._batch = SpinBox(32, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
+        self._batch = SpinBox(32, minimum=1, maximum=_MOST_BATCH, name=_BATCH_SIZE)
         self._batch.valueChanged.connect(self._show_figures)
         self._memory = Label("", "body", "text")
         self._figures = QWidget()
@@ -214,8 +214,8 @@ class GalleryDialog(Dialog):
         )
         self._graph = LayerGraphView()
         self._no_graph = EmptyState("tree-structure", "")
-        self._pages = Stack()
-        for page in (Scroll(card, gutter=S4), self._graph, self._no_graph):
+        self._pages = PageStack()
+        for page in (VerticalScrollArea(card, gutter=S4), self._graph, self._no_graph):
             self._pages.addWidget(page)
 
     # -- the list
@@ -226,7 +226,7 @@ class GalleryDialog(Dialog):
         is_open = bool(words) or self._unfold.isChecked()
         rows = [row for row in self._rows.values() if is_open or not row.entry.card.collection]
         named = ((row, f"{row.entry.name} {row.words}".casefold()) for row in rows)
-        self._model.put([row for row, name in named if all(word in name for word in words)])
+        self._model.set_records([row for row, name in named if all(word in name for word in words)])
 
     def _select(self, name: str) -> None:
         names = [row.entry.name for row in self._model.rows]
@@ -239,7 +239,7 @@ class GalleryDialog(Dialog):
         self._unfold.set_icon("caret-up" if self._unfold.isChecked() else "caret-down")
         kept = self._entry.name if self._entry is not None else ""
         self._filter(text)
-        self._nothing.say("magnifying-glass", f"Nothing in the gallery matches “{text}”.")
+        self._nothing.show_message("magnifying-glass", f"Nothing in the gallery matches “{text}”.")
         self._select(kept)
 
     @Slot()
@@ -294,11 +294,11 @@ class GalleryDialog(Dialog):
             return
         layers = found.layers.of_batch(self._batch.value())
         work = layers.multiply_adds
-        self._facts.set_facts(
+        self._facts.set_items(
             (
-                Fact("Parameters", formats.count(layers.parameters)),
-                Fact("Weights", formats.memory(4 * layers.parameters)),
-                Fact("Multiply-adds a sample", formats.NONE if work is None else short_count(work)),
+                KeyValue("Parameters", formats.count(layers.parameters)),
+                KeyValue("Weights", formats.memory(4 * layers.parameters)),
+                KeyValue("Multiply-adds a sample", formats.NONE if work is None else short_count(work)),
             )
         )
         typed = self._typed.get(entry.name, {})
@@ -318,9 +318,9 @@ class GalleryDialog(Dialog):
         if isinstance(graph, LayerGraph):
             self._graph.show_graph(graph, entry.figures.layers.layers)
         elif graph is None:
-            self._no_graph.say("tree-structure", "Laying the graph out…")
+            self._no_graph.show_message("tree-structure", "Laying the graph out…")
         else:
-            self._no_graph.say("tree-structure", "No graph", graph)
+            self._no_graph.show_message("tree-structure", "No graph", graph)
         self._turn(self._tabs.key())
 
     @Slot(str)
@@ -371,7 +371,7 @@ class GalleryDialog(Dialog):
         is_short = sum(len(shown) for _, shown in options) <= _SEGMENTS_CHARS
         if options and not columns and is_short:
             segments = SegmentedControl(options, text, name=setting.label, height=CONTROL_H)
-            segments.chosen.connect(changed)
+            segments.key_chosen.connect(changed)
             return segments
         if options:
             combo = ComboBox(options, text, name=setting.label)
@@ -400,7 +400,7 @@ class GalleryDialog(Dialog):
     @Slot()
     def _check(self) -> None:
         name = self._name.text()
-        fault = name_fault(name) if name else ""
+        fault = name_error(name) if name else ""
         self._name_field.set_error(fault)
         version = self._taken.get(name, 0)
         note = f"“{name}” exists; other settings become its version {version + 1}."

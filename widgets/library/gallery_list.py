@@ -12,7 +12,7 @@ from backend.records.library.gallery import GalleryEntry
 from backend.records.library.layer_graph import LayerGraph
 from widgets.common import icons
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
-from widgets.common.theme import ICON_NAV, S3, Tone
+from widgets.common.theme import ICON_NAV, S3, ColorRole
 from widgets.library.item_groups import EntryDelegate
 from widgets.library.layer_graph import paint_strip
 from widgets.library.layers_view import short_count
@@ -47,7 +47,7 @@ def list_model() -> RowTableModel[GalleryRow]:
     return RowTableModel((TableColumn[GalleryRow]("Entry", lambda row: row.words),))
 
 
-def _tone_of(row: GalleryRow) -> Tone:
+def _tone_of(row: GalleryRow) -> ColorRole:
     return "text3" if row.why_not else "text"
 
 

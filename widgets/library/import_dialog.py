@@ -13,12 +13,12 @@ from pathlib import PurePath
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.dialog import Dialog
-from widgets.common.fields import Field, LineEdit, beside_field
+from widgets.common.fields import Field, LineEdit, align_with_field
 from widgets.common.layout import row
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2
@@ -92,7 +92,7 @@ class ImportDialog(Dialog):
         self._pause.setInterval(_PAUSE_MS)
         self._pause.timeout.connect(self._ask)
         self._is_looking = False
-        self._kind.chosen.connect(self._changed)
+        self._kind.key_chosen.connect(self._changed)
         self._source = LineEdit(source, placeholder="Folder or file", name="From")
         self._source.textChanged.connect(self._source_changed)
         folder = Button("Folder…", icon="folder-open")
@@ -110,7 +110,7 @@ class ImportDialog(Dialog):
         self.fill(
             S2,
             self._kind,
-            row((self._source_field, 1), beside_field(folder), beside_field(file)),
+            row((self._source_field, 1), align_with_field(folder), align_with_field(file)),
             self._name_field,
             self._answer,
             S2,
@@ -144,7 +144,7 @@ class ImportDialog(Dialog):
     def show_error(self, sentence: str, remedy: str = "") -> None:
         """Show why the import was refused; nothing was changed."""
         self._under_way = False
-        self._answer.say("bad", f"{sentence} {remedy}".strip())
+        self._answer.show_result("bad", f"{sentence} {remedy}".strip())
         self._check()
 
     def reject(self) -> None:
@@ -179,14 +179,14 @@ class ImportDialog(Dialog):
     def _changed(self) -> None:
         if not self._under_way:
             # There is room for it already: no field moves.
-            self._answer.say("text2", self._found_words())
+            self._answer.show_result("text2", self._found_words())
         self._check()
 
     @Slot()
     def _check(self) -> None:
         name = self._name.text()
         kinds = list(Kind) if self._kind.key() == _ALL else [Kind(self._kind.key())]
-        fault = name_fault(name) if name else ""
+        fault = name_error(name) if name else ""
         self._name_field.set_error(fault)
         version = max(self._taken.get(kind, {}).get(name, 0) for kind in kinds)
         becomes = (

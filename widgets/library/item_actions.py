@@ -10,7 +10,7 @@ ItemAction: TypeAlias = Action[[str], bool]
 """The reference of a version; whether the page is too narrow for all buttons."""
 
 JOB = ItemAction("job", "New job with it", "play")
-AGAIN = ItemAction("again", "New version", "upload-simple", offered=lambda is_narrow: is_narrow)
+AGAIN = ItemAction("again", "New version", "upload-simple", is_offered=lambda is_narrow: is_narrow)
 FOLDER = ItemAction("folder", "Open folder")
 TRASH = ItemAction("trash", "Move to the trash")
 MENU_ACTIONS = (AGAIN, FOLDER, TRASH)

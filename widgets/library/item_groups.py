@@ -14,7 +14,7 @@ from backend.records.library.item import STUDY_FACT, Kind, LibraryItem
 from widgets.common import formats
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
-from widgets.common.theme import ROW_H, S1, S2, S3, Tone
+from widgets.common.theme import ROW_H, S1, S2, S3, ColorRole
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -144,7 +144,7 @@ class EntryDelegate(QStyledItemDelegate):
         *,
         warns: bool = False,
         indent: int = 0,
-        tone: Tone = "text",
+        tone: ColorRole = "text",
     ) -> QRectF:
         """Paint a row and its name, corner and second line; return the place of the lines.
 
@@ -159,7 +159,7 @@ class EntryDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         selected = bool(state & QStyle.StateFlag.State_Selected)
         pointed = bool(state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, box, chosen=selected, pointed=pointed)
+        paint_background(painter, box, is_selected=selected, is_hovered=pointed)
         by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
         if state & by_key == by_key:
             paint_focus(painter, box)
@@ -167,7 +167,7 @@ class EntryDelegate(QStyledItemDelegate):
         half = inner.height() / 2
         room = text_width(corner) + S2
         first = QRectF(inner.left(), inner.top(), inner.width() - room, half)
-        paint_text(painter, first, name, "strong", tone, middle=True)
+        paint_text(painter, first, name, "strong", tone, elide_middle=True)
         place = QRectF(inner.right() - room, inner.top(), room, half)
         paint_text(painter, place, corner, "body", "text2", right=True)
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)

@@ -118,7 +118,7 @@ class _Node(QGraphicsItem):
         text = self._rect.adjusted(4 + _BAND_W + S2, 4, -S2, -4)
         upper = text.adjusted(0, 0, 0, -text.height() / 2)
         lower = text.adjusted(0, text.height() / 2, 0, 0)
-        paint_text(painter, upper, self.layer.name, "small_strong", middle=True)
+        paint_text(painter, upper, self.layer.name, "small_strong", elide_middle=True)
         shape = (self.layer.output_shape or ())[1:]
         words = f"{self.layer.kind}  {formats.shape(shape)}" if shape else self.layer.kind
         paint_text(painter, lower, words, "tiny", "text2")

@@ -16,13 +16,13 @@ from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField, SpinBox
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label
-from widgets.common.layout import REST, STRETCH, col, row
-from widgets.common.page_stack import Stack
+from widgets.common.layout import SLACK, STRETCH, col, row
+from widgets.common.page_stack import PageStack
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S2, S3
-from widgets.common.view_style import AsHighAsRows, WholeNames, dress, share_width
+from widgets.common.view_style import TableHeightLimit, ColumnHider, style_view, share_column_width
 from widgets.library.layer_graph import LayerGraphView
 from widgets.library.variance_view import VarianceView
 
@@ -100,7 +100,7 @@ class LayerModel(RowTableModel[Layer]):
         self._order = column, order
         falls = order == Qt.SortOrder.DescendingOrder
         shown = sorted(self._all, key=_ORDERS[column], reverse=falls) if column >= 0 else self._all
-        self.put(shown)
+        self.set_records(shown)
 
 
 class LayersView(QWidget):
@@ -123,33 +123,33 @@ class LayersView(QWidget):
         self._warnings = Label("", "body", "warn", wrap=True)
         self._as = SegmentedControl(_PAGES, name="Shown as")
         self._as.set_tip("variance", "Why does it not train?")
-        self._as.chosen.connect(self._choose)
+        self._as.key_chosen.connect(self._choose)
         self.search = SearchField("Layer or kind")
         self.search.searched.connect(self._search)
         self.search.returnPressed.connect(self._next)
         self._matches = Label("", "small", "text2")
         self._fit = Button("Fit", icon="arrows-out", tip="Show the whole graph")
-        self.batch = SpinBox(1, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
+        self.batch = SpinBox(1, minimum=1, maximum=_MOST_BATCH, name=_BATCH_SIZE)
         self.batch.valueChanged.connect(self._show)
         self._model = LayerModel()
         table = self._table = QTableView()
         table.setModel(self._model)
-        dress(table, "Layers")
-        share_width(table, 0)
+        style_view(table, "Layers")
+        share_column_width(table, 0)
         table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         table.horizontalHeader().setSortIndicatorClearable(True)
         table.setSortingEnabled(True)
         # A tool tip of the graph has the rest.
-        WholeNames(table, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN, _WORK_COLUMN))
+        ColumnHider(table, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN, _WORK_COLUMN))
         card = Card((table, 1))
-        AsHighAsRows(table, card, 2 * CARD_PADDING)
+        TableHeightLimit(table, card, 2 * CARD_PADDING)
         rows = QWidget()
-        rows.setLayout(col((card, 1), REST, gap=0))
+        rows.setLayout(col((card, 1), SLACK, gap=0))
         self.graph = LayerGraphView()
         self._fit.clicked.connect(self.graph.fit)
         self._no_graph = EmptyState("tree-structure", "")
-        self._pages = Stack()
+        self._pages = PageStack()
         self.variance = VarianceView()
         self.no_variance = EmptyState("chart-line", "")
         self.no_variance.pressed.connect(self._measure)
@@ -171,7 +171,7 @@ class LayersView(QWidget):
         """Show the layers, and that their graph is being made."""
         self._shown = layers
         self._has_graph, self._of_variance = False, None
-        self._no_graph.say("tree-structure", "Laying the graph out…")
+        self._no_graph.show_message("tree-structure", "Laying the graph out…")
         self._show()
         self._choose(self._as.key())
 
@@ -182,7 +182,7 @@ class LayersView(QWidget):
             self.graph.show_graph(graph, self._shown.of_batch(self.batch.value()).layers)
             self._search(self.search.text())
         else:
-            self._no_graph.say("tree-structure", "No graph", graph)
+            self._no_graph.show_message("tree-structure", "No graph", graph)
         self._choose(self._as.key())
 
     def show_variance(self, found: DepthVariance | str) -> None:
@@ -191,13 +191,13 @@ class LayersView(QWidget):
             self.variance.show_variance(found)
             self._of_variance = self.variance
         else:
-            self.no_variance.say("chart-line", "No variances", found, button="Try again")
+            self.no_variance.show_message("chart-line", "No variances", found, button="Try again")
         self._choose(self._as.key())
 
     @Slot()
     def _measure(self) -> None:
         self._of_variance = self.no_variance
-        self.no_variance.say("chart-line", "Running a step of one batch…")
+        self.no_variance.show_message("chart-line", "Running a step of one batch…")
         self.variance_requested.emit()
 
     @Slot()
@@ -206,15 +206,15 @@ class LayersView(QWidget):
         shown = self._shown.of_batch(self.batch.value())
         trained = sum(one.parameters for one in shown.layers if one.trained)
         facts = [
-            Fact("Layers", formats.count(len(shown.layers))),
-            Fact("Parameters", formats.count(shown.parameters)),
+            KeyValue("Layers", formats.count(len(shown.layers))),
+            KeyValue("Parameters", formats.count(shown.parameters)),
         ]
         if trained != shown.parameters:
-            facts.append(Fact("In trained layers", formats.count(trained)))
+            facts.append(KeyValue("In trained layers", formats.count(trained)))
         if shown.multiply_adds is not None:
-            facts.append(Fact("Multiply-adds a sample", short_count(shown.multiply_adds)))
-        facts.append(Fact("Memory of all outputs", formats.memory(shown.activation_bytes)))
-        self._facts.set_facts(facts)
+            facts.append(KeyValue("Multiply-adds a sample", short_count(shown.multiply_adds)))
+        facts.append(KeyValue("Memory of all outputs", formats.memory(shown.activation_bytes)))
+        self._facts.set_items(facts)
         self._warnings.setText(" ".join(shown.warnings))
         self._warnings.setVisible(bool(shown.warnings))
         self.graph.show_layers(shown.layers)
@@ -242,7 +242,7 @@ class LayersView(QWidget):
             one for one in shown if wanted in one.name.casefold() or wanted in one.kind.casefold()
         )
         self._model.show_layers(found)
-        self._matches.setText(formats.of(len(found), len(shown)) if wanted else "")
+        self._matches.setText(formats.count_of(len(found), len(shown)) if wanted else "")
         self.graph.mark([one.name for one in found] if wanted else [])
 
     @Slot()

@@ -26,12 +26,12 @@ from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
 from widgets.common.fields import ComboBox
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import STRETCH, col, keep_place, row
-from widgets.common.page_stack import Stack
+from widgets.common.layout import STRETCH, col, keep_size_when_hidden, row
+from widgets.common.page_stack import PageStack
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4, Family
-from widgets.common.toast import Offer
+from widgets.common.toast import NextStep
 from widgets.library.item_actions import AGAIN, JOB, MENU_ACTIONS, ItemAction
 from widgets.library.item_groups import Entry
 from widgets.library.page_texts import WORDS
@@ -115,7 +115,7 @@ class LibraryDetail(QWidget):
         self._version: LibraryItem | None = None
         self._shown_for: dict[str, str] = {}
         self._jobs: dict[str, int] = {}
-        self._found: list[Fact] = []
+        self._found: list[KeyValue] = []
         self._together: tuple[Together, ...] = ()
         self._make()
 
@@ -236,7 +236,7 @@ class LibraryDetail(QWidget):
         self._end_trial()
         self._trial.show_check(check)
         self._banner.hide()
-        self._show_facts([Fact("Parameters", formats.count(check.parameters))])
+        self._show_facts([KeyValue("Parameters", formats.count(check.parameters))])
 
     def show_layers(self, trial: Trial, layers: ModelLayers) -> None:
         if self._concerns(trial):
@@ -249,7 +249,7 @@ class LibraryDetail(QWidget):
         if self._concerns(trial):
             self._trial.layers.show_graph(graph)
 
-    def show_offers(self, reference: str, *offers: Offer) -> None:
+    def show_offers(self, reference: str, *offers: NextStep) -> None:
         """Show a sentence about the item with the next steps, or none; first the likeliest."""
         if not offers:
             self._offer.hide()
@@ -259,7 +259,7 @@ class LibraryDetail(QWidget):
                 Button(one.button, kind="plain" if n else "primary") for n, one in enumerate(offers)
             ]
             for button, one in zip(buttons, offers, strict=True):
-                button.clicked.connect(one.act)
+                button.clicked.connect(one.action)
             shape, _, details = offers[0].text.partition(": ")
             self._offer.set_finding("idle", shape, details, icon="magic-wand")
             self._offer.set_actions(buttons)
@@ -321,7 +321,7 @@ class LibraryDetail(QWidget):
         more = MoreButton(lambda menu: fill_menu(menu, (MENU_ACTIONS,), self._is_narrow, self._ask))
         self._facts = KeyValueRow()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
-        self._tabs.chosen.connect(self._tab_chosen)
+        self._tabs.key_chosen.connect(self._tab_chosen)
         self._leaks = Banner()
         self._leaks.hide()
         self._offer = Banner()
@@ -332,7 +332,7 @@ class LibraryDetail(QWidget):
         self._progress.cancelled.connect(self.cancel_requested)
         self._progress.hide()
         self._is_under_way = False
-        keep_place(self._progress)
+        keep_size_when_hidden(self._progress)
         self._dataset_box = ComboBox(name="Dataset")
         self._loader_box = ComboBox(name="Loader")
         for box in (self._dataset_box, self._loader_box):
@@ -361,7 +361,7 @@ class LibraryDetail(QWidget):
         self._source.cleanup_requested.connect(self._request_cleanup)
         self.versions = VersionsView()
         self.versions.changes_requested.connect(self.changes_requested)
-        self._pages = Stack()
+        self._pages = PageStack()
         self._by_key: dict[str, QWidget] = {
             **self._trial.pages,
             "scan": self._trial.scan,
@@ -422,16 +422,16 @@ class LibraryDetail(QWidget):
         self._show_versions()
         self._tab_chosen(self._tabs.key())
 
-    def _show_facts(self, more: list[Fact]) -> None:
+    def _show_facts(self, more: list[KeyValue]) -> None:
         self._found = more
         item = self._version
         if item is None:
             return
         size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
-        imported = Fact("Imported", formats.moment_long(instant(item.created), datetime.now(UTC)))
+        imported = KeyValue("Imported", formats.time_with_day(instant(item.created), datetime.now(UTC)))
         weights = item.facts.get(WEIGHTS_FACT)
-        given = [Fact("Weights", formats.disk(int(weights["bytes"])))] if weights else []
-        self._facts.set_facts((Fact("Size", size), *given, *more, imported))
+        given = [KeyValue("Weights", formats.disk(int(weights["bytes"])))] if weights else []
+        self._facts.set_items((KeyValue("Size", size), *given, *more, imported))
         self._leaks.set_finding("warn", item.leaks, "The validation metrics are too good.")
         self._leaks.setVisible(bool(item.leaks))
 

@@ -25,14 +25,14 @@ from backend.records.base.validation import sanitize
 from backend.records.library.gallery import IN_GALLERY
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
-from widgets.common.cards import READING_AFTER_MS, EmptyState, StyledFrame
-from widgets.common.drop_overlay import DropSheet
+from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState, StyledFrame
+from widgets.common.drop_overlay import DropOverlay
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.list_detail_splitter import OPEN_LEAST_W, ListSplit
-from widgets.common.page_stack import Stack
+from widgets.common.list_detail_splitter import DETAIL_MIN_W, ListDetailSplitter
+from widgets.common.page_stack import PageStack
 from widgets.common.theme import (
     CONTROL_H,
     ICON_NAV,
@@ -44,7 +44,7 @@ from widgets.common.theme import (
     S3,
     S4,
 )
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.library.item_actions import AGAIN
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
 from widgets.library.library_detail import LibraryDetail
@@ -83,16 +83,16 @@ class LibraryPage(QWidget):
         self._model = EntryModel()
         self._make_list()
         self._make_right()
-        self.split = ListSplit(self._list_pane, self._right)
+        self.split = ListDetailSplitter(self._list_pane, self._right)
         self.split.setSizes([LIBRARY_LIST_W, 2000])
         self.setLayout(col((self.split, 1), gap=0))
-        FocusLead(self, self._list)
+        FocusForwarder(self, self._list)
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         self.setAcceptDrops(kind is Kind.MODEL)
-        self.drop_sheet = DropSheet(self._right)
+        self.drop_sheet = DropOverlay(self._right)
         self._slow = QTimer(self)
         self._slow.setSingleShot(True)
-        self._slow.setInterval(READING_AFTER_MS)
+        self._slow.setInterval(LOADING_TEXT_DELAY_MS)
         self._slow.timeout.connect(self._say_reading)
         self._show_list(False)
         self._show_entry()
@@ -112,7 +112,7 @@ class LibraryPage(QWidget):
             return
         title = f"The {self._words.title.lower()} cannot be read"
         words = f"{sentence} {remedy}".strip()
-        self._unread.say("wifi-slash", title, words, button="Try again")
+        self._unread.show_message("wifi-slash", title, words, button="Try again")
         self._right.setCurrentWidget(self._unread)
 
     def show_items(self, items: tuple[LibraryItem, ...]) -> None:
@@ -154,7 +154,7 @@ class LibraryPage(QWidget):
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(EntryDelegate(self._list))
-        dress(self._list, words.title)
+        style_view(self._list, words.title)
         self._list.selectionModel().currentChanged.connect(self._chosen)
         self._drop = StyledFrame(
             "drop",
@@ -191,20 +191,20 @@ class LibraryPage(QWidget):
         words = self._words
         self.detail = LibraryDetail(self.kind)
         self.detail.back.clicked.connect(self._back)
-        self.detail.item_actions.on(AGAIN, lambda _reference: self._import_again())
+        self.detail.item_actions.add_handler(AGAIN, lambda _reference: self._import_again())
         self._empty = EmptyState(
             words.icon,
             f"No {words.title.lower()} yet",
             words.belongs,
             button=f"Import {words.what}…",
-            other=FROM_GALLERY if self.kind in IN_GALLERY else "",
+            second_button=FROM_GALLERY if self.kind in IN_GALLERY else "",
             hint="or drop a folder or a zip here",
         )
         self._empty.pressed.connect(self._import_new)
-        self._empty.other_pressed.connect(self.gallery_requested)
+        self._empty.second_pressed.connect(self.gallery_requested)
         self._unread = EmptyState(words.icon, "")
         self._unread.pressed.connect(self._refresh)
-        self._right = Stack(OPEN_LEAST_W)
+        self._right = PageStack(DETAIL_MIN_W)
         self._right.setObjectName("pane")
         self._unknown = EmptyState(words.icon, "Opening…")
         for page in (self._unknown, self._empty, self._unread):
@@ -246,7 +246,7 @@ class LibraryPage(QWidget):
         words = f"Give {self.detail.title} the weights “{name}”"
         if self.detail.has_weights:
             words = f"{self.detail.title} already has weights: import a new version for others"
-        self.drop_sheet.open(words, self._words.icon, takes=not self.detail.has_weights)
+        self.drop_sheet.open(words, self._words.icon, is_accepted=not self.detail.has_weights)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -305,7 +305,7 @@ class LibraryPage(QWidget):
 
     @Slot()
     def _say_reading(self) -> None:
-        self._unread.say(self._words.icon, f"Reading the {self._words.title.lower()}…")
+        self._unread.show_message(self._words.icon, f"Reading the {self._words.title.lower()}…")
         self._right.setCurrentWidget(self._unread)
 
     @Slot()

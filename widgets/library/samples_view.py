@@ -12,7 +12,7 @@ from backend.records.library.preview import Preview, SamplePart, SamplePreview, 
 from backend.records.library.sample_page import SamplePage
 from widgets.common import formats
 from widgets.common.buttons import IconButton
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S1, S2, S3, S4, SCROLL_BAR_W
@@ -82,12 +82,12 @@ class SamplesView(QWidget):
                 margins=(S4, S3, S4, S4),
             )
         )
-        self._grid_scroll = Scroll(holder)
+        self._grid_scroll = VerticalScrollArea(holder)
         grid_card = Card((self._grid_scroll, 1), margins=(0, 0, 0, 0))
         self._side = QWidget()
         cards = (self._classes_card, self._sample_card, self._values)
         self._side.setLayout(col(*cards, STRETCH, gap=S3))
-        self._side_scroll = Scroll(self._side, gutter=SCROLL_BAR_W)
+        self._side_scroll = VerticalScrollArea(self._side, gutter=SCROLL_BAR_W)
         self.setLayout(row((grid_card, 1), self._side_scroll, gap=S3))
         self._fit()
 
@@ -105,7 +105,7 @@ class SamplesView(QWidget):
         odd = len(rare_classes(classes))
         word = formats.plural(len(classes), "class", "classes")
         self._classes_word.setText(f"{word}, {odd} rare" if odd else word)
-        self._classes_word.set_tone("warn" if odd else "text3")
+        self._classes_word.set_color_role("warn" if odd else "text3")
         self._values.show_preview(preview)
         has_facts = bool(classes or preview.samples or preview.statistics)
         self._side_scroll.setVisible(has_facts)
@@ -132,7 +132,7 @@ class SamplesView(QWidget):
         self._rows = ClassRows()
         for drawing in (self._columns, self._rows):
             drawing.chosen.connect(self.show_class)
-        self._rows_scroll = Scroll(self._rows, gutter=SCROLL_BAR_W)
+        self._rows_scroll = VerticalScrollArea(self._rows, gutter=SCROLL_BAR_W)
         self._rows.moved.connect(lambda y: self._rows_scroll.ensureVisible(0, y + S4, 0, S4))
         self._classes_card = Card(
             row(Label("Samples by class", "strong"), STRETCH, self._classes_word),
@@ -165,7 +165,7 @@ class SamplesView(QWidget):
         self._show_samples(samples, empty)
         self._previous.setEnabled(False)
         self._next.setEnabled(True)
-        words = f"{formats.of(len(samples), total)} samples"
+        words = f"{formats.count_of(len(samples), total)} samples"
         where = f" of class {name}" if name else ", spread evenly"
         self._shown_words.setText(words + where if name or len(samples) < total else words)
         self._shown_words.setVisible(bool(samples))

@@ -10,12 +10,12 @@ from backend.records.library.scan import DatasetScan, ScanFinding
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import IconButton
-from widgets.common.cards import Card, EmptyState, ProgressLine, Scroll
+from widgets.common.cards import Card, EmptyState, ProgressLine, VerticalScrollArea
 from widgets.common.labels import Label
-from widgets.common.layout import REST, STRETCH, col, row
+from widgets.common.layout import SLACK, STRETCH, col, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import S1, S2, S3, S4
-from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.common.view_style import TableHeightLimit, style_view, share_column_width
 from widgets.library.sample_grid import SampleGrid
 
 _GROUPS = 24
@@ -59,7 +59,7 @@ class ScanView(QStackedWidget):
         start = QWidget()
         start.setLayout(col(self._banner, (self._empty, 1), gap=S3))
         result = QWidget()
-        result.setLayout(col(self._words, (self._findings, 1), (self._samples, 1), REST, gap=S3))
+        result.setLayout(col(self._words, (self._findings, 1), (self._samples, 1), SLACK, gap=S3))
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         running = QWidget()
@@ -74,12 +74,12 @@ class ScanView(QStackedWidget):
         self.model = RowTableModel(_COLUMNS)
         self._table = QTableView()
         self._table.setModel(self.model)
-        dress(self._table, "Findings")
+        style_view(self._table, "Findings")
         self._table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         self._table.selectionModel().currentRowChanged.connect(self._choose)
-        share_width(self._table, 0)
+        share_column_width(self._table, 0)
         self._findings = Card((self._table, 1), margins=(0, 0, 0, S1))
-        AsHighAsRows(self._table, self._findings, S1)
+        TableHeightLimit(self._table, self._findings, S1)
 
     def _make_samples(self) -> None:
         self._where = Label("", "small", "text3", elide="right")
@@ -98,7 +98,7 @@ class ScanView(QStackedWidget):
                 margins=(S4, S3, S4, S4),
             )
         )
-        self._samples = Card((Scroll(holder), 1), margins=(0, 0, 0, 0))
+        self._samples = Card((VerticalScrollArea(holder), 1), margins=(0, 0, 0, 0))
 
     # -- input
 
@@ -107,7 +107,7 @@ class ScanView(QStackedWidget):
         if self.currentIndex() == _RUNNING:
             self.cancel_requested.emit()
         self._banner.hide()
-        self._empty.say("magnifying-glass", "Not scanned yet", _WHAT, button="Scan all samples")
+        self._empty.show_message("magnifying-glass", "Not scanned yet", _WHAT, button="Scan all samples")
         self.setCurrentIndex(_EMPTY)
 
     def show_progress(self, share: float | None, text: str) -> None:
@@ -117,7 +117,7 @@ class ScanView(QStackedWidget):
     def show_error(self, sentence: str, remedy: str = "") -> None:
         """Show why there is no result."""
         words = "Fix the problem above, then scan again."
-        self._empty.say("magnifying-glass", "No result", words, button="Scan again")
+        self._empty.show_message("magnifying-glass", "No result", words, button="Scan again")
         self.setCurrentIndex(_EMPTY)
         self._banner.set_finding("bad", sentence, remedy)
         self._banner.show()
@@ -126,11 +126,11 @@ class ScanView(QStackedWidget):
         findings = scan.findings()
         if not findings:
             self._banner.hide()
-            self._empty.say("check-circle", "No findings", _read_words(scan))
+            self._empty.show_message("check-circle", "No findings", _read_words(scan))
             self.setCurrentIndex(_EMPTY)
             return
         self._words.setText(_read_words(scan))
-        self.model.put(findings)
+        self.model.set_records(findings)
         self.setCurrentIndex(_RESULT)
         with_samples = (number for number, one in enumerate(findings) if one.groups)
         row_number = next(with_samples, 0)
@@ -197,7 +197,7 @@ class ScanView(QStackedWidget):
         last = self._first + len(groups)
         splits = [split for split, _ in groups[0]]
         what = "Pairs" if len(splits) == 2 else f"{splits[0].capitalize()} samples"
-        words = f"{what} {formats.count(self._first + 1)} to {formats.of(last, total)}"
+        words = f"{what} {formats.count(self._first + 1)} to {formats.count_of(last, total)}"
         if len(set(splits)) == 2:
             words += f"; left {splits[0]}, right {splits[1]}"
         return words

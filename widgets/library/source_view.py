@@ -12,7 +12,7 @@ from widgets.common.fields import TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.theme import S2, S3
-from widgets.common.view_style import TallRows, dress
+from widgets.common.view_style import TallRowDelegate, style_view
 
 _FILES_W = 200
 
@@ -32,10 +32,10 @@ class SourceView(QWidget):
         super().__init__(parent)
         self._model = QStringListModel()
         self._files = QListView()
-        dress(self._files, "Files")
+        style_view(self._files, "Files")
         self._files.setModel(self._model)
         self._files.setFixedWidth(_FILES_W)
-        self._files.setItemDelegate(TallRows(self._files))
+        self._files.setItemDelegate(TallRowDelegate(self._files))
         self._files.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._files.selectionModel().currentChanged.connect(self._chosen)
         self._name = Label("", "strong", elide="middle")
@@ -95,7 +95,7 @@ class SourceView(QWidget):
         self._name.setText("")
 
     def _say(self, title: str, sentence: str = "") -> None:
-        self._words.say("file-text", title, sentence)
+        self._words.show_message("file-text", title, sentence)
         self._pages.setCurrentWidget(self._words)
 
     @Slot()

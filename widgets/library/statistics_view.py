@@ -12,10 +12,10 @@ from backend.records.library.preview import ChannelStatistics, Preview
 from widgets.common import formats
 from widgets.common.cards import Card, EmptyState
 from widgets.common.labels import Label
-from widgets.common.layout import REST, STRETCH, clear, col, row
+from widgets.common.layout import SLACK, STRETCH, clear, col, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import S1, S3
-from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.common.view_style import TableHeightLimit, style_view, share_column_width
 from widgets.library.distribution_card import ValuesCard, titles
 from widgets.library.sample_parts import path_title
 
@@ -55,7 +55,7 @@ class StatisticsView(QWidget):
         self.model = RowTableModel(_COLUMNS)
         self._table = QTableView()
         self._table.setModel(self.model)
-        dress(self._table, "Channels and columns")
+        style_view(self._table, "Channels and columns")
         self._table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         self._table.selectionModel().currentRowChanged.connect(self._choose)
         self._values = ValuesCard(with_picker=False)
@@ -64,9 +64,9 @@ class StatisticsView(QWidget):
         empty = EmptyState("table", "No statistics", "This data is not numeric.")
         self._pages = QStackedWidget()
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
-        AsHighAsRows(self._table, card, S1)
+        TableHeightLimit(self._table, card, S1)
         table = QWidget()
-        table.setLayout(col((card, 1), REST))
+        table.setLayout(col((card, 1), SLACK))
         self._pages.addWidget(table)
         self._pages.addWidget(empty)
         self._side = QWidget()
@@ -79,7 +79,7 @@ class StatisticsView(QWidget):
             _Row(name, one) for name, one in zip(titles(preview), preview.statistics, strict=True)
         ]
         self._values.show_preview(preview)
-        self.model.put(rows)
+        self.model.set_records(rows)
         self._pages.setCurrentIndex(0 if rows else 1)
         if rows:
             self._table.selectRow(self._values.shown)
@@ -103,7 +103,7 @@ class StatisticsView(QWidget):
         narrow = self.width() < _NARROW_BELOW_W
         way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
         self._box.setDirection(way)
-        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
+        share_column_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
         self._side.setMinimumWidth(0 if narrow else _SIDE_W)
         self._side.setMaximumWidth(self.width() if narrow else _SIDE_W)
         self._shapes_card.setVisible(not narrow and self._shapes.count() > 0)

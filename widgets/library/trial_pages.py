@@ -13,7 +13,7 @@ from backend.records.library.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState
-from widgets.common.key_value_row import Fact
+from widgets.common.key_value_row import KeyValue
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S2, S4
@@ -91,7 +91,7 @@ class TrialPages:
             ("statistics", self.statistics, self._no_statistics),
         ):
             self.pages[key].setCurrentWidget(view if preview.samples else empty)
-            empty.say("database", *_without_samples(preview))
+            empty.show_message("database", *_without_samples(preview))
 
     def show_check(self, check: ModelCheck) -> None:
         self.check.show_check(check)
@@ -103,9 +103,9 @@ class TrialPages:
 
     def say_not_yet(self) -> None:
         for empty in (self.no_samples, self._no_statistics):
-            empty.say("database", *_NOT_READ)
-        self._no_check.say("cube", *_NOT_CHECKED)
-        self._no_layers.say("stack", *_NO_LAYERS)
+            empty.show_message("database", *_NOT_READ)
+        self._no_check.show_message("cube", *_NOT_CHECKED)
+        self._no_layers.show_message("stack", *_NO_LAYERS)
 
     def say_under_way(self) -> None:
         # Another loader may have been chosen.
@@ -114,33 +114,33 @@ class TrialPages:
             if pages.currentIndex() == _QUESTION:
                 pages.setCurrentIndex(_EMPTY)
         for empty in (self.no_samples, self._no_statistics):
-            empty.say("database", "Reading the samples…", _NOT_READ[1])
-        self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
-        self._no_layers.say("stack", "Reading the layers…", _NO_LAYERS[1])
+            empty.show_message("database", "Reading the samples…", _NOT_READ[1])
+        self._no_check.show_message("cube", "Checking the model…", _NOT_CHECKED[1])
+        self._no_layers.show_message("stack", "Reading the layers…", _NO_LAYERS[1])
 
     def say_failed(self) -> None:
         for empty, title in (
             (self.no_samples, "No samples"),
             (self._no_statistics, "No statistics"),
         ):
-            empty.say("database", title, "Fix the problem above, then try again.")
-        self._no_check.say("cube", "No result", "Fix the problem above, then check again.")
-        self._no_layers.say("stack", "No layers", "Fix the problem above, then try again.")
+            empty.show_message("database", title, "Fix the problem above, then try again.")
+        self._no_check.show_message("cube", "No result", "Fix the problem above, then check again.")
+        self._no_layers.show_message("stack", "No layers", "Fix the problem above, then try again.")
 
 
-def preview_facts(preview: Preview) -> list[Fact]:
+def preview_facts(preview: Preview) -> list[KeyValue]:
     """The facts of a preview, for the header of the page."""
     facts = [
-        Fact("Samples", formats.count(preview.count)),
+        KeyValue("Samples", formats.count(preview.count)),
         *(
-            Fact(part.path.capitalize(), shape_words(part))
+            KeyValue(part.path.capitalize(), shape_words(part))
             for sample in preview.samples[:1]
             for part in sample.parts[:2]
         ),
     ]
     if preview.item_time_ms > 0:
         time = formats.milliseconds(preview.item_time_ms)
-        facts.append(Fact("Load time", f"{time} a sample"))
+        facts.append(KeyValue("Load time", f"{time} a sample"))
     return facts
 
 

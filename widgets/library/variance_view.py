@@ -39,7 +39,7 @@ class VarianceView(QWidget):
         self._shown = found
         is_well, sentence = found.judge()
         self.sentence.setText(sentence)
-        self.sentence.set_tone("text" if is_well else "warn")
+        self.sentence.set_color_role("text" if is_well else "warn")
         self._warnings.setText(" ".join(found.warnings))
         self._warnings.setVisible(bool(found.warnings))
         places = list(range(1, len(found.layers) + 1))

@@ -12,10 +12,10 @@ from backend.records.base.timestamps import instant
 from backend.records.library.item import LibraryItem, VersionChanges
 from widgets.common import formats
 from widgets.common.cards import Card
-from widgets.common.layout import REST, col
+from widgets.common.layout import SLACK, col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S3
-from widgets.common.view_style import AsHighAsRows, dress
+from widgets.common.view_style import TableHeightLimit, style_view
 from widgets.library.changes_card import ChangesCard
 
 _FROM, _HASH = 5, 6
@@ -46,8 +46,8 @@ class VersionsView(QWidget):
                 ),
                 TableColumn[LibraryItem](
                     "Imported",
-                    lambda item: formats.moment_long(instant(item.created), datetime.now(UTC)),
-                    lambda item: formats.exact(instant(item.created)),
+                    lambda item: formats.time_with_day(instant(item.created), datetime.now(UTC)),
+                    lambda item: formats.full_time(instant(item.created)),
                 ),
                 TableColumn[LibraryItem](
                     "Size", lambda item: formats.disk(item.bytes), is_figure=True
@@ -64,17 +64,17 @@ class VersionsView(QWidget):
         )
         self._table = table = QTableView()
         table.setModel(self._model)
-        dress(table, "Versions")
+        style_view(table, "Versions")
         table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         table.horizontalHeader().setSectionResizeMode(_FROM, QHeaderView.ResizeMode.Stretch)
         table.horizontalHeader().setStretchLastSection(False)
         card = Card((table, 1))
-        AsHighAsRows(table, card, 2 * CARD_PADDING)
+        TableHeightLimit(table, card, 2 * CARD_PADDING)
         # Equal widths for a hundred versions: measuring each took 0.2 s.
         table.horizontalHeader().setResizeContentsPrecision(_MEASURED_ROWS)
         self._changes = ChangesCard()
         self._changes.hide()
-        self.setLayout(col((card, 1), (self._changes, 1), REST, gap=S3))
+        self.setLayout(col((card, 1), (self._changes, 1), SLACK, gap=S3))
         table.selectionModel().currentRowChanged.connect(self._compare)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -86,7 +86,7 @@ class VersionsView(QWidget):
         self, items: tuple[LibraryItem, ...], jobs_by_reference: dict[str, int]
     ) -> None:
         self._jobs = dict(jobs_by_reference)
-        self._model.put(items)
+        self._model.set_records(items)
         self._compare()
 
     def show_changes(self, found: VersionChanges) -> None:

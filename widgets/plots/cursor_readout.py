@@ -93,19 +93,19 @@ def place_text(axis: XAxis, x: float, sample: CurvePoint | None, *, alone: bool 
     """
     now_s = time.time()
     if axis is XAxis.CLOCK and (sample is None or not alone):
-        return formats.moment_s(x, now_s)
+        return formats.time_with_day_s(x, now_s)
     if sample is None:
         return ""
     step = f"step {formats.count(round(sample.step))}"
     epoch = f"epoch {sample.epoch:.4g}" if math.isfinite(sample.epoch) else ""
-    when = formats.moment_long(sample.time_s, now_s) if math.isfinite(sample.time_s) else ""
+    when = formats.time_with_day(sample.time_s, now_s) if math.isfinite(sample.time_s) else ""
     if axis is XAxis.EPOCH:
         parts = [epoch, step, when]
     elif axis is XAxis.TIME:
         parts = [f"after {formats.duration(x)}", step, epoch]
     elif axis is XAxis.CLOCK:
         # A node has no steps: its points are numbered by their times.
-        parts = [formats.moment_s(x, now_s), "" if sample.step == sample.time_s else step, epoch]
+        parts = [formats.time_with_day_s(x, now_s), "" if sample.step == sample.time_s else step, epoch]
     else:
         parts = [step, epoch, when]
     return " · ".join(part for part in (parts if alone else parts[:1]) if part)

@@ -13,7 +13,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W, Role
-from widgets.nodes.row.node_names import fitted
+from widgets.nodes.row.node_names import elide_names
 from widgets.nodes.row.node_row import (
     Condition,
     GpuCell,
@@ -67,7 +67,7 @@ class HealthCounts(QWidget):
     def _settle(self) -> None:
         lines = max(1, len(self._counts))
         self.setFixedHeight(lines * _RAIL_COUNT_H if self._narrow else _COUNTS_H)
-        words = [f"{n} {condition.counted(n)}" for condition, n in self._counts]
+        words = [f"{n} {condition.count_label(n)}" for condition, n in self._counts]
         self.setAccessibleName(", ".join(words) or f"Nodes: {self._calm[1].lower()}")
         self.setToolTip(plain_tip(self.accessibleName()))
         self.update()
@@ -85,7 +85,7 @@ class HealthCounts(QWidget):
         fitting = [role for role in roles if self._counts_w(role) <= self.width()]
         role = (fitting or roles[-1:])[0]
         for condition, count in self._counts or ((calm, 0),):
-            tone = "good" if condition is Condition.WELL else condition.tone
+            tone = "good" if condition is Condition.WELL else condition.color_role
             square = QRectF(x, middle - ICON_LARGE / 2, ICON_LARGE, ICON_LARGE)
             icons.paint_icon(painter, square, condition.icon, tone)
             x += ICON_LARGE + 6
@@ -111,7 +111,7 @@ class HealthCounts(QWidget):
 
     def _paint_narrow(self, painter: QPainter) -> None:
         for line, (condition, count) in enumerate(self._counts or ((self._calm[0], 0),)):
-            tone = "good" if condition is Condition.WELL else condition.tone
+            tone = "good" if condition is Condition.WELL else condition.color_role
             figure = str(count) if count else ""
             gap = 5 if figure else 0
             width = ICON_NAV + gap + text_width(figure, "number")
@@ -124,7 +124,7 @@ class HealthCounts(QWidget):
 
 
 def _word(condition: Condition) -> str:
-    return "attention" if condition is Condition.UNHEALTHY else condition.word.lower()
+    return "attention" if condition is Condition.UNHEALTHY else condition.label.lower()
 
 
 def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
@@ -170,7 +170,7 @@ class ClusterMap(QWidget):
         self._drawn = drawn
         self._settle()
         self.setAccessibleName("Map of the cluster")
-        self.setAccessibleDescription(". ".join(row.sentence for row in rows))
+        self.setAccessibleDescription(". ".join(row.description for row in rows))
         self.update()
 
     def set_wide(self, wide: bool) -> None:
@@ -204,7 +204,7 @@ class ClusterMap(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             name = self.node_at(QPointF(event.pos()))
-            found = next((row.sentence for row in self._rows if row.name == name), "")
+            found = next((row.description for row in self._rows if row.name == name), "")
             QToolTip.showText(event.globalPos(), plain_tip(found), self)
             return True
         return bool(super().event(event))
@@ -219,7 +219,7 @@ class ClusterMap(QWidget):
         if not dense and not alone and row_h >= _NAMES_FROM_ROW_H:
             titles = [row.title for row in self._rows]
             name_w = float(min(max(text_width(t, "small_strong") for t in titles), _NAME_MOST_W))
-            names = fitted(titles, name_w, "small_strong")
+            names = elide_names(titles, name_w, "small_strong")
         gap = _DENSE_GAP if dense else _GAP
         left = name_w + S2 if names else 0.0
         cell_w = (self._column_w() - left - max(0, cells - 1) * gap) / max(1, cells)
@@ -229,7 +229,7 @@ class ClusterMap(QWidget):
             y = number % per * row_h
             if names:
                 is_notable = node.condition.is_notable
-                tone = node.condition.tone if is_notable else "text3"
+                tone = node.condition.color_role if is_notable else "text3"
                 # In a low row the descenders of letters reach into the next row, and are not cut.
                 slack = max(0.0, (_ROW_H - row_h) / 2)
                 where = QRectF(x, y - slack, name_w, row_h + 2 * slack)
@@ -243,7 +243,7 @@ class ClusterMap(QWidget):
                 else:
                     inset = 2 if row_h >= _ROW_H else 1
                     box = at.adjusted(0, inset, 0, -inset)
-                    paint_gpu_cell(painter, box, cell.use, unhealthy=bool(cell.unhealthy), radius=2)
+                    paint_gpu_cell(painter, box, cell.use, unhealthy=bool(cell.problem), radius=2)
 
     def _per_column(self) -> int:
         return -(-len(self._rows) // (2 if self.is_dense else 1)) or 1
@@ -265,7 +265,7 @@ class ClusterMap(QWidget):
 
 def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) -> None:
     tone = {"ours": "live", "other": "line_strong", "gone": "bad"}.get(cell.use, "line")
-    if cell.unhealthy:
+    if cell.problem:
         tone = "warn_fill"
     low = 3 if node.condition is Condition.OFFLINE else 1
     block = QRectF(round(rect.left()), rect.top(), round(rect.width()), rect.height() - low)
@@ -275,7 +275,7 @@ def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) 
 def _drawn(rows: tuple[NodeRow, ...]) -> tuple[object, ...]:
     """The part of the nodes' state that the map shows."""
     return tuple(
-        (r.name, r.condition, tuple((g.use, bool(g.unhealthy)) for g in r.gpus)) for r in rows
+        (r.name, r.condition, tuple((g.use, bool(g.problem)) for g in r.gpus)) for r in rows
     )
 
 
@@ -363,12 +363,12 @@ class ClusterSummary(QWidget):
         if shown == self._sentences:
             return
         self._sentences = shown
-        names = fitted([node.title for node in self._rows], _NOTE_NAME_W, "strong")
+        names = elide_names([node.title for node in self._rows], _NOTE_NAME_W, "strong")
         shown_as = {node.title: name for node, name in zip(self._rows, names, strict=True)}
         clear(self.notes)
         self._notes_h = 0
         for condition, title, reason in shown:
-            tone = "good" if condition is Condition.WELL else condition.tone
+            tone = "good" if condition is Condition.WELL else condition.color_role
             note = Note(condition.icon, tone, shown_as[title], reason)
             note.setAccessibleName(f"{title} {reason}")
             note.setToolTip(plain_tip(f"{title}: {reason}"))

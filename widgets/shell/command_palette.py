@@ -171,7 +171,7 @@ class _TargetDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(state & QStyle.StateFlag.State_Selected)
         pointed = bool(state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, rect, chosen=chosen, pointed=pointed)
+        paint_background(painter, rect, is_selected=chosen, is_hovered=pointed)
         middle = rect.center().y()
         square = QRectF(rect.left() + S3, middle - ICON / 2, ICON, ICON)
         icons.paint_icon(painter, square, target.icon or "arrow-right", "text2")

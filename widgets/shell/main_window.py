@@ -26,10 +26,10 @@ from backend.records.bundles.job_archive import SUFFIX
 from backend.records.library.item import is_weights
 from widgets.common import formats
 from widgets.common.cards import EmptyState
-from widgets.common.drop_overlay import DropSheet
+from widgets.common.drop_overlay import DropOverlay
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.scrim import Scrim
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
@@ -73,7 +73,7 @@ class MainWindow(QMainWindow):
         self.is_put_away_when_closed = lambda: False
         self.side_bar = SideBar()
         self.side_bar.place_chosen.connect(self.go)
-        self._stack = Stack()
+        self._stack = PageStack()
         self._pages: dict[str, QWidget] = {}
         self._stack.addWidget(EmptyState("stack", "Opening…"))
         content = QWidget()
@@ -85,8 +85,8 @@ class MainWindow(QMainWindow):
         content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         content.setFocus()
         self.toast = Toast(self._stack)
-        self._stack.currentChanged.connect(self.toast.follow)
-        self.drop_sheet = DropSheet(self)
+        self._stack.currentChanged.connect(self.toast.update_position)
+        self.drop_sheet = DropOverlay(self)
         self._scrim = Scrim(self)
         self._past: deque[str] = deque(maxlen=_STEPS_BACK)
         self._future: list[str] = []
@@ -167,7 +167,7 @@ class MainWindow(QMainWindow):
         paths = _local(event.mimeData().urls())
         if paths:
             event.acceptProposedAction()
-            self.drop_sheet.open(_drop_hint(paths), takes=_takes_drop(paths))
+            self.drop_sheet.open(_drop_hint(paths), is_accepted=_takes_drop(paths))
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.drop_sheet.hide()

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
 
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import end_hover
-from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
+from widgets.common.job_mime import DraggedJobs, DropOffer, dragged_jobs
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
 from widgets.common.theme import ICON_NAV, RAIL_W, S3, SIDEBAR_W
@@ -82,7 +82,7 @@ class NavButton(QAbstractButton):
         self.setToolTip("\n".join(tips))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        dragged = jobs_in(event.mimeData())
+        dragged = dragged_jobs(event.mimeData())
         if dragged is None or self._offer_for is None:
             event.ignore()
             end_hover(self)
@@ -98,7 +98,7 @@ class NavButton(QAbstractButton):
     def dropEvent(self, event: QDropEvent) -> None:
         self._say(None)
         end_hover(self)
-        dragged = jobs_in(event.mimeData())
+        dragged = dragged_jobs(event.mimeData())
         if dragged is not None:
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
@@ -108,7 +108,7 @@ class NavButton(QAbstractButton):
         """Describe a drop in place of the title, or next to it if there is no room."""
         self._offer = offer
         self._dwelling.stop()
-        words = offer.words if offer is not None else ""
+        words = offer.message if offer is not None else ""
         self.setAccessibleDescription(words or self._count)
         is_cut = self._narrow or not self._has_room(words)
         beside = self.mapToGlobal(QPoint(self.width(), 0))
@@ -131,9 +131,9 @@ class NavButton(QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
         on = self.isChecked()
-        paint_background(painter, box, chosen=on, pointed=self.underMouse())
+        paint_background(painter, box, is_selected=on, is_hovered=self.underMouse())
         offer = self._offer
-        refuses = offer is not None and not offer.takes
+        refuses = offer is not None and not offer.is_accepted
         icon = "prohibit" if refuses else self._place.icon + ("-fill" if on else "")
         tone = "text" if on or refuses else "text2"
         left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
@@ -142,14 +142,14 @@ class NavButton(QAbstractButton):
         if not self._narrow:
             role: theme.Role = "strong" if on else "medium"
             if offer is not None:
-                self._paint_offer(painter, offer.words)
+                self._paint_offer(painter, offer.message)
             else:
                 paint_text(
                     painter, box.adjusted(_TITLE_X, 0, -48, 0), self._place.title, role, tone
                 )
                 counted = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
                 paint_text(painter, counted, self._count, "small", "text3", right=True)
-        if self.hasFocus() or (offer is not None and offer.takes):
+        if self.hasFocus() or (offer is not None and offer.is_accepted):
             paint_focus(painter, box)
 
     def _paint_offer(self, painter: QPainter, words: str) -> None:

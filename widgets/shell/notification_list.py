@@ -198,13 +198,13 @@ class _NoticeDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         pointed = bool(option.state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, rect, chosen=chosen, pointed=pointed)
+        paint_background(painter, rect, is_selected=chosen, is_hovered=pointed)
         both = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
         if option.state & both == both:
             paint_focus(painter, rect)
         square = QRectF(rect.left() + S3, rect.top() + S2 + 1, ICON_NAV, ICON_NAV)
         tone = _TONES.get(item.family, "text2")
-        icons.paint_icon(painter, square, icons.HEALTH[item.family], tone)
+        icons.paint_icon(painter, square, icons.FAMILY_ICONS[item.family], tone)
         left, right = square.right() + S3, rect.right() - S3
         upper = QRectF(left, rect.top() + S2, right - left, 20)
         lower = QRectF(left, upper.bottom(), right - left, 18)

@@ -22,10 +22,10 @@ from backend.records.notifications.notification import (
 )
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Separator
-from widgets.common.fields import ComboBox, Field, LineEdit, beside_field
+from widgets.common.fields import ComboBox, Field, LineEdit, align_with_field
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import col, row
-from widgets.common.theme import ICON, S1, S2, S3, S4, Tone
+from widgets.common.theme import ICON, S1, S2, S3, S4, ColorRole
 
 _SECURITY = ((STARTTLS, "STARTTLS"), (TLS, "TLS"), (PLAIN, "None (trusted network)"))
 _KEPT = "Stored in the system keyring of this computer."
@@ -87,7 +87,7 @@ class NoticeSettings(QWidget):
                 self._stays_line,
                 self._tray,
                 Separator(),
-                row((self._webhook_field, 1), beside_field(self._webhook_test), gap=S3, top=True),
+                row((self._webhook_field, 1), align_with_field(self._webhook_test), gap=S3, top=True),
                 self._webhook_said,
                 Separator(),
                 row((self._to_field, 3), (self._sender_field, 2), gap=S3, top=True),
@@ -101,7 +101,7 @@ class NoticeSettings(QWidget):
                 row(
                     (self._user_field, 3),
                     (self._password_field, 3),
-                    beside_field(self._mail_test),
+                    align_with_field(self._mail_test),
                     gap=S3,
                     top=True,
                 ),
@@ -165,7 +165,7 @@ class NoticeSettings(QWidget):
         note = f"{fault} The password is used until this window closes." if fault else _KEPT
         self._password_field.set_note(note, "warn" if fault else "text3")
 
-    def show_said(self, kind: str, sentence: str, tone: Tone) -> None:
+    def show_said(self, kind: str, sentence: str, tone: ColorRole) -> None:
         """Show the result of the last test, "" for none."""
         said = self._webhook_said if kind == WEBHOOK else self._mail_said
         said.say(sentence, tone)
@@ -288,7 +288,7 @@ class _Said(QWidget):
         self.setLayout(row(self._icon, (self._words, 1), gap=S2))
         self.hide()
 
-    def say(self, sentence: str, tone: Tone) -> None:
+    def say(self, sentence: str, tone: ColorRole) -> None:
         icon = {"good": "check-circle-fill", "warn": "warning-fill", "bad": "x-circle-fill"}
         self._icon.set_icon(icon.get(tone, "info-fill"), tone)
         self._words.setText(sentence)

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QAbstractItemDelegate, QListView, QWidget
 
 from widgets.common.cards import StyledFrame
 from widgets.common.labels import plain_tip
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 
 Index = QModelIndex | QPersistentModelIndex
 RECORD_ROLE = Qt.ItemDataRole.UserRole
@@ -93,7 +93,7 @@ class RecordList(QAbstractListModel):
         view = QListView()
         view.setModel(self)
         view.setItemDelegate(delegate(view))
-        dress(view, name)
+        style_view(view, name)
         view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return view
 

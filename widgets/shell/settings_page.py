@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, Switch
-from widgets.common.cards import PageHeader, Scroll
+from widgets.common.cards import PageHeader, VerticalScrollArea
 from widgets.common.formats import Units
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
@@ -25,7 +25,7 @@ from widgets.shell.verify_section import VerifySection
 """Percent of the system's size."""
 _THEMES = (("system", "Follow the system"), ("light", "Light"), ("dark", "Dark"))
 _SIZES = (
-    (formats.USUAL, "GiB in memory, GB on disks"),
+    (formats.MIXED, "GiB in memory, GB on disks"),
     (formats.DECIMAL, "GB"),
     (formats.BINARY, "GiB"),
 )
@@ -83,7 +83,7 @@ class SettingsPage(QWidget):
         )
         for key, does in (("Ctrl++", "Zoom in"), ("Ctrl+-", "Zoom out"), ("Ctrl+0", "100 %")):
             self._scale.add_tip(plain_tip(does, key))
-        self._scale.chosen.connect(self._choose_scale)
+        self._scale.key_chosen.connect(self._choose_scale)
         self._scale_now = 100
         self.restart = Button("Restart the window", icon="arrow-clockwise")
         self._restart_line = SettingsRow(
@@ -95,7 +95,7 @@ class SettingsPage(QWidget):
         self._temperature = SegmentedControl(_TEMPERATURES, name="Temperatures")
         self._clock = SegmentedControl(_CLOCKS, name="Time of day")
         for control in (self._sizes, self._temperature, self._clock):
-            control.chosen.connect(self._choose_units)
+            control.key_chosen.connect(self._choose_units)
         self.notices = NoticeSettings()
         self.ssh = SshSettings()
         self.ssh.place_opened.connect(self.place_opened)
@@ -159,7 +159,7 @@ class SettingsPage(QWidget):
         )
         holder = QWidget()
         holder.setLayout(row((body, 100), STRETCH, gap=0, top=False))
-        self.setLayout(col(PageHeader("Settings"), (Scroll(holder), 1), gap=0))
+        self.setLayout(col(PageHeader("Settings"), (VerticalScrollArea(holder), 1), gap=0))
         self._restart_line.hide()
 
     def show_choices(self, choices: SettingsValues) -> None:
@@ -198,7 +198,7 @@ class SettingsPage(QWidget):
         clear(self._checks)
         for finding in findings:
             icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
-            words = col(Label(finding.sentence, "body", wrap=True), gap=S1)
+            words = col(Label(finding.message, "body", wrap=True), gap=S1)
             if finding.remedy and not finding.ok:
                 remedy = Label(finding.remedy, "small", "text2", wrap=True, selectable=True)
                 words.addWidget(remedy)

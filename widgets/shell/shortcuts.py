@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from widgets.jobs.actions.job_actions import KEYED, KEYED_BULK
+from widgets.jobs.actions.job_actions import KEYED_ACTIONS, KEYED_BULK_ACTIONS
 from widgets.shell.pages import PLACES
 
 
@@ -50,7 +50,7 @@ KEYS = (
     Key("Alt+Up", "Earlier in the queue", "Jobs", with_focus=True),
     Key("Alt+Down", "Later in the queue", "Jobs", with_focus=True),
     Key("Del", "Move to the trash", "Jobs", with_focus=True),
-    *(Key(action.keys, action.does, "Jobs") for action in KEYED),
+    *(Key(action.shortcut, action.shortcut_label, "Jobs") for action in KEYED_ACTIONS),
     Key("Ctrl+L", "Show its log", "Jobs"),
     Key("Space", "Select the job, to compare or tag", "Jobs", with_focus=True),
     Key("Shift+Up", "Select it and the one above", "Jobs", with_focus=True),
@@ -67,7 +67,7 @@ KEYS = (
     Key("O", "Sort by this column", _ALL_JOBS, with_focus=True),
     Key("C", "Choose the columns", _ALL_JOBS, with_focus=True),
     Key("Del", "Move to the trash", _ALL_JOBS, with_focus=True),
-    *(Key(action.keys, action.does, _ALL_JOBS) for action in KEYED_BULK),
+    *(Key(action.shortcut, action.shortcut_label, _ALL_JOBS) for action in KEYED_BULK_ACTIONS),
     Key("Ctrl+L", "The log of the job in the row", _ALL_JOBS),
     Key("L", "Toggle logarithmic y", "Compare"),
     Key("Shift+L", "Toggle logarithmic x", "Compare"),

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import Label, native_key
 from widgets.common.layout import STRETCH, col
@@ -31,7 +31,7 @@ class ShortcutsDialog(Dialog):
         self._lines.setColumnStretch(1, 1)
         body = QWidget()
         body.setLayout(col(self._lines, STRETCH, margins=(0, 0, S4, 0)))
-        self.fill((Scroll(body), 1), foot=(self.default_button("Close", self.accept),))
+        self.fill((VerticalScrollArea(body), 1), foot=(self.default_button("Close", self.accept),))
         for where, keys in groupby(KEYS, key=lambda key: key.where):
             self._add_place(where or "Everywhere", keys)
 

@@ -19,7 +19,7 @@ from widgets.common.job_mime import DraggedJobs, DropOffer
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import paint_focus
-from widgets.common.state_badge import MOST_SEGMENTS, Logo, Mark, RankRing, state_tone
+from widgets.common.state_badge import MAX_SEGMENTS, Logo, Mark, RankRing, state_color_role
 from widgets.common.theme import (
     ICON_LARGE,
     RAIL_W,
@@ -87,7 +87,7 @@ class RunningJob(QWidget):
         plural = "GPUs" if view.config.uses_gpus else "processes"
         on = formats.plural(view.world_size, unit, plural)
         self._phase.setText(view.doubt or f"{on} · {view.state.word}")
-        self._phase.set_tone("warn" if view.doubt else "text2")
+        self._phase.set_color_role("warn" if view.doubt else "text2")
         self._settle_tones()
         sentence = f"{view.name}, {view.state.word}, {formats.progress(view.progress)}"
         self.setAccessibleName(sentence)
@@ -112,9 +112,9 @@ class RunningJob(QWidget):
             self._ring.set_progress(self._view.state, self._view.progress, ranks)
 
     def _settle_tones(self) -> None:
-        self._percent.set_tone("text3" if self._stale else "text")
+        self._percent.set_color_role("text3" if self._stale else "text")
         if self._view is not None:
-            self._left.set_tone("text3" if self._stale else state_tone(self._view.state))
+            self._left.set_color_role("text3" if self._stale else state_color_role(self._view.state))
 
     def set_wide(self, wide: bool) -> None:
         self._percent.set_role("far_large" if wide else "far")
@@ -139,10 +139,10 @@ class RunningJob(QWidget):
 def segments(view: JobView) -> Sequence[Mark]:
     """The segments of a job's ring: one for each rank, or one for each node if there are many."""
     marks = rank_marks(view)
-    if len(marks) <= MOST_SEGMENTS:
+    if len(marks) <= MAX_SEGMENTS:
         return marks
     worst: list[Mark] = []
-    for placement in view.config.placement[:MOST_SEGMENTS]:
+    for placement in view.config.placement[:MAX_SEGMENTS]:
         own, marks = marks[: placement.slots], marks[placement.slots :]
         worst.append("bad" if "bad" in own else "warn" if "warn" in own else "")
     return worst
@@ -351,9 +351,9 @@ class SideBar(QWidget):
 
     def show_queue(self, queue: Queue) -> None:
         """While nothing runs, show the next queued job and what it waits for."""
-        first = next(iter(queue.places), None)
+        first = next(iter(queue.jobs), None)
         self._next.setText(f"Next: {first.entry.name}" if first is not None else "")
-        self._next.set_tip(first.sentence if first is not None else "")
+        self._next.set_tip(first.message if first is not None else "")
         self._settle_live()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from backend.records.nodes.entry import HostKey, SshFacts
+from backend.records.nodes.entry import HostKey, SshOverview
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox
@@ -64,15 +64,15 @@ class SshSettings(QWidget):
         self._hosts_line.set_ruled()
         self._show_keys(())
 
-    def show_facts(self, facts: SshFacts) -> None:
-        self._ways.set_tone("text2")
+    def show_facts(self, facts: SshOverview) -> None:
+        self._ways.set_color_role("text2")
         self._ways.setText(_ways(facts))
         known = formats.plural(facts.passphrases, "passphrase")
         now = f"{known} {'is' if facts.passphrases == 1 else 'are'} kept now." * bool(
             facts.passphrases
         )
-        self._passphrases.setText(" ".join(filter(None, (_KEPT, now, facts.keyring_fault))))
-        self._show_keys(facts.accepted)
+        self._passphrases.setText(" ".join(filter(None, (_KEPT, now, facts.keyring_error))))
+        self._show_keys(facts.accepted_keys)
         clear(self._places)
         for caption, path in (
             ("File of accepted host keys", facts.known_hosts),
@@ -82,7 +82,7 @@ class SshSettings(QWidget):
 
     def show_error(self, sentence: str) -> None:
         """Show why the facts could not be read."""
-        self._ways.set_tone("bad")
+        self._ways.set_color_role("bad")
         self._ways.setText(sentence)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -113,12 +113,12 @@ def _name(key: HostKey) -> str:
     return key.host if key.port == 22 else f"{key.host}, port {key.port}"
 
 
-def _ways(facts: SshFacts) -> str:
+def _ways(facts: SshOverview) -> str:
     held = facts.agent_keys
     agent = "No SSH agent is running"
     if held is not None:
         agent = f"The SSH agent holds {formats.plural(held, 'key')}"
-    files = f"the key files {formats.listed(facts.keys)} are" if len(facts.keys) > 1 else ""
+    files = f"the key files {formats.join_names(facts.keys)} are" if len(facts.keys) > 1 else ""
     if len(facts.keys) == 1:
         files = f"the key file {facts.keys[0]} is"
     words = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."

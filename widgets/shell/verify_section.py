@@ -12,7 +12,7 @@ from backend.records.base.validation import sanitize
 from backend.records.verify.finding import Verification, VerifyFinding
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
@@ -49,7 +49,7 @@ class VerifySection(QWidget):
         self.all = Button("Repair all…")
         self.all.clicked.connect(self._request_all)
         self.status = TaskStatus("Check everything")
-        self.status.keep_room(False)
+        self.status.reserve_height(False)
         self.status.cancelled.connect(self.cancelled)
         self.rows = QVBoxLayout()
         self.rows.setSpacing(S2)
@@ -87,7 +87,7 @@ class VerifySection(QWidget):
     def show_error(self, sentence: str) -> None:
         """Show why the check ended; "" if the user cancelled it."""
         self.check.setEnabled(True)
-        self.status.say("bad", sentence)
+        self.status.show_result("bad", sentence)
         self.status.setVisible(bool(sentence))
 
     def show_result(self, found: Verification) -> None:
@@ -95,7 +95,7 @@ class VerifySection(QWidget):
         self.check.setEnabled(True)
         self._findings = tuple(one for one in found.findings if one.repair)
         self.status.show()
-        self.status.say("text2" if found.findings else "good", found.sentence)
+        self.status.show_result("text2" if found.findings else "good", found.sentence)
         self.all.setVisible(len(self._findings) > 1)
         clear(self.rows)
         for one in found.findings[:_SHOWN]:
@@ -145,7 +145,7 @@ class RepairDialog(Dialog):
         paths = [Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moves]
         holder = QWidget()
         holder.setLayout(col(*paths, STRETCH, gap=S1))
-        listed = Scroll(holder)
+        listed = VerticalScrollArea(holder)
         height = holder.fontMetrics().lineSpacing() * _LIST_LINES
         listed.setFixedHeight(min(height, holder.sizeHint().height()))
         listed.setVisible(bool(moves))

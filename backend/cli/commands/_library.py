@@ -13,7 +13,7 @@ from backend.base.progress import Progress
 from backend.cli.command import Function, Word, command
 from backend.cli.printing import Answer, Facts, Part, Table, in_bytes, in_local_time
 from backend.records.base.program_name import COMMAND
-from backend.records.base.schema import plain
+from backend.records.base.schema import json_value
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import Kind, LibraryItem
@@ -50,7 +50,7 @@ def import_item(
     found = None
     with suppress(BackendError):  # It was imported, even if the data root is lost now.
         found = services.gallery.suggest(item.reference)
-    answer = {**plain(item, documents=True), "suggestion": found}
+    answer = {**json_value(item, documents=True), "suggestion": found}
     return Answer(answer, imported(item), [] if found is None else [_suggested(found)])
 
 
@@ -137,7 +137,7 @@ def record(found: object) -> Answer:
     """Return a record, as text with the names of its fields."""
     values = {
         key: one
-        for key, one in plain(found, documents=True).items()
+        for key, one in json_value(found, documents=True).items()
         if one not in (None, "", [], {})
     }
     return Answer(found, Facts(_named(values)))

@@ -83,7 +83,7 @@ def add(
 
 
 def _added(services: Services, entry: NodeEntry) -> Iterator[Part]:
-    facts = entry.facts
+    facts = entry.info
     assert facts is not None, "an added node was inspected"
     gpus = f"{len(facts.gpus)}: {', '.join(facts.gpus)}" if facts.gpus else "none"
     free = facts.home_free_bytes
@@ -114,11 +114,11 @@ def _added(services: Services, entry: NodeEntry) -> Iterator[Part]:
 
 
 def _data_root(entry: NodeEntry) -> str:
-    if entry.facts is None or not entry.data_root:
+    if entry.info is None or not entry.data_root:
         return "not seen"
-    if entry.no_share:
+    if entry.is_staged:
         return f"not seen; files are copied over SSH, to {entry.data_root}"
-    return entry.data_root + ("" if entry.facts.data_root_writable else ", not writable")
+    return entry.data_root + ("" if entry.info.data_root_writable else ", not writable")
 
 
 @command("node forget-passphrase")
@@ -195,14 +195,14 @@ class SetUpSteps:
             was = before.steps[number].state if before is not None else StepState.WAITING
             if step.state is StepState.DONE and was is not step.state:
                 self._say(
-                    Note(f"{now.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+                    Note(f"{now.node}  {step.title:<9} {step.seconds:6.1f} s  {step.message}")
                 )
-            if step.state is StepState.RUNNING and step.sentence:
+            if step.state is StepState.RUNNING and step.message:
                 # Of a count of bytes, only its beginning.
-                what = step.sentence.partition(":")[0]
+                what = step.message.partition(":")[0]
                 if self._waits.get(now.node) != what:
                     self._waits[now.node] = what
-                    self._say(Note(f"{now.node}  {step.title:<9}      …    {step.sentence}"))
+                    self._say(Note(f"{now.node}  {step.title:<9}      …    {step.message}"))
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
         steps = self._newest[name].steps if name in self._newest else ()
@@ -213,7 +213,7 @@ class SetUpSteps:
                 {
                     "step": step.title,
                     "state": step.state.value,
-                    "sentence": step.sentence,
+                    "sentence": step.message,
                     "seconds": round(step.seconds, 3),
                 }
                 for step in steps
@@ -314,7 +314,7 @@ def orphans(
     rows = (
         (
             *(node, str(one.process.pid), one.user, in_time(one.age_s)),
-            *(in_bytes(one.memory_bytes), one.run_tag, one.why, shown(one.command)[:60]),
+            *(in_bytes(one.memory_bytes), one.run_tag, one.message, shown(one.command)[:60]),
         )
         for node, some in found.items()
         for one in some

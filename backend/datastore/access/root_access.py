@@ -20,7 +20,7 @@ from backend.datastore.access import hashes
 from backend.records.base import content
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.base.local_files import Files, LocalFiles
-from backend.records.base.mirror_usage import MirrorRoom
+from backend.records.base.mirror_usage import MirrorUsage
 from backend.records.library.item import FileEntry, Kind
 
 OnBytes = Callable[[int], None]
@@ -101,7 +101,7 @@ class DataRootAccess(Files, Protocol):
     ) -> None:
         """Fetch the files of a version to ``folder`` and compare them with ``expected_hashes``."""
 
-    def mirror_usage(self) -> MirrorRoom | None:
+    def mirror_usage(self) -> MirrorUsage | None:
         """Return the disk usage of the local mirror, None if the data root is mounted."""
 
     def clear(self) -> int:
@@ -279,7 +279,7 @@ class MountedAccess(LocalFiles, NoStaging):
     ) -> None:
         pass
 
-    def mirror_usage(self) -> MirrorRoom | None:
+    def mirror_usage(self) -> MirrorUsage | None:
         return None
 
     def clear(self) -> int:

@@ -109,7 +109,7 @@ def judge(run_facts: RunFacts) -> RunState:
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
     if run_facts.exit is not None:
-        end_status = status.ended_as(run_facts.exit)
+        end_status = status.with_exit(run_facts.exit)
         if run_facts.is_queued:
             state = JobState.PAUSED if run_facts.pause else JobState.QUEUED
             end_status = replace(
@@ -118,7 +118,7 @@ def judge(run_facts: RunFacts) -> RunState:
         return RunState(end_status, problems=run_facts.problems)
     unrecorded = _unrecorded_end(run_facts)
     if unrecorded is not None:
-        end_status = replace(status, state=JobState.ERROR, message=unrecorded.sentence)
+        end_status = replace(status, state=JobState.ERROR, message=unrecorded.message)
         return RunState(end_status, problems=run_facts.problems, unrecorded_end=unrecorded)
     if run_facts.stop_requested and status.state.is_live:
         requester_message = (
@@ -155,7 +155,7 @@ def _silence_message(run_facts: RunFacts, status: RunStatus) -> str:
         return ""
     if run_facts.silent_nodes:
         verb = "gives" if len(run_facts.silent_nodes) == 1 else "give"
-        return f"{number_format.some(run_facts.silent_nodes)} {verb} no sign of life"
+        return f"{number_format.name_list(run_facts.silent_nodes)} {verb} no sign of life"
     if run_facts.silent_s <= DOUBT_AFTER_S:
         return ""
     # Rank 0 writes the first heartbeat; until then a living supervisor is news enough.
@@ -298,7 +298,7 @@ class RunStateReader:
         if run != self._nodes[0]:
             launch = launch_of(self._folder.launch, run)
             if launch is not None:
-                nodes = () if launch.apart else dict.fromkeys(plan.node for plan in launch.ranks)
+                nodes = () if launch.is_staged else dict.fromkeys(plan.node for plan in launch.ranks)
                 self._nodes = run, [node for node in nodes if node != THIS_COMPUTER]
         return self._silent(self._nodes[1])
 

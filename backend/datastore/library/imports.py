@@ -35,7 +35,7 @@ from backend.records.base import timestamps
 from backend.records.base.access_modes import create, make_folder
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.local_files import remove_tree
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.library.item import Kind, LibraryItem, import_facts
 from backend.records.library.project import WHOLE, ProjectPart
 
@@ -66,7 +66,7 @@ def import_version(
         BackendError: It cannot be imported; nothing was changed.
         Cancelled: The user cancelled; nothing was changed.
     """
-    message = name_fault(name)
+    message = name_error(name)
     if message:
         raise BackendError(message)
     content = inspect(kind, source, progress)
@@ -83,7 +83,7 @@ def import_source(
     find_same: Callable[[str], LibraryItem | None] = lambda sha256: None,
 ) -> tuple[LibraryItem, str]:
     """Import a source that was checked already; ``origin`` is its name for users."""
-    message = name_fault(name)
+    message = name_error(name)
     if message:
         raise BackendError(message)
     folder = kind_folder(root, kind)
@@ -110,7 +110,7 @@ def import_source(
                 sha256=hashlib.sha256(listing).hexdigest(),
                 bytes=content.bytes,
                 files=len(content.files),
-                created=timestamps.now("seconds"),
+                created=timestamps.utc_now("seconds"),
                 source=origin,
                 facts=import_facts(
                     content.excluded_paths,

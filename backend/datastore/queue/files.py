@@ -75,7 +75,7 @@ def leave(root: OpenRoot, folder: JobFolder) -> None:
 
 def pause(root: OpenRoot) -> None:
     root.files.make_folder(root.queue, exist_ok=True)
-    root.files.replace_json(root.paused, {"user": user_name(), "time": timestamps.now()})
+    root.files.replace_json(root.paused, {"user": user_name(), "time": timestamps.utc_now()})
 
 
 def resume(root: OpenRoot) -> None:

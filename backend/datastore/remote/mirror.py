@@ -25,10 +25,10 @@ from backend.datastore.remote import mirror_cache, remote_content
 from backend.datastore.remote.mirror_cache import CachedItem
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_local_folder
 from backend.records.base.atomic_files import replace_bytes
-from backend.records.base.content import whole_sha256
+from backend.records.base.content import folder_sha256
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import remove_tree
-from backend.records.base.mirror_usage import MirrorRoom
+from backend.records.base.mirror_usage import MirrorUsage
 from backend.records.library.item import FileEntry
 from backend.ssh.interface import Shell
 from backend.ssh.sftp import RemoteFile, SftpFiles
@@ -121,7 +121,7 @@ class Mirror(MirrorReader, NoStaging):
             )
             if named_files and not named_files[0][0]:
                 return next(name_hashes)[1]
-            return whole_sha256(name_hashes)
+            return folder_sha256(name_hashes)
 
     def fingerprint(self, folder: Path) -> str:
         return self._line.ask(lambda files: remote_content.fingerprint(files, self._remote(folder)))
@@ -174,9 +174,9 @@ class Mirror(MirrorReader, NoStaging):
 
     # Usage and cleanup of the local copy.
 
-    def mirror_usage(self) -> MirrorRoom:
+    def mirror_usage(self) -> MirrorUsage:
         items = mirror_cache.cached_items(self._root)
-        return MirrorRoom(
+        return MirrorUsage(
             str(self._root.path),
             str(self._remote_root),
             mirror_cache.size(self._root.path),

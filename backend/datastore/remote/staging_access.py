@@ -271,7 +271,7 @@ class StagingAccess(MountedAccess):
 
     def _root_of_node(self, node: str) -> StagedRoot:
         entry = node_files.entry(self._root, node)
-        if entry is None or not entry.no_share:
+        if entry is None or not entry.is_staged:
             raise Unreachable(
                 f"The file is on {node}, which is no longer a node without the data root.",
                 f"Add {node} again, without the data root as before.",
@@ -281,7 +281,7 @@ class StagingAccess(MountedAccess):
     def _no_share_entries(self) -> list[NodeEntry]:
         """Return the nodes that do not see the data root, and have the files of an agent."""
         return [
-            entry for entry in node_files.entries(self._root) if entry.no_share and entry.is_ready
+            entry for entry in node_files.entries(self._root) if entry.is_staged and entry.is_ready
         ]
 
     def _root_of_entry(self, entry: NodeEntry) -> StagedRoot:

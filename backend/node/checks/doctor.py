@@ -102,7 +102,7 @@ def _import(python: str, name: str, code: str, remedy: str) -> Finding:
 
 def _horovod(python: str) -> Finding:
     finding = _import(python, "Horovod", _HOROVOD, _INSTALL)
-    if "No module named 'horovod'" not in finding.sentence:
+    if "No module named 'horovod'" not in finding.message:
         return finding
     return Finding("horovod", True, "Horovod is not installed; jobs use the strategy DDP.")
 
@@ -168,15 +168,15 @@ def _gpus() -> Finding:
     reader = Gpus()
     gpus, message = reader.read()
     for gpu in gpus:
-        if gpu.lost:
+        if gpu.is_lost:
             return Finding(
                 "gpu", False, f"GPU {gpu.index} no longer responds.", "Restart the node."
             )
-        if gpu.unlisted is not None:
+        if gpu.unlisted_holder is not None:
             return Finding(
                 "gpu",
                 False,
-                f"GPU {gpu.index} ({gpu.name}) is in use by {gpu.unlisted.who}.",
+                f"GPU {gpu.index} ({gpu.name}) is in use by {gpu.unlisted_holder.owner_label}.",
                 gpu.unlisted_remedy,
             )
     if gpus:

@@ -129,7 +129,7 @@ def _orphan(process: ProcessIdentity, tag: str, reason: OrphanReason) -> Orphan:
         age_s=age_s(process),
         memory_bytes=_resident_bytes(process.pid),
         run_tag=tag,
-        why=_message(reason, tag.rpartition("/")[2]),
+        message=_message(reason, tag.rpartition("/")[2]),
         reason=reason,
     )
 

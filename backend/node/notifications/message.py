@@ -77,7 +77,7 @@ def _cause(folder: JobFolder, run_exit: RunExit) -> str:
     entry = entry_of(folder)
     if entry is not None and entry.reason and entry.run == run_exit.run + 1:
         return entry.reason
-    return run_exit.error.sentence if run_exit.error is not None else run_exit.message
+    return run_exit.error.message if run_exit.error is not None else run_exit.message
 
 
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from backend.records.nodes.reading import NodeReading
 from backend.records.queue.entry import (
     Cause,
     QueueEntry,
-    Waiting,
+    WaitReason,
     in_order,
     is_a_desk,
     node_key,
@@ -39,10 +39,10 @@ from backend.records.queue.entry import (
 from backend.records.queue.scheduling import (
     NodeView,
     QuietTimes,
-    Scene,
+    ClusterState,
     judge_queue,
     node_view_of,
-    why_waiting,
+    wait_reason,
 )
 
 _SHARE_OF_TIME = 20
@@ -114,7 +114,7 @@ class Scheduler:
         return (
             queue_state is not None
             and running_jobs.is_complete
-            and why_waiting(entry, (), queue_state) is None
+            and wait_reason(entry, (), queue_state) is None
         )
 
     def _entry(self, job_id: str) -> QueueEntry | None:
@@ -156,7 +156,7 @@ class Scheduler:
             self._drop_lost_nodes(entry, outcomes[entry.job_id], queue_state)
         return started_ids
 
-    def _drop_lost_nodes(self, entry: QueueEntry, wait: Waiting | None, queue_state: Scene) -> None:
+    def _drop_lost_nodes(self, entry: QueueEntry, wait: WaitReason | None, queue_state: ClusterState) -> None:
         """Queue a run that the program queued again, without nodes that were lost since then."""
         is_down = wait is not None and wait.cause is Cause.NODE_DOWN
         if wait is None or not is_down or not entry.reason or entry.quiet_s:
@@ -171,12 +171,12 @@ class Scheduler:
 
         folder = self._root.job(entry.job_id)
         launch = launch_of(folder.queued_launch, entry.run)
-        down_nodes = [slot.node for slot in entry.slots if queue_state.nodes[slot.node].why_down]
+        down_nodes = [slot.node for slot in entry.slots if queue_state.nodes[slot.node].down_reason]
         if launch is not None and now_s >= self._next_wake_s:
             self._next_wake_s = now_s + _DROP_AFTER_S
             remote_cleanup.wake(launch, down_nodes)
         if launch is not None and launch.config.on_failure.shrink and down_nodes:
-            error = RankError(wait.sentence, node=down_nodes[0], retry="always")
+            error = RankError(wait.message, node=down_nodes[0], retry="always")
             step = max(
                 (checkpoint.step for checkpoint in read_checkpoints(folder.checkpoints)), default=0
             )
@@ -241,7 +241,7 @@ class Scheduler:
 
     # Known facts about the nodes.
 
-    def _read_state(self, entries: Sequence[QueueEntry], running_jobs: RunningJobs) -> Scene | None:
+    def _read_state(self, entries: Sequence[QueueEntry], running_jobs: RunningJobs) -> ClusterState | None:
         """Return None while this computer has no reading of itself."""
         own_reading = self._reading()
         if own_reading is None:
@@ -251,16 +251,16 @@ class Scheduler:
             if key == self._key:
                 nodes[key] = node_view_of(own_reading, running_jobs.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):
-                nodes[key] = NodeView(why_down="Only that computer knows its status.")
+                nodes[key] = NodeView(down_reason="Only that computer knows its status.")
             else:
                 nodes.update(self._view_other_node(key, running_jobs))
         paused_by = queue_entries.who_paused(self._root)
-        return Scene(
+        return ClusterState(
             now=datetime.now(timezone.utc),
             nodes=self._quiet_times.update(nodes, self._monotonic(), entries),
             running=running_jobs.running,
             is_paused=paused_by is not None,
-            paused=paused_by or "",
+            pause_suffix=paused_by or "",
         )
 
     def _view_other_node(self, name: str, running_jobs: RunningJobs) -> Mapping[str, NodeView]:
@@ -269,11 +269,11 @@ class Scheduler:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            return {name: NodeView(why_down=f"{name} cannot be read: {error}.")}
+            return {name: NodeView(down_reason=f"{name} cannot be read: {error}.")}
         reason = "" if entry.in_service else f"{name} is out of service."
         reading, is_alive = self._heartbeats.read(name)
         if reading is None or not is_alive:
             reason = reason or f"{name} is offline."
         if reading is None:
-            return {name: NodeView(why_down=reason)}
+            return {name: NodeView(down_reason=reason)}
         return {name: node_view_of(reading, running_jobs.tags, why_down=reason)}

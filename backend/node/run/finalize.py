@@ -84,7 +84,7 @@ def close_run(
             last_status=previous_status,
         ),
         leftovers,
-        timestamps.now(),
+        timestamps.utc_now(),
     )
     status = final_status(record, previous_status, launch)
     try:

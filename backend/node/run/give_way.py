@@ -123,7 +123,7 @@ class GiveWayWatch:
         if not record.pause or self._folder.newest_run() != record.run:
             return
         quiet_s = self._launch.config.quiet_minutes * 60
-        pauses = 1 + pauses_before(self._folder, record.run, record.ended)
+        pauses = 1 + pauses_before(self._folder, record.run, record.ended_at)
         wait_s, reason = quiet_after(pauses, quiet_s), record.pause
         if wait_s > quiet_s:
             reason += f" It paused {pauses} times within an hour, so it waits longer."
@@ -141,7 +141,7 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
 
     A request of a user stays.
     """
-    request = asdict(StopRequest(run, "", socket.gethostname(), timestamps.now(), pause=pause))
+    request = asdict(StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), pause=pause))
     try:
         try:
             LocalFiles().create(folder.lock, json.dumps(request).encode())
@@ -173,7 +173,7 @@ def pauses_before(folder: JobFolder, run: int, now: str) -> int:
             swallowed(error)
             continue
         # After the clock was set back, earlier ends are in the future.
-        if abs(now_s - timestamps.seconds(record.ended)) > _AN_HOUR_S:
+        if abs(now_s - timestamps.seconds(record.ended_at)) > _AN_HOUR_S:
             break
         count += bool(record.pause)
     return count

@@ -95,9 +95,9 @@ class GrowthWatch:
         retry_plan = next_growth(self._full_launch, self._launch, self._returned_hosts)
         if retry_plan is not None:
             carry_out(self._folder, replace(self._full_launch, run=record.run), retry_plan)
-        elif self._launch.continued is not None:
+        elif self._launch.continuation is not None:
             reason = "The node that was back is lost again."
-            retry_plan = RetryPlan(replace(self._launch.continued, reason=reason))
+            retry_plan = RetryPlan(replace(self._launch.continuation, reason=reason))
             carry_out(self._folder, self._launch, retry_plan)
         return True
 
@@ -152,4 +152,4 @@ class GrowthWatch:
         return status.epoch if status.is_planned and not is_last else None
 
     def _may_pause(self) -> bool:
-        return pauses_before(self._folder, self._launch.run, timestamps.now()) < PAUSES
+        return pauses_before(self._folder, self._launch.run, timestamps.utc_now()) < PAUSES

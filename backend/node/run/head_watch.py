@@ -53,7 +53,7 @@ class HeadWatch:
                 return True
             nodes = {plan.node for plan in launch.ranks[1:]}
             may_continue = launch.config.on_failure.continues and self._node in nodes
-            self._launches[key] = launch if may_continue and not launch.apart else None
+            self._launches[key] = launch if may_continue and not launch.is_staged else None
         return self._launches[key] is not None
 
     def find_lost_nodes(self, folder: JobFolder, run: int) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ class Guard:
         """Start the rank, wait for its end, clear up behind it, and say how it ended."""
         self._log(
             f"── run {self._launch.run}, rank {self._plan.rank} on {os.uname().nodename}, "
-            f"{timestamps.now('seconds')} ──\n"
+            f"{timestamps.utc_now('seconds')} ──\n"
         )
         self._log_start = os.fstat(self._log_fd).st_size
         PreallocatedFile(self._attempt.rank_exit(self._plan.rank)).take()

@@ -56,7 +56,7 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
         if node == head:
             continue
         command = _sweep(launch, host, tag)
-        command += [str(folder.path)] if launch.apart else [_SEE, str(folder.path)]
+        command += [str(folder.path)] if launch.is_staged else [_SEE, str(folder.path)]
         with suppress(OSError):
             processes[node] = subprocess.Popen(
                 command,

@@ -31,7 +31,7 @@ class SilenceWatch:
         self._heartbeats = HeartbeatReader(DataRoot(folder.path.parent.parent), monotonic)
         nodes = dict.fromkeys(plan.node for plan in launch.ranks)
         nodes.pop(launch.ranks[0].node)
-        is_able = launch.config.on_failure.continues and not launch.apart
+        is_able = launch.config.on_failure.continues and not launch.is_staged
         self._nodes = tuple(nodes) if is_able else ()
         self._limit_s = launch.config.on_failure.silent_limit_s
         self._next_check_s = self._progress_s = self._next_request_s = monotonic()

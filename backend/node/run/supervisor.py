@@ -232,12 +232,12 @@ class Supervisor:
             output = access_modes.open_for_writing(self._folder.mpirun_log)
         except PermissionError as error:
             return run_files.refusal(error)
-        os.write(output, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
+        os.write(output, f"── run {self._run}, {timestamps.utc_now('seconds')} ──\n".encode())
         # The supervisor is on the first node, where rank 0 will listen.
         try:
-            self._rendezvous_point = RendezvousPoint(launch.meeting_host)
+            self._rendezvous_point = RendezvousPoint(launch.rendezvous_host)
         except OSError as error:
-            return f"No port can be reserved for {launch.meeting_host}: {error.strerror}."
+            return f"No port can be reserved for {launch.rendezvous_host}: {error.strerror}."
         environment = _environment(launch, self._tag, self._rendezvous_point)
         parent = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
@@ -275,7 +275,7 @@ class Supervisor:
         """Until mpirun is gone."""
         self._give_way = GiveWayWatch(self._folder, launch)
         silence_watch = SilenceWatch(self._folder, launch)
-        if launch.continued is not None and launch.continued.is_short:
+        if launch.continuation is not None and launch.continuation.is_short:
             # Imported only when needed: it needs the queue.
             from backend.node.run.grow import GrowthWatch
 
@@ -340,7 +340,7 @@ class Supervisor:
     def _visible_ranks(launch: Launch) -> list[RankPlan]:
         """The ranks whose files can be seen from here before the run is over."""
         head = launch.ranks[0].node
-        return [plan for plan in launch.ranks if plan.node == head or not launch.apart]
+        return [plan for plan in launch.ranks if plan.node == head or not launch.is_staged]
 
     def _never_started(self, launch: Launch, now_s: float) -> bool:
         """Return whether a rank's guard has not opened its log within the limit."""
@@ -481,11 +481,11 @@ class Supervisor:
         with suppress(OSError, ValueError):
             # Another node gave the run up while this one was cut off, and the job continues there.
             return RunExit.from_dict(read_json(self._attempt.exit))
-        record = run_exit(ended_run, leftovers, timestamps.now())
+        record = run_exit(ended_run, leftovers, timestamps.utc_now())
         has_grown = self._grow is not None and self._grow.continue_run(record)
         if self._give_way is not None and not has_grown:
             self._give_way.continue_run(record)
-        record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
+        record = replace(record, energy_j=energy_j, took_s=round(self._clock.elapsed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before the end is recorded: no reader takes the job for one that has failed for good.
         retry.carry_out(

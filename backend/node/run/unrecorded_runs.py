@@ -98,7 +98,7 @@ class RunWatch:
             if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):
                 self._settled_ns[job_id] = changed_ns
                 return False
-            reason = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)].sentence
+            reason = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)].message
         _, write_error = finalize.close_run(
             folder, run, reason, last_status(folder), is_of_machine=True, lost_nodes=lost_nodes
         )

@@ -38,7 +38,7 @@ def add_entry(folder: JobFolder, files: Files, what: str, user: str = "") -> Non
     Raises:
         OSError: The job's folder cannot be written.
     """
-    entry = AuditEntry(timestamps.now(), what, user, socket.gethostname())
+    entry = AuditEntry(timestamps.utc_now(), what, user, socket.gethostname())
     files.make_folder(folder.acts, exist_ok=True)
     # After all others, also where a clock was set back: the number is their order.
     newest = max(map(number_of, files.names(folder.acts)), default=0)

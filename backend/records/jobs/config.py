@@ -19,14 +19,14 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
+from backend.records.base.schema import kind_of
 from backend.records.base.validation import (
     REQUIRED,
-    Fault,
+    ConfigError,
     Table,
-    job_name_fault,
-    kind_of,
+    job_name_error,
     sanitize,
-    variable_fault,
+    variable_error,
 )
 from backend.records.jobs import arguments
 from backend.records.jobs.log_numbers import wrong_pattern
@@ -556,7 +556,7 @@ class ParsedJob:
 
     config: JobConfig | None
     draft: JobConfig
-    faults: tuple[Fault, ...] = ()
+    errors: tuple[ConfigError, ...] = ()
 
 
 def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
@@ -565,11 +565,11 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     What only the catalogue or the nodes know is not checked here: whether the model exists, whether
     the node has the GPU, whether the batch is larger than the dataset.
     """
-    faults: list[Fault] = []
+    faults: list[ConfigError] = []
     top = Table(raw, "", faults)
     name = top.text("name", REQUIRED)
-    if isinstance(raw.get("name"), str) and job_name_fault(name):
-        top.fault("name", job_name_fault(name))
+    if isinstance(raw.get("name"), str) and job_name_error(name):
+        top.add_error("name", job_name_error(name))
     policy = _checkpoint(top.table("checkpoint", {}))
     config = _record(
         JobConfig,
@@ -581,10 +581,10 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         placement=take_placement(top),
         **(_no_training(top) if "script" in top else _training(top, policy)),
     )
-    top.done(tuple(declared_in(JobConfig)))
+    top.report_unknown_keys(tuple(declared_in(JobConfig)))
     for rule in RULES:
         if sentence := rule.fault(config, faults):
-            top.fault(rule.needs[0], sentence)
+            top.add_error(rule.needs[0], sentence)
     return ParsedJob(None if faults else config, config, tuple(faults))
 
 
@@ -613,8 +613,8 @@ def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
     """Take the tables of a job with a model and a loader."""
     for key, setting in declared_in(JobConfig).items():
         if setting.of == "script" and key in top:
-            top.take(key, None)
-            top.fault(key, "needs a script.")
+            top.take_value(key, None)
+            top.add_error(key, "needs a script.")
     strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
     usual = USUAL_OPTIMIZERS.get(strategy.name, "")
     has_stop = "early_stop" in top
@@ -632,8 +632,8 @@ def _no_training(top: Table) -> dict[str, Any]:
     for one in fields(JobConfig):
         if one.metadata["setting"].of == "training":
             if one.name in top:
-                top.take(one.name, None)
-                top.fault(one.name, "cannot be used with a script; the script decides it.")
+                top.take_value(one.name, None)
+                top.add_error(one.name, "cannot be used with a script; the script decides it.")
             own[one.name] = one.default
     # 0 epochs: how many the script makes is not known.
     return {
@@ -726,14 +726,14 @@ def _with_options(
         if key in table
     }
     made = _record(kind, table, name=name, settings=settings)
-    table.done((*declared_in(kind), *known))
+    table.report_unknown_keys((*declared_in(kind), *known))
     return made
 
 
 def _plain_table(kind: type[_Record], table: Table) -> _Record:
     """Take a table whose settings do not depend on each other."""
     made = _record(kind, table)
-    table.done(tuple(declared_in(kind)))
+    table.report_unknown_keys(tuple(declared_in(kind)))
     return made
 
 
@@ -744,7 +744,7 @@ def _checkpoint(table: Table) -> CheckpointPolicy:
     metric = named.take(table, "best_metric", CheckpointPolicy.best_metric)
     mode = _mode(table, "best_mode", metric, usual_mode(metric))
     policy = _record(CheckpointPolicy, table, best_metric=metric, best_mode=mode, **own)
-    table.done(tuple(declared_in(CheckpointPolicy)))
+    table.report_unknown_keys(tuple(declared_in(CheckpointPolicy)))
     return policy
 
 
@@ -755,14 +755,14 @@ def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
     usual = policy.best_mode if is_same else usual_mode(metric)
     mode = _mode(table, "mode", metric, usual)
     stop = _record(EarlyStop, table, metric=metric, mode=mode)
-    table.done(tuple(declared_in(EarlyStop)))
+    table.report_unknown_keys(tuple(declared_in(EarlyStop)))
     return stop
 
 
 def _mode(table: Table, key: str, metric: str, usual: str) -> str:
     """Take a direction; required if the metric's name does not suggest one."""
     if key not in table and not usual:
-        table.fault(
+        table.add_error(
             key,
             f"The name “{sanitize(metric)}” does not say which value is the best; choose lowest "
             "(min) or highest (max).",
@@ -771,15 +771,15 @@ def _mode(table: Table, key: str, metric: str, usual: str) -> str:
 
 
 def _environment(table: Table) -> dict[str, str]:
-    value = table.take("environment", {})
+    value = table.take_value("environment", {})
     if not isinstance(value, Mapping):
-        table.fault("environment", f"must be a table, not {kind_of(value)}.")
+        table.add_error("environment", f"must be a table, not {kind_of(value)}.")
         return {}
     for name, content in value.items():
-        if variable_fault(name):
-            table.fault(f"environment.{name}", variable_fault(name))
+        if variable_error(name):
+            table.add_error(f"environment.{name}", variable_error(name))
         elif not isinstance(content, str):
-            table.fault(f"environment.{name}", f"must be text, not {kind_of(content)}.")
+            table.add_error(f"environment.{name}", f"must be text, not {kind_of(content)}.")
         elif "\0" in content:
-            table.fault(f"environment.{name}", "cannot contain a zero byte.")
+            table.add_error(f"environment.{name}", "cannot contain a zero byte.")
     return {str(name): str(content) for name, content in value.items()}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.schema import READ, Record, plain
+from backend.records.base.schema import READ, Record, json_value
 from backend.records.library.preview import TOOL_RULES, SamplePart, SamplePreview
 
 CLASSES, BOXES, VALUES = "classes", "boxes", "values"
@@ -182,4 +182,4 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
                 {"class": one.name, "boxes": one.count, "ap50": one.ap50, "ap75": one.ap75}
                 for one in self.detections
             ]
-        return dict(plain(document))
+        return dict(json_value(document))

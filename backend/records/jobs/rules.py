@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.script import PLACEHOLDERS, REQUIREMENTS, is_entry
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Rule:
     is_broken: Callable[[JobConfig], object]
     sentence: str
 
-    def fault(self, job: JobConfig, faults: Iterable[Fault]) -> str:
+    def fault(self, job: JobConfig, faults: Iterable[ConfigError]) -> str:
         """Return why the job breaks it, "" if it does not, or if a setting has a fault."""
         if any(_is_about(fault, path) for fault in faults for path in self.needs):
             return ""
@@ -44,10 +44,10 @@ class Rule:
     def in_words(self, label: str) -> str:
         """Return it for all jobs, with ``label`` as the name of the first setting."""
         path, sentence = self.needs[0], self.sentence.partition("; ")[0].rstrip(".").format()
-        return Fault(path, f"{path}: {sentence}.").named(label)
+        return ConfigError(path, f"{path}: {sentence}.").message_for(label)
 
 
-def _is_about(fault: Fault, path: str) -> bool:
+def _is_about(fault: ConfigError, path: str) -> bool:
     return path in (fault.field, fault.part) or path.startswith(f"{fault.field}.")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.validation import Table, span
+from backend.records.base.validation import Table, range_text
 
 WHAT, WHERE, HOW, KEEP = "What", "Where", "How", "Keep"
 SECTIONS = (WHAT, WHERE, HOW, KEEP)
@@ -79,7 +79,7 @@ class Setting:
             return table.choice(key, default, tuple(self.choices))
         if self.kind == "whole":
             high = None if self.high is None else int(self.high)
-            return table.whole(key, default, int(self.low), high)
+            return table.whole_number(key, default, int(self.low), high)
         if self.kind == "pair":
             return self._pair(table, key, default)
         return table.number(key, default, self._fits, self._limits())
@@ -95,7 +95,7 @@ class Setting:
             return _WORDS[self.kind]
         if self.kind == "whole":
             high = None if self.high is None else int(self.high)
-            return f"a whole number, {span(int(self.low), high)}"
+            return f"a whole number, {range_text(int(self.low), high)}"
         return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._limits()}"
 
     def _limits(self) -> str:
@@ -103,14 +103,14 @@ class Setting:
         return lowest + (f" and below {self.below:g}" if self.below is not None else "")
 
     def _pair(self, table: Table, key: str, default: Any) -> tuple[float, float]:
-        value = table.take(key, default)
+        value = table.take_value(key, default)
         if (
             not isinstance(value, (list, tuple))
             or len(value) != 2
             or not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value)
             or not all(map(self._fits, value))
         ):
-            table.fault(key, f"must be two numbers, each {self._limits()}.")
+            table.add_error(key, f"must be two numbers, each {self._limits()}.")
             return (0.0, 0.0)
         return (float(value[0]), float(value[1]))
 
@@ -121,12 +121,12 @@ def declared(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
 
 
 def _texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> tuple[str, ...]:
-    value = table.take(key, default)
+    value = table.take_value(key, default)
     if is_typed and isinstance(value, str):
         # What was typed is passed on as it is if it cannot be split.
-        table.fault(key, "must be a list of text values; in a line each quotation needs its end.")
+        table.add_error(key, "must be a list of text values; in a line each quotation needs its end.")
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-        table.fault(key, "must be a list of text values.")
+        table.add_error(key, "must be a list of text values.")
         return ()
     return tuple(value)

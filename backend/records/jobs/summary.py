@@ -207,8 +207,8 @@ def line_of(view: JobView) -> JobSummary:
         world_size=view.world_size,
         uses_gpus=config.uses_gpus,
         created=seconds(view.created),
-        started=seconds(view.status.started),
-        ended=seconds(view.status.ended),
+        started=seconds(view.status.started_at),
+        ended=seconds(view.status.ended_at),
         earlier_s=view.status.earlier_s,
         earlier_gpu_s=view.status.earlier_gpu_s,
         energy_j=view.status.total_energy_j,
@@ -328,7 +328,7 @@ def _reason(view: JobView) -> str:
     if view.doubt:
         return view.doubt
     if view.error is not None:
-        return view.error.sentence
+        return view.error.message
     return view.status.message if view.state in _SAYS_WHY else ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.records.base.schema import STRICT, Record
-from backend.records.base.validation import nearest
+from backend.records.base.validation import closest_match
 from backend.records.library.item import Kind
 from backend.records.library.layers import ModelLayers
 
@@ -124,7 +124,7 @@ class Card(Record, what="card", rules=STRICT):
             ValueError: A setting is unknown or has an invalid value; the message names it.
         """
         for key in given.keys() - self.settings.keys():
-            near = nearest(key, tuple(self.settings))
+            near = closest_match(key, tuple(self.settings))
             known = f" (did you mean {near}?)" if near else f": it has {', '.join(self.settings)}"
             raise ValueError(f"{self.title} has no setting “{key}”{known}")
         values = {key: one.default for key, one in self.settings.items()}

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from backend.records.base import number_format
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.base.schema import Record
 from backend.records.library.reading_note import ReadingNote
 
@@ -63,7 +63,7 @@ WEIGHTS_FACT = "weights"
 def unused_in_weights(facts: Mapping[str, Any]) -> str:
     """Return a sentence on what a model's file of weights holds besides weights, or ""."""
     unused = facts.get(WEIGHTS_FACT, {}).get("unused", ())
-    return f"Not used of this file: {some([str(name) for name in unused])}." if unused else ""
+    return f"Not used of this file: {name_list([str(name) for name in unused])}." if unused else ""
 
 
 def is_weights(path: str) -> bool:

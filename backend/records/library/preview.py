@@ -27,7 +27,7 @@ def _number(raw: Any) -> float | None:
 
 
 TOOL_RULES = Rules(
-    {**LENIENT.readers, str: _text, Union[float, None]: _number}, as_is=frozenset({int, bool})
+    {**LENIENT.readers, str: _text, Union[float, None]: _number}, exact_types=frozenset({int, bool})
 )
 _AS_IT_IS = {READ: str}
 """Metadata of text that is shown in several lines, or not at all."""
@@ -88,7 +88,7 @@ def rare_words(classes: tuple[ClassCount, ...]) -> str:
     total = sum(one.count for one in classes)
     if not rare or total < _LEAST_MEAN * len(classes):
         return ""
-    rarest = f"{number_format.of(rare[0].count, total)} samples"
+    rarest = f"{number_format.count_of(rare[0].count, total)} samples"
     if len(rare) > 1:
         return f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
     share = f"{100 * (total - rare[0].count) // total}{number_format.GAP}%"

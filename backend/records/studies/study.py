@@ -250,8 +250,8 @@ def read_study(raw: Mapping[str, Any]) -> Study:
         raise ValueError(fault)
     for name in FormName:
         for row in study.rows_of(name):
-            for wrong in expand(_sweep(study, name, [(row, 1)], ())).faults:
-                raise ValueError(f"the row “{row.name}”: {wrong.sentence.rstrip('.')}")
+            for wrong in expand(_sweep(study, name, [(row, 1)], ())).errors:
+                raise ValueError(f"the row “{row.name}”: {wrong.message.rstrip('.')}")
     return study
 
 

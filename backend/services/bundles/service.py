@@ -25,7 +25,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.base.atomic_files import read_json
-from backend.records.base.content import files_of, hash_file, whole_sha256
+from backend.records.base.content import files_of, hash_file, folder_sha256
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import (
@@ -218,7 +218,7 @@ class BundleService:
                     for inner, one in files_of(path)
                 ]
                 inner_hashes = ((one.path.removeprefix(f"{name}/"), one.sha256) for one in members)
-                if whole_sha256(inner_hashes) != record.sha256:
+                if folder_sha256(inner_hashes) != record.sha256:
                     raise BackendError(
                         f"{path.name} does not match its record: its contents have changed.",
                         "Choose another checkpoint; no bundle was written.",

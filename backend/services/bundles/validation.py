@@ -13,9 +13,9 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.datastore.bundles.archive_files import VerifiedArchive
-from backend.records.base.content import whole_sha256
+from backend.records.base.content import folder_sha256
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
-from backend.records.base.validation import job_name_fault, name_fault, sanitize
+from backend.records.base.validation import job_name_error, name_error, sanitize
 from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE, BundledFile
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
@@ -36,13 +36,13 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
             f"{name} cannot be imported: it contains no {JOB_FILE}.", REMEDY
         ) from error
     parsed = parse_job(raw)
-    fault = parsed.faults[0].sentence if parsed.faults else job_name_fault(manifest.name)
+    fault = parsed.errors[0].message if parsed.errors else job_name_error(manifest.name)
     needed = ("script", *(["dataset"] * ("dataset" in raw))) if "script" in raw else _TRAINED
     missing = set(needed) - manifest.things.keys()
     for key, thing in manifest.things.items():
         if KINDS.get(key) is not thing.kind:
             fault = fault or f"it uses a {thing.kind.value} as its {sanitize(key)}"
-        fault = fault or name_fault(thing.name)
+        fault = fault or name_error(thing.name)
     if missing:
         fault = fault or f"it names no {min(missing)}"
     if manifest.checkpoint:
@@ -72,7 +72,7 @@ def _checkpoint_fault(bundle: VerifiedArchive) -> str:
         swallowed(error)
         return f"the record of the checkpoint {sanitize(name)} cannot be used"
     if file is None:
-        digest = whole_sha256((path, one.sha256) for path, one in inner.items())
+        digest = folder_sha256((path, one.sha256) for path, one in inner.items())
         file = BundledFile(digest, sum(one.bytes for one in inner.values()))
     if (record.name, record.sha256, record.bytes) != (name, file.sha256, file.bytes):
         return f"the checkpoint {sanitize(name)} does not match its record"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import DataRootAccess, OpenRoot
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import RemoteRoot
 
@@ -96,7 +96,7 @@ class Services:
             # One file for all data roots: the identity of a machine does not depend on them.
             self._profile = platformdirs.user_data_path("ringmaster") / "cluster"
         else:
-            self._place = place = expanded(catalogue).absolute()
+            self._place = place = expand_home(catalogue).absolute()
             self._cache = place.with_name(f"{place.name}.cache")
             mirror = place.with_name(f"{place.name}.mirror")
             self._profile = place.with_name(f"{place.name}.cluster")
@@ -225,10 +225,10 @@ class Services:
             self.data_root,
             self.cluster,
             self.provisioning,
-            first_bytes=forecasts.needed_bytes,
+            forecast_bytes=forecasts.needed_bytes,
             needs_torch=lambda config: self.library.script_imports(config.script, "torch"),
             data_notes=self.library.data_notes,
-            limits=PreflightLimits.of(os.environ),
+            limits=PreflightLimits.from_environment(os.environ),
         )
 
     @cached_service
@@ -388,8 +388,8 @@ def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = N
     """
     from backend.catalogue.store import set_aside
 
-    root = expanded(data_root).absolute() if isinstance(data_root, Path) else data_root
-    place = default_catalogue(root) if catalogue is None else expanded(catalogue).absolute()
+    root = expand_home(data_root).absolute() if isinstance(data_root, Path) else data_root
+    place = default_catalogue(root) if catalogue is None else expand_home(catalogue).absolute()
     return set_aside(place)
 
 
@@ -401,7 +401,7 @@ def _key(data_root: Path | RemoteRoot) -> str:
 def _checked(data_root: Path) -> Path:
     from backend.node.system.timeout_call import TimeoutCall
 
-    path = expanded(data_root).absolute()
+    path = expand_home(data_root).absolute()
 
     def ask() -> None:
         path.mkdir(exist_ok=True)

@@ -62,7 +62,7 @@ def _parts(services: Services, log: Path) -> dict[str, str]:
             "run": view.run,
             "ranks": view.world_size,
             "message": view.status.message,
-            "sentence": view.error.sentence if view.error else "",
+            "sentence": view.error.message if view.error else "",
             "traceback": view.error.traceback if view.error else "",
         }
         for view in newest

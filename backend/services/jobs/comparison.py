@@ -14,8 +14,8 @@ from typing import Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.records.base.account import expanded
-from backend.records.base.atomic_files import replace_pieces
+from backend.records.base.account import expand_home
+from backend.records.base.atomic_files import replace_chunks
 from backend.records.jobs.comparison import (
     FEWEST_JOBS,
     MOST_JOBS,
@@ -107,14 +107,14 @@ class ComparisonService:
             BackendError: A job does not exist, or the file cannot be written, or it exists and
                 ``replaces`` is not set. No partial file remains.
         """
-        path = expanded(path).absolute()
+        path = expand_home(path).absolute()
         if path.exists() and not overwrite:
             raise BackendError(
                 f"{path} exists already and was not changed.", "Choose another name."
             )
         lines = _csv(self._jobs, job_ids, progress or Progress())
         with as_backend_error(f"{path} could not be written"):
-            replace_pieces(path, lines)
+            replace_chunks(path, lines)
         return path
 
 

@@ -366,7 +366,7 @@ def _changed(
     parsed = with_changes(file.config, changes)
     if parsed.config is None:
         raise BackendError(
-            " ".join(fault.named(label(fault.field)) for fault in parsed.faults),
+            " ".join(fault.message_for(label(fault.field)) for fault in parsed.errors),
             "Choose other values; nothing was started.",
         )
     return replace(file, config=parsed.config)

@@ -15,7 +15,7 @@ from backend.base.progress import Progress
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import number_format
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
@@ -189,7 +189,7 @@ def _selection(given: PredictionInput) -> tuple[dict[str, Any], tuple[str, ...]]
 def _listed(given: tuple[str, ...]) -> dict[str, os.stat_result]:
     """Return files by their paths; of a folder all files in it, but hidden ones."""
     found: dict[str, os.stat_result] = {}
-    waiting = [expanded(path).absolute() for path in reversed(given)]
+    waiting = [expand_home(path).absolute() for path in reversed(given)]
     while waiting:
         path = waiting.pop()
         with as_backend_error(f"{path} cannot be read"):

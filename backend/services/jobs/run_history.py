@@ -77,7 +77,7 @@ def _runs_in(folder: OpenJob, number: int, read: Read) -> list[JobRun]:
         ended = _exit(folder, run)
         later = [first for other, first in begins.items() if other > run]
         last = min(later) - 1 if later else last_of_all
-        started = status.started if status.run == run else ended.started if ended else ""
+        started = status.started_at if status.run == run else ended.started_at if ended else ""
         started = started or _when(history, begins.get(run))
         found.append(
             JobRun(
@@ -86,7 +86,7 @@ def _runs_in(folder: OpenJob, number: int, read: Read) -> list[JobRun]:
                 state=ended.state if ended is not None else JobState.LOST,
                 message=ended.message if ended is not None else "",
                 started=started,
-                ended=ended.ended if ended is not None else "",
+                ended=ended.ended_at if ended is not None else "",
                 first_step=begins.get(run, 0),
                 last_step=last if run in begins else 0,
             )

@@ -264,5 +264,5 @@ class RunStarter:
             hashes={key: pin.sha256 for key, pin in file.pins.items()},
             python=plan.site.python,
             ssh_config=plan.site.ssh_config if several else "",
-            apart=several and bool(plan.staged_nodes),
+            is_staged=several and bool(plan.staged_nodes),
         )

@@ -40,11 +40,11 @@ from backend.records.base import content
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import (
-    Fault,
-    job_name_fault,
-    notes_fault,
+    ConfigError,
+    job_name_error,
+    notes_error,
     sanitize,
-    tags_fault,
+    tags_error,
 )
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
@@ -177,9 +177,9 @@ class JobService:
         """
         return simulate(self._checker.check(raw), self._library, staleness, is_random, progress)
 
-    def config_errors(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
+    def config_errors(self, raw: Mapping[str, Any]) -> tuple[ConfigError, ...]:
         """Return the faults of a job file without its figures, which is fast for many files."""
-        return self._check_over(raw)[0].faults
+        return self._check_over(raw)[0].errors
 
     def _check_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, CheckedJob]:
         checked = self._checker.check(raw)
@@ -191,7 +191,7 @@ class JobService:
             config = checked.draft
         if config is None:
             job_check = JobCheck(
-                faults=tuple(checked.errors),
+                errors=tuple(checked.errors),
                 findings=tuple(checked.findings),
                 is_counted=size is not None,
                 usual_strategy=checked.usual_strategy,
@@ -205,13 +205,13 @@ class JobService:
                 checked.add_error("placement", " ".join(filter(None, (str(error), error.remedy))))
         if config.script:
             job_check = JobCheck(
-                faults=tuple(checked.errors),
+                errors=tuple(checked.errors),
                 global_batch=0,
                 findings=tuple(checked.findings),
             )
             return job_check, checked
         job_check = JobCheck(
-            faults=tuple(checked.errors),
+            errors=tuple(checked.errors),
             global_batch=config.global_batch_size,
             workers=config.workers,
             servers=config.strategy.servers,
@@ -239,7 +239,7 @@ class JobService:
         # As the node sees it that leads.
         there = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
         return JobCommand(
-            mpirun.manual_command(launch, name), launch.ranks[0].node, str(there.by_hand(name).path)
+            mpirun.manual_command(launch, name), launch.ranks[0].node, str(there.manual_run(name).path)
         )
 
     def create(
@@ -289,7 +289,7 @@ class JobService:
                 check_batch_size(checked, self._sizes.count(checked.pins, progress))
         if checked.errors or checked.config is None:
             raise BackendError(
-                " ".join(fault.sentence for fault in checked.errors),
+                " ".join(fault.message for fault in checked.errors),
                 "Change the job file; nothing was created.",
             )
         return checked, checked.config
@@ -342,9 +342,9 @@ class JobService:
         """Change what is said about a job; None leaves it as it is."""
         folder, file, _ = self.queries.read(job_id)
         faults = (
-            "" if name is None else job_name_fault(name),
-            "" if tags is None else tags_fault(tags),
-            "" if notes is None else notes_fault(notes),
+            "" if name is None else job_name_error(name),
+            "" if tags is None else tags_error(tags),
+            "" if notes is None else notes_error(notes),
         )
         if any(faults):
             raise BackendError(" ".join(filter(None, faults)))

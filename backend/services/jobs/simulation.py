@@ -29,7 +29,7 @@ def simulate(
     """See `JobService.simulate`."""
     config = checked.config
     if config is None or checked.errors:
-        raise BackendError(" ".join(fault.sentence for fault in checked.errors))
+        raise BackendError(" ".join(fault.message for fault in checked.errors))
     if not config.strategy.servers or config.strategy.has_coordinator:
         raise BackendError(
             f"The strategy “{config.strategy.name}” is synchronous, so it has no staleness.",

@@ -18,7 +18,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenRoot
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_fault, nearest, sanitize
+from backend.records.base.validation import name_error, closest_match, sanitize
 from backend.records.jobs.template import SUFFIX, Template, describe, template_of
 from backend.services.jobs.job_file import read_job_file
 
@@ -41,7 +41,7 @@ class TemplateService:
         """
         names = self._names()
         if name not in names:
-            near = nearest(name, names)
+            near = closest_match(name, names)
             raise BackendError(
                 f"There is no template “{sanitize(name)}”.",
                 f"Did you mean “{sanitize(near)}”?"
@@ -133,6 +133,6 @@ class TemplateService:
 
     @staticmethod
     def _require_on(name: str) -> None:
-        fault = name_fault(name)
+        fault = name_error(name)
         if fault:
             raise BackendError(fault, "Nothing was changed.")

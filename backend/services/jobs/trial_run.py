@@ -25,7 +25,7 @@ from backend.records.jobs.config import CheckpointPolicy, JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
-from backend.records.nodes.preflight import Canary
+from backend.records.nodes.preflight import TrialResult
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.nodes.registry import NodeRegistry
 
@@ -57,7 +57,7 @@ class TrialRunService:
         on_state: Callable[[JobState], None] = lambda state: None,
         cancelled: Callable[[], bool] = lambda: False,
         placement: Sequence[Placement] = (),
-    ) -> Canary:
+    ) -> TrialResult:
         """Train one batch of a job on its nodes; the job itself does not change.
 
         With a ``placement`` the batch is trained there.
@@ -141,7 +141,7 @@ class TrialRunService:
             return
         with suppress(BackendError):
             entry = self._cluster.entry(head)
-            if not access.exists(folder.path) and not entry.no_share:
+            if not access.exists(folder.path) and not entry.is_staged:
                 return
             there = PurePosixPath(entry.data_root, "jobs", folder.job_id)
             shell = self._cluster.open_shell(head)
@@ -159,24 +159,24 @@ def _short(config: JobConfig) -> JobConfig:
     )
 
 
-def _result(found: RunState, config: JobConfig, took_s: float) -> Canary:
+def _result(found: RunState, config: JobConfig, took_s: float) -> TrialResult:
     status = found.status
     ranks = "1 rank" if config.world_size == 1 else f"{config.world_size} ranks"
     if found.state is JobState.FINISHED:
-        return Canary(
+        return TrialResult(
             True,
             f"{ranks} trained one batch together, and the checkpoint was written and read back.",
             took_s,
         )
     if status.error is not None:
-        return Canary(False, _words_of(status.error), took_s, status.error.traceback)
+        return TrialResult(False, _words_of(status.error), took_s, status.error.traceback)
     late = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
     is_late = found.state.is_live or found.state is JobState.INTERRUPTED
     why = late if is_late else status.message or found.uncertainty or "The trial ended without an error."
-    return Canary(False, why, took_s)
+    return TrialResult(False, why, took_s)
 
 
 def _words_of(error: RankError) -> str:
     if error.rank is None:
-        return error.sentence
-    return f"Rank {error.rank} on {wording.node_label(error.node)}: {error.sentence}"
+        return error.message
+    return f"Rank {error.rank} on {wording.node_label(error.node)}: {error.message}"

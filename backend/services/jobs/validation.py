@@ -19,8 +19,8 @@ from backend.datastore.jobs.files import read_job
 from backend.datastore.library import model_weights
 from backend.node.system import wording
 from backend.records.base import number_format
-from backend.records.base.account import expanded
-from backend.records.base.validation import Fault, nearest, sanitize
+from backend.records.base.account import expand_home
+from backend.records.base.validation import ConfigError, closest_match, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import NOTHING, JobConfig, StrategyConfig, parse_job
 from backend.records.jobs.lr_schedule import learning_rate
@@ -46,14 +46,14 @@ class CheckedJob:
     config: JobConfig | None
     draft: JobConfig
     """The part of it that can be read; the whole config if there is one."""
-    errors: list[Fault] = field(default_factory=list)
+    errors: list[ConfigError] = field(default_factory=list)
     usual_strategy: str = ""
     """Of a job file that names none, on the same nodes."""
     pins: dict[str, Pin] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def add_error(self, name: str, sentence: str) -> None:
-        self.errors.append(Fault(name, f"{name}: {sentence}"))
+        self.errors.append(ConfigError(name, f"{name}: {sentence}"))
 
     def has_error(self, *parts: str) -> bool:
         """Return whether one of these parts of the job file has a fault."""
@@ -92,7 +92,7 @@ class JobValidator:
         strategy = raw.get("strategy", {})
         if isinstance(strategy, Mapping) and "name" not in strategy and "script" not in raw:
             parsed = parse_job({**raw, "strategy": {"name": usual, **strategy}})
-        checked = CheckedJob(parsed.config, parsed.draft, list(parsed.faults), usual)
+        checked = CheckedJob(parsed.config, parsed.draft, list(parsed.errors), usual)
         # References are resolved even if other settings are invalid.
         for key, kind in KINDS.items():
             reference = raw.get(key)
@@ -115,8 +115,8 @@ class JobValidator:
         """
         checked, nodes = CheckedJob(config, config), self.node_states()
         self._check_placements(checked, config, nodes)
-        reasons = [fault.sentence.partition(": ")[2] for fault in checked.errors]
-        reasons += [one.sentence for one in checked.findings if one.check == NODE_CHECK]
+        reasons = [fault.message.partition(": ")[2] for fault in checked.errors]
+        reasons += [one.message for one in checked.findings if one.check == NODE_CHECK]
         if reasons:
             names = [one.node for one in config.placement]
             absent = [name for name in names if not _is_online(nodes.get(name))]
@@ -150,7 +150,7 @@ class JobValidator:
                 for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
                     raise BackendError(
                         f"GPU {gpu.index} of {wording.node_label(placement.node)} is in use by "
-                        f"{process.who}.",
+                        f"{process.owner_label}.",
                         "Choose another GPU, or start when it is free."
                         + ("" if process.pid else f" {gpu.unlisted_remedy}"),
                     )
@@ -179,7 +179,7 @@ class JobValidator:
             some = ", ".join(sorted(one for one in files if one.endswith(".py"))[:_SOME]) or "none"
             checked.add_error("entry", f"is missing; Python files of {pin.reference}: {some}.")
         elif not entry.startswith("-") and entry not in files:
-            near = nearest(entry, tuple(files))
+            near = closest_match(entry, tuple(files))
             hint = f" Did you mean “{near}”?" if near else ""
             checked.add_error("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
         elif checked.config is not None:
@@ -247,7 +247,7 @@ class JobValidator:
                 if own is not None and own.name == name:
                     sha256 = self._library.weights_hash(pin.reference)
                     return Weights(self._root.files, own, f"{pin.reference}/{name}", sha256=sha256)
-        path = expanded(start_from)
+        path = expand_home(start_from)
         if not path.is_file():
             raise BackendError(
                 f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
@@ -264,7 +264,7 @@ class JobValidator:
     ) -> None:
         node = nodes.get(placement.node)
         if node is None:
-            near = nearest(placement.node, tuple(nodes))
+            near = closest_match(placement.node, tuple(nodes))
             checked.add_error(
                 f"{name}.node",
                 f"There is no node “{sanitize(placement.node)}”; "

@@ -13,7 +13,7 @@ from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import nearest, sanitize
+from backend.records.base.validation import closest_match, sanitize
 from backend.records.library.gallery import (
     IN_GALLERY,
     Card,
@@ -61,7 +61,7 @@ class GalleryService:
             folder = self._gallery / kind.folder / name
             if folder.name == name and (folder / CARD).is_file():
                 return self._read(kind, folder)
-        near = nearest(name, tuple(one.name for one in self.list()))
+        near = closest_match(name, tuple(one.name for one in self.list()))
         raise BackendError(
             f"The gallery has no “{sanitize(name)}”.",
             f"Did you mean “{near}”?" if near else f"To list it: {COMMAND} gallery list",

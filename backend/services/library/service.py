@@ -28,7 +28,7 @@ from backend.datastore.library import imports, library_files, model_weights, pro
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
-from backend.records.base.validation import nearest, sanitize
+from backend.records.base.validation import closest_match, sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
@@ -480,7 +480,7 @@ class LibraryService:
         if version is not None and name in names:
             return VersionFolder(self._root, kind, name, version)
         if not found:
-            near = nearest(name, tuple(names))
+            near = closest_match(name, tuple(names))
             remedy = f"Import it first, or choose one from the list of {kind.folder}."
             if near and near != name:
                 remedy = f"Did you mean “{near}”?"

@@ -108,7 +108,7 @@ class HeadNodeLauncher:
 
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
         """Write the nodes that were added, and host keys accepted, since the head was set up."""
-        assert head.facts is not None, "a head was set up"
+        assert head.info is not None, "a head was set up"
         assert head.installation is not None, "a head was set up"
-        home = NodeHome(PurePosixPath(head.facts.home))
+        home = NodeHome(PurePosixPath(head.info.home))
         cluster_key.write_settings(shell, home, self._provisioning.peers(), head.installation.own_key)

@@ -46,7 +46,7 @@ from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, PythonFound, SetUp
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodePython, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.tools.training_python import training_python
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OpenShell = Callable[[NodeEntry], Shell]
-Inspect = Callable[[NodeEntry, Shell], NodeFacts]
+Inspect = Callable[[NodeEntry, Shell], NodeInfo]
 
 
 @dataclass(frozen=True)
@@ -229,11 +229,11 @@ class ProvisioningService:
             entry, place = entries.get(node), wording.node_label(node)
 
             def report(now: SetUp) -> None:
-                say(f"{place}: {now.steps[0].sentence}")
+                say(f"{place}: {now.steps[0].message}")
 
             steps = Steps(place, ("Packages",), report, cancelled)
             is_shared = entry is not None and entry.shares_environment
-            facts = None if entry is None or is_shared or entry.no_share else entry.facts
+            facts = None if entry is None or is_shared or entry.is_staged else entry.info
             takes = facts is not None and facts.data_root_writable
 
             def make(shell: Machine, home: NodeHome) -> None:
@@ -312,9 +312,9 @@ class ProvisioningService:
             BackendError: The node does not answer, or its agent does not start.
         """
         entry = self._entry(name)
-        if entry.installation is None or entry.facts is None:
+        if entry.installation is None or entry.info is None:
             return False
-        place = AgentPaths(name, entry.installation.python, entry.installation.bundle, entry.facts)
+        place = AgentPaths(name, entry.installation.python, entry.installation.bundle, entry.info)
 
         def start(shell: Shell) -> bool:
             if shell.run(agent_commands.check(place)).ok:
@@ -370,7 +370,7 @@ class ProvisioningService:
                 one.name,
                 own,
                 one.address.port,
-                one.address.user or (one.facts.user if one.facts else ""),
+                one.address.user or (one.info.user if one.info else ""),
                 key,
                 tuple(ip for ip in single_hosts(one.addresses) if ip != own),
             )
@@ -404,9 +404,9 @@ class ProvisioningService:
     def _let_in(
         self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
     ) -> None:
-        assert entry.facts is not None, "a node that is set up has facts"
+        assert entry.info is not None, "a node that is set up has facts"
         assert entry.installation is not None, "asked for by the caller"
-        home = NodeHome(PurePosixPath(entry.facts.home))
+        home = NodeHome(PurePosixPath(entry.info.home))
         if not entry.installation.own_key:
             there = entry.installation
             gate = there.python if there.limits_key else ""
@@ -489,7 +489,7 @@ class ProvisioningService:
             BackendError: See `backend.provisioning.unprovision.remove`.
         """
         entry = self._entry(name)
-        if entry.no_share:
+        if entry.is_staged:
             self._require_all_is_home(name)
         freed = self._with_shell(entry, lambda shell: unprovision.remove(entry, shell))
         node_files.write_entry(self._root, replace(entry, installation=None))
@@ -555,9 +555,9 @@ class ProvisioningService:
         return cluster_key.store_key(folder, cluster_key.make_key())
 
     def _key_on(self, entry: NodeEntry) -> ClusterKey | None:
-        if entry.installation is None or entry.facts is None:
+        if entry.installation is None or entry.info is None:
             return None
-        path = str(NodeHome(PurePosixPath(entry.facts.home)).ssh / cluster_key.PRIVATE_NAME)
+        path = str(NodeHome(PurePosixPath(entry.info.home)).ssh / cluster_key.PRIVATE_NAME)
         try:
             return cluster_key.parse_key(self._with_shell(entry, lambda shell: shell.read(path)))
         except (FileNotFoundError, ValueError) as error:
@@ -606,8 +606,8 @@ class _Wheels(Wheelhouses):
         self._cpu_only = options.cpu_only
 
     def choose(
-        self, name: str, facts: NodeFacts
-    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
+        self, name: str, facts: NodeInfo
+    ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
         return horovod_wheels.choose(name, facts, self._built, cpu_only=self._cpu_only)
 
 

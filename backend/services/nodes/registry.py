@@ -17,12 +17,12 @@ from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.node_facts import NodeInspection, inspect
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.layout import NodeHome
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_fault, nearest, sanitize
+from backend.records.base.validation import name_error, closest_match, sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeInfo, SshOverview
 from backend.records.nodes.give_way_hours import parse_hours
 from backend.ssh.banner_check import KNOCK_LIMIT_S, check_banner
 from backend.ssh.interface import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
@@ -69,7 +69,7 @@ class NodeRegistry:
         """Path of the accepted host keys, one a line."""
         return self._known_hosts.path
 
-    def ssh_details(self) -> SshFacts:
+    def ssh_details(self) -> SshOverview:
         """Return the SSH settings and keys of this computer.
 
         Raises:
@@ -78,15 +78,15 @@ class NodeRegistry:
         from backend.ssh.client import agent_keys
         from backend.ssh.ssh_config import DEFAULT_KEYS
 
-        config = self._ssh_config or expanded("~/.ssh/config")
-        return SshFacts(
+        config = self._ssh_config or expand_home("~/.ssh/config")
+        return SshOverview(
             config=str(config) if config.is_file() else "",
             known_hosts=str(self.known_hosts_path),
-            accepted=self._known_hosts.all(),
-            keys=tuple(one for one in DEFAULT_KEYS if expanded(one).is_file()),
+            accepted_keys=self._known_hosts.all(),
+            keys=tuple(one for one in DEFAULT_KEYS if expand_home(one).is_file()),
             agent_keys=agent_keys(),
             passphrases=len(self._passphrases),
-            keyring_fault=self.keyring.unavailable_reason(),
+            keyring_error=self.keyring.unavailable_reason(),
         )
 
     def list(self) -> tuple[NodeEntry, ...]:
@@ -145,7 +145,7 @@ class NodeRegistry:
                 facts, self._carried_root(NodeHome(PurePosixPath(facts.home)))
             )
         entry = NodeEntry(
-            name, with_key, facts, ranks_address=found.ranks_address, no_share=no_share
+            name, with_key, facts, ranks_address=found.ranks_address, is_staged=no_share
         )
         node_files.write_entry(self._root, entry)
         return entry
@@ -169,7 +169,7 @@ class NodeRegistry:
         node_files.write_entry(self._root, fresh)
         return fresh
 
-    def node_details(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def node_details(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
         """Inspect a node through an open connection; nothing is stored.
 
         Raises:
@@ -179,7 +179,7 @@ class NodeRegistry:
 
     def _carried_root(self, home: NodeHome) -> str:
         """Return the staged root, the same on all nodes and from all desktops of a data root."""
-        used = (PurePosixPath(one.data_root).name for one in self.list() if one.no_share)
+        used = (PurePosixPath(one.data_root).name for one in self.list() if one.is_staged)
         return str(home.staged_root(next(used, secrets.token_hex(_KEY_BYTES))))
 
     def _inspected(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
@@ -381,7 +381,7 @@ class NodeRegistry:
             check_banner(node)
 
     def _free_name(self, name: str) -> str:
-        fault = name_fault(name)
+        fault = name_error(name)
         if fault:
             raise BackendError(fault, "Give the node another name: --name NAME.")
         self._root.files.refresh_nodes()
@@ -407,7 +407,7 @@ class NodeRegistry:
                 "This computer is always a node.", "Leave it out of a job's placement instead."
             )
         known = tuple(one.name for one in self.list())
-        near = nearest(name, known)
+        near = closest_match(name, known)
         raise BackendError(
             f"There is no node “{sanitize(name)}”.",
             f"Did you mean “{near}”?"
@@ -425,16 +425,16 @@ def _absolute(identity: str) -> str:
     return str(Path(identity).absolute())
 
 
-def _known_root(facts: NodeFacts, entry: NodeEntry) -> NodeFacts:
+def _known_root(facts: NodeInfo, entry: NodeEntry) -> NodeInfo:
     """Keep the path of a share that is not mounted at the moment: it will return there."""
-    if entry.no_share:
+    if entry.is_staged:
         return _with_carried_root(facts, entry.data_root)
     if facts.data_root:
         return facts
     return replace(facts, data_root=entry.data_root, data_root_writable=False)
 
 
-def _with_carried_root(facts: NodeFacts, carried_root: str) -> NodeFacts:
+def _with_carried_root(facts: NodeInfo, carried_root: str) -> NodeInfo:
     return replace(facts, data_root=carried_root, data_root_writable=True)
 
 

@@ -22,7 +22,7 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
-from backend.datastore.nodes.files import NodeNews, StatusWatch
+from backend.datastore.nodes.files import NodeChanges, StatusWatch
 from backend.datastore.nodes.history import read_past
 from backend.launch.placement import NodePaths, NodeRoom, this_computer
 from backend.node.checks import orphans
@@ -113,7 +113,7 @@ class NodeService:
         """
         if name == THIS_COMPUTER:
             return ()
-        facts = self._cluster.entry(name).facts
+        facts = self._cluster.entry(name).info
         ahead_s = facts.clock_offset_s if facts is not None else None
         folder = self._root.node(name)
         with suppress(Unreachable):
@@ -263,7 +263,7 @@ class NodeService:
         room = self._root.files.mirror_usage()
         if room is None:
             return
-        kept = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"
+        kept = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.folder}"
         if room.fetched_bytes:
             kept += (
                 f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear frees "
@@ -273,7 +273,7 @@ class NodeService:
         yield Finding("mirror", True, f"{kept}.")
 
 
-def _state(entry: NodeEntry, status: NodeNews) -> NodeState:
+def _state(entry: NodeEntry, status: NodeChanges) -> NodeState:
     presence = status.presence or Presence.OFFLINE
     message = status.message
     if not entry.is_ready:
@@ -297,7 +297,7 @@ def _room(state: NodeState) -> NodeRoom:
         gpus=tuple(gpu.uuid for gpu in reading.gpus),
         addresses=entry.addresses,
         site=_site(entry),
-        no_share=entry.no_share,
+        no_share=entry.is_staged,
     )
 
 

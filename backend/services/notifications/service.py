@@ -155,7 +155,7 @@ class NotificationService:
             channels = replace(channels, mail=None)
         failures = []
         for entry in self._entries():
-            if entry.facts is None or not entry.data_root:
+            if entry.info is None or not entry.data_root:
                 continue
             try:
                 self._spread_to(entry, channels)
@@ -164,8 +164,8 @@ class NotificationService:
         return tuple(failures)
 
     def _spread_to(self, entry: NodeEntry, channels: Channels) -> None:
-        assert entry.facts is not None
-        folder = NodeHome(PurePosixPath(entry.facts.home)).notices
+        assert entry.info is not None
+        folder = NodeHome(PurePosixPath(entry.info.home)).notices
         shell = self._open_shell(entry.name)
         try:
             # The node knows its data root by the path behind all links.

@@ -23,7 +23,7 @@ from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
 
-Facts = Mapping[str, Any]
+Reply = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class PreflightTarget:
     """The script imports it."""
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         return wording.node_label(self.node)
 
 
@@ -82,19 +82,19 @@ class NodePreflight:
     entry: NodeEntry | None = None
     cores: int = 0
     has_horovod: bool | None = None
-    lack: BackendError | None = None
+    setup_error: BackendError | None = None
     address: str = ""
     error: Exception | None = None
-    heard: Facts = field(default_factory=dict)
+    listener_reply: Reply = field(default_factory=dict)
     clock_offset_s: float = 0.0
-    replies: Mapping[str, Facts | None] | None = None
-    met: Sequence[Mapping[str, Any]] = ()
-    settings: bool | BackendError | None = None
-    is_seen_here: bool = True
+    replies: Mapping[str, Reply | None] | None = None
+    connection_results: Sequence[Mapping[str, Any]] = ()
+    settings_update: bool | BackendError | None = None
+    is_proof_seen: bool = True
     limits: PreflightLimits = field(default_factory=PreflightLimits)
-    listening: threading.Event = field(default_factory=threading.Event)
+    listening_event: threading.Event = field(default_factory=threading.Event)
     """Set when the node listens, or has failed to."""
-    over: threading.Event = field(default_factory=threading.Event)
+    finished_event: threading.Event = field(default_factory=threading.Event)
 
     @property
     def name(self) -> str:
@@ -102,13 +102,13 @@ class NodePreflight:
 
     @property
     def port(self) -> int:
-        return int(self.heard.get("port", 0))
+        return int(self.listener_reply.get("port", 0))
 
     @property
     def is_limited(self) -> bool:
         """True if the cluster's key can start only training runs on the node."""
-        there = self.entry.installation if self.entry else None
-        return there is not None and there.limits_key and not there.own_key
+        installation = self.entry.installation if self.entry else None
+        return installation is not None and installation.limits_key and not installation.own_key
 
 
 @dataclass
@@ -128,7 +128,7 @@ class JobPreflight:
     library: str
     bundle: str
     nodes: tuple[NodePreflight, ...] = ()
-    known: tuple[str, ...] = ()
+    cluster_nodes: tuple[str, ...] = ()
     root_name: str = ""
     root_error: BackendError | OSError | None = None
     network_error: BackendError | None = None
@@ -136,17 +136,19 @@ class JobPreflight:
     findings: list[PreflightFinding] = field(default_factory=list)
 
     @property
-    def asked(self) -> tuple[NodePreflight, ...]:
+    def target_nodes(self) -> tuple[NodePreflight, ...]:
         return tuple(node for node in self.nodes if node.target is not None)
 
     @property
-    def whole_s(self) -> float:
-        return max(node.limits.whole_s for node in self.asked)
+    def limit_s(self) -> float:
+        return max(node.limits.total_s for node in self.target_nodes)
 
-    def faulty(self, check: str) -> set[str]:
+    def faulty_nodes(self, check: str) -> set[str]:
         """Return the nodes with a finding of ``check``."""
-        of_check = (one for one in self.findings if one.check == check and not one.ok)
-        return {node for one in of_check for node in one.nodes}
+        failed_findings = (
+            finding for finding in self.findings if finding.check == check and not finding.ok
+        )
+        return {node for finding in failed_findings for node in finding.nodes}
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,8 @@ class PreflightContext:
     """This desktop's side of a preflight check."""
 
     root: OpenRoot
-    cluster: NodeRegistry
-    set_up: ProvisioningService
+    node_registry: NodeRegistry
+    provisioning: ProvisioningService
     python: Callable[[], str]
     limits: PreflightLimits = field(default_factory=PreflightLimits)
     needs_torch: Callable[[JobConfig], bool] = lambda config: False
@@ -164,21 +166,23 @@ class PreflightContext:
     now: Callable[[], float] = time.monotonic
 
 
-def of_script(config: JobConfig, needs_torch: Callable[[JobConfig], bool]) -> dict[str, Any]:
+def script_python_fields(
+    config: JobConfig, needs_torch: Callable[[JobConfig], bool]
+) -> dict[str, Any]:
     """Return the fields of `PreflightTarget` about the Python of a job's script."""
     path = "" if config.python == REQUIREMENTS else config.python
     return {"script_python": path, "needs_torch": bool(path) and needs_torch(config)}
 
 
-def looking_python(entry: NodeEntry) -> str:
+def node_python(entry: NodeEntry) -> str:
     """Return the node's own Python, outside the environment to be checked."""
-    for one in entry.facts.pythons if entry.facts is not None else ():
-        if tuple(int(part) for part in one.version.split(".")[:2]) >= LEAST_PYTHON:
-            return one.path
+    for python in entry.info.pythons if entry.info is not None else ():
+        if tuple(int(part) for part in python.version.split(".")[:2]) >= LEAST_PYTHON:
+            return python.path
     return "python3"
 
 
-def settings_texts(shell: Shell, home: NodeHome) -> list[bytes]:
+def read_ssh_settings(shell: Shell, home: NodeHome) -> list[bytes]:
     """Read the current SSH settings; b"" for a missing file."""
     texts = []
     for name in ("config", "known_hosts"):

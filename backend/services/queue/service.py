@@ -39,16 +39,16 @@ from backend.records.queue.entry import (
     STEP,
     Queue,
     QueueEntry,
-    QueuePlace,
+    QueuedJob,
     in_order,
     is_a_desk,
     node_key,
-    place_between,
+    position_between,
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
     NodeView,
-    Scene,
+    ClusterState,
     judge_queue,
     node_view_of,
 )
@@ -91,7 +91,7 @@ class QueueService:
         starts = starts_in(entries, outcomes, scene)
         return Queue(
             tuple(
-                QueuePlace(entry, number, outcomes[entry.job_id], starts[entry.job_id])
+                QueuedJob(entry, number, outcomes[entry.job_id], starts[entry.job_id])
                 for number, entry in enumerate(entries, 1)
             ),
             paused,
@@ -107,7 +107,7 @@ class QueueService:
         start_over: bool = False,
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
-    ) -> QueuePlace:
+    ) -> QueuedJob:
         """Queue a job with its current content; it starts by itself as soon as it can.
 
         A job that ran before continues from its newest checkpoint, unless it starts over. A job
@@ -149,11 +149,11 @@ class QueueService:
                 machine=machine(),
                 host=socket.gethostname(),
                 priority=priority or 0,
-                place=max((other.place for other in others), default=0.0) + STEP,
+                position=max((other.position for other in others), default=0.0) + STEP,
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=_lasts_s(view, start_over),
-                queued=timestamps.now(),
+                queued=timestamps.utc_now(),
                 user=user_name(),
             )
             if placement:
@@ -180,7 +180,7 @@ class QueueService:
         not_before: datetime | None = None,
         *,
         start_now: bool = False,
-    ) -> QueuePlace:
+    ) -> QueuedJob:
         """Change the priority or the start time; ``at_once`` removes the start time."""
         entry = self._entry(job_id)
         if priority is not None:
@@ -191,7 +191,7 @@ class QueueService:
         self._put(entry)
         return self._place(entry)
 
-    def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuePlace:
+    def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuedJob:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
@@ -206,7 +206,7 @@ class QueueService:
         self._lay(rest, index)
         return self._place(rest[index])
 
-    def to_top(self, job_id: str) -> QueuePlace:
+    def to_top(self, job_id: str) -> QueuedJob:
         """Move a job before all others."""
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
@@ -249,9 +249,9 @@ class QueueService:
         entry = entries[index]
         equals = [n for n, one in enumerate(entries) if one.priority == entry.priority]
         position = equals.index(index)
-        left = entries[equals[position - 1]].place if position else None
-        right = entries[equals[position + 1]].place if position + 1 < len(equals) else None
-        place = place_between(left, right)
+        left = entries[equals[position - 1]].position if position else None
+        right = entries[equals[position + 1]].position if position + 1 < len(equals) else None
+        place = position_between(left, right)
         if place is not None:
             self._put(replace(entry, place=place))
             return
@@ -279,9 +279,9 @@ class QueueService:
             )
         return entry
 
-    def _place(self, entry: QueueEntry) -> QueuePlace:
+    def _place(self, entry: QueueEntry) -> QueuedJob:
         # It may have been started already.
-        return self.read().of(entry.job_id) or QueuePlace(entry, 0)
+        return self.read().find_job(entry.job_id) or QueuedJob(entry, 0)
 
     def _require_on_agent(self, head: str) -> None:
         if head == THIS_COMPUTER:
@@ -300,7 +300,7 @@ class QueueService:
 
     # State of the nodes.
 
-    def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
+    def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> ClusterState:
         with as_backend_error("The jobs could not be read"):
             self._root.files.refresh_jobs()
             live = self._live.read()
@@ -317,17 +317,17 @@ class QueueService:
         }
         for key, host in desks.items():
             nodes[key] = NodeView(
-                why_down=f"It runs on {host}, where it was queued; only that computer knows why "
+                down_reason=f"It runs on {host}, where it was queued; only that computer knows why "
                 "it waits."
             )
         if keys - nodes.keys():
             nodes.update((state.name, _view(state, live)) for state in self._nodes.remote())
-        return Scene(
+        return ClusterState(
             now=datetime.now(UTC),
             nodes=nodes,
             running=live.running,
             is_paused=who_paused is not None,
-            paused=who_paused or "",
+            pause_suffix=who_paused or "",
         )
 
 
@@ -341,7 +341,7 @@ def _view(state: NodeState, live: RunningJobs) -> NodeView:
     if state.presence is Presence.NEW:
         why = f"{state.name} is not set up yet."
     if state.reading is None:
-        return NodeView(why_down=why or f"{state.name} is offline.")
+        return NodeView(down_reason=why or f"{state.name} is offline.")
     return node_view_of(state.reading, live.tags, why_down=why)
 
 

@@ -12,9 +12,9 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import environment_of
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import nearest, sanitize
+from backend.records.base.validation import closest_match, sanitize
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.library.item import KINDS, STUDY_FACT, Kind
@@ -200,7 +200,7 @@ class StudyService:
             with suppress(BackendError):
                 view = self._jobs.show(job.id)
                 if view.state is JobState.FINISHED:
-                    key = (job.id, view.run, view.status.ended)
+                    key = (job.id, view.run, view.status.ended_at)
                     if key not in self._measured:
                         history = self._jobs.history(job.id)
                         self._measured[key] = measures_of(view.config, history)
@@ -231,7 +231,7 @@ class StudyService:
         Raises:
             BackendError: The name ends otherwise, or the file exists or cannot be written.
         """
-        path = expanded(path).absolute()
+        path = expand_home(path).absolute()
         ending = path.suffix.lower().removeprefix(".")
         text = {"md": in_markdown, "csv": in_csv}.get(ending)
         if text is None and (draw is None or ending not in PICTURES):
@@ -281,12 +281,12 @@ class StudyService:
     def _path(self, name: str) -> Path:
         if name in self._names():
             return self._gallery / name / FILE
-        path = expanded(name).absolute()
+        path = expand_home(name).absolute()
         if path.is_dir():
             path = path / FILE
         if path.suffix == ".toml" and path.is_file():
             return path
-        near = nearest(name, self._names())
+        near = closest_match(name, self._names())
         raise BackendError(
             f"There is no study “{sanitize(name)}”.",
             f"Did you mean “{near}”?" if near else f"To list studies: {COMMAND} study list",

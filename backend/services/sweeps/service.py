@@ -13,7 +13,7 @@ from typing import Any
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.sweeps.spec import (
@@ -76,9 +76,9 @@ class SweepService:
     def expand(self, sweep: Sweep) -> Expansion:
         """Return the jobs of the sweep, each checked against the library and the nodes."""
         found = expand(sweep)
-        if found.faults:
+        if found.errors:
             return found
-        shown: dict[Fault, None] = {}
+        shown: dict[ConfigError, None] = {}
         for job in found.jobs:
             shown.update(dict.fromkeys(self._jobs.config_errors(job.raw)))
         return Expansion(found.jobs, tuple(shown))
@@ -88,7 +88,7 @@ class SweepService:
         found = self.expand(sweep)
         first: Mapping[str, Any] = found.jobs[0].raw if found.jobs else sweep.base
         check = self._jobs.check(first)
-        return replace(check, faults=found.faults, jobs=len(found.jobs))
+        return replace(check, faults=found.errors, jobs=len(found.jobs))
 
     def queue(
         self,
@@ -109,8 +109,8 @@ class SweepService:
         sweep = self._with_free_name(sweep)
         tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
         found = self.expand(sweep)
-        if found.faults:
-            raise BackendError(_in_words(found.faults), "Change the sweep; nothing was created.")
+        if found.errors:
+            raise BackendError(_in_words(found.errors), "Change the sweep; nothing was created.")
         tagged = expand(sweep, tag).jobs
         total = len(tagged)
         made: list[JobView] = []
@@ -226,8 +226,8 @@ class SweepService:
         return tag, jobs[::-1]
 
 
-def _in_words(faults: tuple[Fault, ...]) -> str:
-    shown = " ".join(fault.sentence for fault in faults[:_FAULTS_SHOWN])
+def _in_words(faults: tuple[ConfigError, ...]) -> str:
+    shown = " ".join(fault.message for fault in faults[:_FAULTS_SHOWN])
     more = len(faults) - _FAULTS_SHOWN
     return f"{shown} {more} more of this kind." if more > 0 else shown
 

@@ -29,7 +29,7 @@ from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
-from backend.records.base.terminal_text import plain
+from backend.records.base.terminal_text import strip_codes
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
@@ -352,7 +352,7 @@ class _Run:
             refusal = ToolError(
                 sanitize(str(error["sentence"]), 1000),
                 sanitize(str(error["remedy"]), 1000),
-                plain(str(error["traceback"])),
+                strip_codes(str(error["traceback"])),
                 self.output,
                 str(error.get("part", "")),
                 sanitize(str(error.get("package", "")), 60),
@@ -370,7 +370,7 @@ class _Run:
     @property
     def output(self) -> str:
         """Return the end of what was printed."""
-        return plain(self._tail[-_SHOWN_OUTPUT:].decode("utf-8", "replace"))
+        return strip_codes(self._tail[-_SHOWN_OUTPUT:].decode("utf-8", "replace"))
 
     def _death(self) -> ToolError:
         """Describe a process that left no result."""

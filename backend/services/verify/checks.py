@@ -25,7 +25,7 @@ from backend.node.run.finalize import Supervision
 from backend.records.base import access_modes, number_format, timestamps
 from backend.records.base.atomic_files import TEMPORARY, read_json
 from backend.records.base.layout import (
-    BY_HAND,
+    MANUAL_RUNS,
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     LATEST,
@@ -125,7 +125,7 @@ def _version_records(scan: Scan) -> Iterator[CheckFinding]:
 
 def _move_version(scan: Scan, folder: VersionFolder) -> None:
     root, new = scan.root, scan.trash_folder / folder.path.relative_to(scan.root.path)
-    gone = {"removed": timestamps.now("seconds"), "trash": str(new.relative_to(root.trash))}
+    gone = {"removed": timestamps.utc_now("seconds"), "trash": str(new.relative_to(root.trash))}
     root.files.replace_json(folder.removed, gone)
     try:
         move_into(root, folder.path, new)
@@ -240,7 +240,7 @@ def _no_end(scan: Scan) -> Iterator[CheckFinding]:
         facts, state = job.run_state
         values = {"job": job.folder.job_id, "run": facts.run}
         if state.unrecorded_end is not None:
-            why = state.unrecorded_end.sentence
+            why = state.unrecorded_end.message
             act = partial(_record_end, scan, job.folder)
             yield CheckFinding(job.subject, {**values, "why": why}, act=act)
         elif job.is_live and facts.supervision is Supervision.ON_OTHER_HOST and job.file is not None:
@@ -402,7 +402,7 @@ def _processes(scan: Scan) -> Iterator[CheckFinding]:
                 continue
             for one in found:
                 what = f"process {one.process.pid} on {node}"
-                values = {"command": sanitize(one.command, 60), "why": one.why}
+                values = {"command": sanitize(one.command, 60), "why": one.message}
                 yield CheckFinding(what, values, act=partial(_end_process, scan, node, one))
 
 
@@ -428,7 +428,7 @@ def _access(scan: Scan) -> Iterator[CheckFinding]:
     for what, path in paths:
         with suppress(FileNotFoundError):
             if path.name[0] != "." and access_modes.is_closed(path, root):
-                act = partial(access_modes.take_after, path, scan.root.path)
+                act = partial(access_modes.inherit_access, path, scan.root.path)
                 yield CheckFinding(what, {"path": sanitize(scan.root.display_path(path), 300)}, act=act)
 
 
@@ -438,7 +438,7 @@ def _foreign(scan: Scan) -> Iterator[CheckFinding]:
     # A folder that is no job is a finding of its own.
     folders += [(job.subject, job.folder) for job in scan.jobs if job.file is not None]
     for what, folder in folders:
-        known_names = names_in(folder) | (usual if folder is scan.root else {BY_HAND})
+        known_names = names_in(folder) | (usual if folder is scan.root else {MANUAL_RUNS})
         for name in scan.names(folder.path):
             if name[0] != "." and name not in known_names:
                 remedy = "Move it out of the data root if no script needs it."

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from backend.base.log import swallowed
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.training.tools.preview import evenly
 from backend.training.tools.thumbnails import entries
 from backend.training.user_code import (
@@ -98,7 +98,7 @@ def learn(model: torch.nn.Module, data: UserData) -> BatchForm | None:
         return None
     hidden = [".".join(map(str, keys)) for keys in _without_axis(form, outputs[0])]
     if hidden:
-        parts = "" if hidden == [""] else f" ({some(hidden)})"
+        parts = "" if hidden == [""] else f" ({name_list(hidden)})"
         doubts += (f"Output that belongs to no single sample is not shown{parts}.",)
     found = BatchForm(form, form_of(*(target for _, target in batches)), classes, doubts)
     return found.with_shares(outputs[1], 3)

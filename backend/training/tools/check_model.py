@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy
 
 from backend.base.log import swallowed
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
 from backend.training.tools import protocol as tool_protocol
@@ -214,7 +214,7 @@ def _warnings(
     idle = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if idle:
         yield (
-            f"{len(idle)} parameters got no gradient ({some(idle)}); training will not change them."
+            f"{len(idle)} parameters got no gradient ({name_list(idle)}); training will not change them."
         )
     bad = [
         name
@@ -243,7 +243,7 @@ def _beyond_output(output: Any, target: Any, classes: Sequence[str]) -> Iterator
     if 1 < output.shape[1] < len(classes):
         yield (
             f"The dataset has {len(classes)} classes, but the model's output is for "
-            f"{output.shape[1]}: {some(classes[output.shape[1] :])} cannot be predicted."
+            f"{output.shape[1]}: {name_list(classes[output.shape[1] :])} cannot be predicted."
         )
 
 

@@ -118,7 +118,7 @@ def _weights(
 ) -> Iterator[WeightRow]:
     named = list(model.named_parameters())[:_MOST_ROWS]
     for number, (name, one) in enumerate(named):
-        report(f"Reading weight {number_format.of(number + 1, len(named))}", number, len(named))
+        report(f"Reading weight {number_format.count_of(number + 1, len(named))}", number, len(named))
         value = one.detach()
         yield WeightRow(
             name,

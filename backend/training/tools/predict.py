@@ -129,7 +129,7 @@ class _Trial:
             if unread and not done:
                 raise next(iter(unread.values()))
             if unread:
-                names = number_format.some([Path(self._files[index]).name for index in unread])
+                names = number_format.name_list([Path(self._files[index]).name for index in unread])
                 count = f"{len(unread)} file{'s' if len(unread) > 1 else ''}"
                 self._notes.append(f"{count} could not be read: {names}.")
             self._report("Choosing samples to show…")

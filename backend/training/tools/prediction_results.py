@@ -219,7 +219,7 @@ class PredictionResults:
 
     def _missing_note(self) -> Iterator[str]:
         if self._missing:
-            count = number_format.of(len(self._missing), len(self._rows))
+            count = number_format.count_of(len(self._missing), len(self._rows))
             first = (
                 Path(self._files[self._missing[0]]).name
                 if self._files

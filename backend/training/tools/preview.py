@@ -149,14 +149,14 @@ class Survey:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            doing = f"Read {number_format.of(examined, self._count)} samples, next is item "
+            doing = f"Read {number_format.count_of(examined, self._count)} samples, next is item "
             self._report(doing + number_format.count(index), examined, self._count)
             if not self.examine(index, left, index in shown):
                 break
             examined += 1
         self._try_batch()
         cut = (
-            f"Read {number_format.of(examined, self._count)} samples, spread evenly, in the "
+            f"Read {number_format.count_of(examined, self._count)} samples, spread evenly, in the "
             "available time; the figures are for those."
         )
         found = self.result(examined)
@@ -378,7 +378,7 @@ class Survey:
         """Yield findings on the set: what its loader left out or guessed, targets, classes."""
         yield from self._data.reading_notes()
         if self._without_boxes > _SHARE_WITHOUT_BOXES * len(self._times_ms):
-            count = number_format.of(self._without_boxes, len(self._times_ms))
+            count = number_format.count_of(self._without_boxes, len(self._times_ms))
             yield f"{count} samples have no box; a model learns from them that there is nothing."
         if self._distinct and self._first_other is not None:
             yield (
@@ -393,7 +393,7 @@ class Survey:
         if not self._has_classes:
             return
         if empty := self._classes[""]:
-            yield f"{number_format.of(empty, self._labelled)} samples have no label."
+            yield f"{number_format.count_of(empty, self._labelled)} samples have no label."
         if len(self._classes) == 1 and self._labelled > 1:
             name = self._name(next(iter(self._classes)))
             seen = number_format.count(self._labelled)

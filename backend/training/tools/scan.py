@@ -136,13 +136,13 @@ class _Split:
         found = self.preview()
         same = fingerprints.equal_within(self.hashes)
         near = near.without(same)
-        read = number_format.of(self._examined, self.count)
+        read = number_format.count_of(self._examined, self.count)
         cut = [f"Read {read} samples {self._cut}."] if self._cut else []
         if self._unknown:
-            count = number_format.of(self._unknown.total(), self._examined)
+            count = number_format.count_of(self._unknown.total(), self._examined)
             cut.append(
                 f"{count} samples are not compared with others, because the content of a part is "
-                f"not known: {number_format.some(list(self._unknown))}."
+                f"not known: {number_format.name_list(list(self._unknown))}."
             )
         return SplitScan(
             samples=self.count,

@@ -37,7 +37,7 @@ def weight_events(request: Mapping[str, Any], report: tool_protocol.Report) -> d
     has_graph = _has(folder, GRAPH) or _write_graph(batch, folder)
     checkpoints = [(Path(path), step) for path, step in request["checkpoints"]]
     for number, (path, step) in enumerate(checkpoints):
-        name = f"checkpoint {number_format.of(number + 1, len(checkpoints))}"
+        name = f"checkpoint {number_format.count_of(number + 1, len(checkpoints))}"
         report(f"Reading the weights of {name}", number, len(checkpoints))
         if _has(folder, path.stem):
             continue

@@ -57,7 +57,7 @@ def controller(origin, page, immediately, qtbot):
 
 
 def press(detail: JobDetail, text: str) -> None:
-    action = menu_of(detail.header.more)[text]
+    action = menu_of(detail.header.menu_button)[text]
     assert action.isEnabled()
     action.trigger()
 

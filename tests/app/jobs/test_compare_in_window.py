@@ -72,7 +72,7 @@ def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatc
     program = open_program()
     qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
     for name, save in (
-        ("job", partial(program.jobs.detail.job_actions.ask, do.SAVE)),
+        ("job", partial(program.jobs.detail.job_actions.ask, do.SAVE_FILE)),
         ("node", partial(program.nodes.node_actions.ask, node_actions.SAVE)),
         ("form", program.form.picture_requested.emit),
         ("compare", program._pages.compare.save_requested.emit),

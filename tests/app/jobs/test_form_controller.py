@@ -58,7 +58,7 @@ def runner():
 
 @pytest.fixture
 def form(qtbot, services, runner, monkeypatch):
-    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
     page, form = JobsPage(), JobForm()
     for widget in (page, form):
         qtbot.addWidget(widget)
@@ -275,7 +275,7 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
             raise answer
         return answer
 
-    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: None)
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: None)
     monkeypatch.setattr(form.controller._jobs, "count_items", count)
     elapse(form)
     assert says(side_of(form), "Counting samples")

@@ -111,8 +111,8 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
     actions = page.job_actions
     when = datetime(2026, 12, 24, 5, tzinfo=UTC)
     actions.ask(do.QUEUE, "a")
-    actions.ask(do.LEAVE, "a")
-    actions.ask(do.TOP, "a")
+    actions.ask(do.LEAVE_QUEUE, "a")
+    actions.ask(do.MOVE_TO_TOP, "a")
     actions.ask(do.CHANGE_QUEUED, "a", 7, when)
     actions.ask(do.CHANGE_QUEUED, "a", 7, None)
     actions.ask(do.MOVE_QUEUED, "a", "b", "")
@@ -135,7 +135,7 @@ def test_a_refusal_is_shown_in_the_open_job_or_in_a_toast(controller, service, p
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.job_actions.ask(do.QUEUE, NAMES[0])
     assert the(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
-    page.job_actions.ask(do.TOP, NAMES[1])
+    page.job_actions.ask(do.MOVE_TO_TOP, NAMES[1])
     assert immediately.heard == ["It can never fit. Choose another place."]
 
 

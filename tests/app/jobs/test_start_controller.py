@@ -109,7 +109,7 @@ class Requested:
         progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
         found = self.nodes.found(config)
-        if not found.passed:
+        if not found.succeeded:
             raise PreflightFailed(found, config)
         self.started_on.append(config.placement)
         return CREATED
@@ -153,7 +153,7 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     controller.start(requested.request)
     assert not says(dialog_of(controller), "Fix all"), "no button accepts it along with others"
     row_of(dialog_of(controller), finding).button.click()
-    asking = talk_of(controller)._asking.now
+    asking = talk_of(controller)._asking.dialog
     assert asking is not None
     assert asking.page.fingerprint.text() == "SHA256:new"
     assert requested.nodes.repaired == []
@@ -273,7 +273,7 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
     ((job_id, placement),) = tried
     assert job_id == "a"
     assert [one.slots for one in placement] == [8, 7]
-    assert samples.SOUND.sentence in texts(dialog)
+    assert samples.SOUND.message in texts(dialog)
 
 
 def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(
@@ -294,11 +294,11 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     assert button(dialog, "Install Pillow…").text() == "Install Pillow…"
     qtbot.mouseClick(button(dialog, "Install Pillow…"), LEFT)
     assert controller.talk is not None
-    asked = controller.talk._packages.dialog.now
+    asked = controller.talk._packages.dialog.dialog
     assert asked is not None
     qtbot.mouseClick(button(asked, "Install"), LEFT)
     assert installed == [("Pillow", ["gpu09", "gpu12"])]
-    assert samples.SOUND.sentence in texts(dialog)
+    assert samples.SOUND.message in texts(dialog)
     assert not button(dialog, "Install …").isVisible()
 
 
@@ -354,7 +354,7 @@ def test_closing_the_dialog_ends_the_check_and_lets_a_set_up_continue(
     talk = talk_of(controller)
     talk.dialog.reject()
     assert controller.talk is None
-    assert [str(error) for error in requested.refused] == [MPI.sentence], "it stays to be read"
+    assert [str(error) for error in requested.refused] == [MPI.message], "it stays to be read"
     talk._repaired((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
     assert immediately.heard == ["gpu12 did not answer. Check it."]
     assert requested.nodes.asked == []

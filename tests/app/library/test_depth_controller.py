@@ -35,7 +35,7 @@ def shown():
 def dialog(page, services, immediately, shown):
     page.controller = DepthController(services.gallery, immediately, shown.append, page)
     page.controller.plan()
-    return page.controller.dialog.now
+    return page.controller.dialog.dialog
 
 
 def drawn(dialog):

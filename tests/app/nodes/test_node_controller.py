@@ -48,7 +48,7 @@ class Cluster:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        self.entries.append(NodeEntry(name, address, no_share=no_share))
+        self.entries.append(NodeEntry(name, address, is_staged=no_share))
         return self.entries[-1]
 
     def list(self):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.nodes.provisioning_controller import SetUpController
+from app.nodes.provisioning_controller import ProvisioningController
 from backend.base.errors import BackendError
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
@@ -85,7 +85,7 @@ def controller(set_ups, cluster, immediately, qtbot):
     page = NodesPage()
     qtbot.addWidget(page)
     services = SimpleNamespace(cluster=cluster, set_up=set_ups)
-    made = SetUpController(services, immediately, page, page)
+    made = ProvisioningController(services, immediately, page, page)
     yield made
     made.stop()
 

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QObject
 
 from app.notifications import channels_controller
-from app.notifications.channels_controller import NoticeController
+from app.notifications.channels_controller import ChannelsController
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
@@ -75,7 +75,7 @@ def page(qtbot):
 @pytest.fixture
 def controller(service, page, immediately):
     parent = QObject()
-    yield NoticeController(service, immediately, page, parent)
+    yield ChannelsController(service, immediately, page, parent)
     parent.deleteLater()
 
 

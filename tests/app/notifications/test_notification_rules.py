@@ -10,10 +10,10 @@ import pytest
 
 from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice, NotificationRules
-from app.notifications.notification_store import KEPT, NotificationStore
+from app.notifications.notification_store import MAX_NOTICES, NotificationStore
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RankError
+from backend.records.jobs.status import Continuation, RankError
 from backend.records.jobs.summary import JobListing, line_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE
@@ -119,9 +119,9 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
         store.add(replace(received[0], root=root))
     store.save()
     again = NotificationStore(tmp_path / "notices.json")
-    assert [again.unread_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
+    assert [again.unread_count_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
     again.read_all()
-    assert again.unread_of("/lab/b") == 0
+    assert again.unread_count_of("/lab/b") == 0
 
 
 def test_m20_a_stalled_run_is_reported_once(notices, received):
@@ -139,7 +139,7 @@ def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
 
 def test_a_job_that_the_program_continued_is_reported_once(notices, received):
     notices.see(LIVE)
-    lost = Continued("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
+    lost = Continuation("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
     for _ in range(3):
         notices.see(changed(LIVE, run=LIVE.run + 1, continued=lost))
     again = replace(lost, since="2026-11-28T03:12:00Z")
@@ -150,7 +150,7 @@ def test_a_job_that_the_program_continued_is_reported_once(notices, received):
 
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
-    notices.see(changed(LIVE, run=2, continued=Continued("gpu02 no longer answers.", "2026-11-28")))
+    notices.see(changed(LIVE, run=2, continued=Continuation("gpu02 no longer answers.", "2026-11-28")))
     assert received == []
 
 
@@ -163,8 +163,8 @@ def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, received):
     quiet = NotificationRules(lambda: False, merge_ms=NEVER)
     quiet.notified.connect(received.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
-        quiet.see(changed(LIVE, run=run))
-        quiet.see(changed(LIVE, run=run, state=state))
+        quiet.see_view(changed(LIVE, run=run))
+        quiet.see_view(changed(LIVE, run=run, state=state))
     assert titles(received) == ["Failed: digits"]
 
 
@@ -248,13 +248,13 @@ def test_the_rules_drop_an_ended_run(qapp):
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
     def remembered():
-        return sum(map(len, (seen._live, seen._in_doubt, seen._alarmed)))
+        return sum(map(len, (seen._live, seen._doubtful_runs, seen._reported_alarms)))
 
     for number in range(100):
         run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", doubt="no news")
-        seen.see(run)
+        seen.see_view(run)
         assert remembered() == 3
-        seen.see(changed(run, state=JobState.FINISHED))
+        seen.see_view(changed(run, state=JobState.FINISHED))
         assert remembered() == 0
 
 
@@ -280,17 +280,17 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notic
     recorder = NotificationStore(place)
     notices.see(LIVE)
     notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
-    for _ in range(KEPT + 5):
+    for _ in range(MAX_NOTICES + 5):
         recorder.add(received[0])
     recorder.save()
     assert place.stat().st_mode & 0o777 == 0o600
     again = NotificationStore(place)
-    assert (again.unread, len(again.past)) == (KEPT, KEPT)
-    assert again.past[0] == received[0]
+    assert (again.unread_count, len(again.notices)) == (MAX_NOTICES, MAX_NOTICES)
+    assert again.notices[0] == received[0]
     assert again.read_all()
     assert not again.read_all()
     again.save()
-    assert NotificationStore(place).unread == 0
+    assert NotificationStore(place).unread_count == 0
 
 
 @pytest.mark.parametrize(
@@ -308,8 +308,8 @@ def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
     place = tmp_path / "notices.json"
     place.write_text(content)
     recorder = NotificationStore(place)
-    assert (recorder.past, recorder.unread) == ((), 0)
-    assert recorder.ends("/lab") is None
+    assert (recorder.notices, recorder.unread_count) == ((), 0)
+    assert recorder.job_ends("/lab") is None
 
 
 def test_a_notification_reads_back_unchanged(notices, received):
@@ -337,13 +337,13 @@ class Window:
         self.bell.take_data_root("/lab/ring")
 
     def poll(self, *views):
-        self.bell.see(of_jobs(*views))
+        self.bell.see_listing(of_jobs(*views))
         self.bell.see_jobs(views)
         return titles(self.tray.received)
 
     @property
     def listed(self):
-        return titles(self.bell._recorder.past)
+        return titles(self.bell._store.notices)
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opene
     assert (summary.job_id, summary.family) == ("", "bad")
     assert summary.text == "Failed: job 2, Finished: job 1, Failed: job 3"
     past = again.bell._recorder.past
-    assert past[2].text == ON_GPU07.sentence
+    assert past[2].text == ON_GPU07.message
     assert past[2].job_id == "job-2"
     assert (
         past[2].when.isoformat()

@@ -172,7 +172,7 @@ def test_tab_leads_to_everything_on_each_tab_of_a_job(program, hands, ids, tab, 
 def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
     tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
     page: JobsPage = program.jobs
-    menu = menu_of(page.detail.header.more)
+    menu = menu_of(page.detail.header.menu_button)
     tips += [f"({action.shortcut().toString()})" for action in menu.values()]
     text = "\n".join(tips)
     native = QKeySequence.SequenceFormat.NativeText

@@ -101,12 +101,12 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
     assert program.window.place == "settings"
-    page.theme.chosen.emit("dark")
+    page.theme.key_chosen.emit("dark")
     assert theme.current().name == "dark"
     page.motion.click()
     assert theme.motion_reduced()
     page.notices.finished.click()
-    page._scale.chosen.emit("125")
+    page._scale.key_chosen.emit("125")
     assert page._restart_line.isVisible()
     program._keeping.save()
     kept = Settings(settings_file()).preferences
@@ -149,7 +149,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     program.frame.notices.notified.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notification"
     kept = notices_file()
-    qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread == 1)
+    qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread_count == 1)
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
     assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
@@ -157,7 +157,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     assert the(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
     notices.opened.emit(0)
     assert program.window.place == "nodes"
-    qtbot.waitUntil(lambda: NotificationStore(kept).unread == 0)
+    qtbot.waitUntil(lambda: NotificationStore(kept).unread_count == 0)
     notices.close_again()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
     program.frame.open_settings()
@@ -311,10 +311,10 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = the(SettingsPage, program.window)
     node = program.nodes.detail
     program.window.go("nodes")
-    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).facts))
+    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).items))
 
     def left():
-        return next(fact.value for fact in the(KeyValueRow, node).facts if "free" in fact.value)
+        return next(fact.value for fact in the(KeyValueRow, node).items if "free" in fact.value)
 
     controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
     assert "iB" not in left()
@@ -359,7 +359,7 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
     assert the(Label, program.window.toast).text() == (
         "The next connection to gpu07.lab will ask you to confirm its key"
     )
-    assert [key.port for key in cluster.ssh_details().accepted] == [22]
+    assert [key.port for key in cluster.ssh_details().accepted_keys] == [22]
     cluster.remove_host_key("gpu07.lab")
 
 

@@ -18,7 +18,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RunStatus
+from backend.records.jobs.status import Continuation, RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
@@ -76,7 +76,7 @@ def test_a_job_that_the_program_continued_says_why_and_on_how_many_nodes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     reason = "node3 no longer answers. Continues on node1 and node2, without node3."
-    continued = Continued(reason, "2026-11-28T03:12:00Z", before=("a", "b", "c"))
+    continued = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"))
     continued = replace(continued, placement=SLOW.config.placement)
     view = changed(SLOW, continued=continued)
     text = shown(view, capsys)

@@ -44,7 +44,7 @@ def job(placement: Sequence[dict[str, Any]], **settings: Any) -> JobConfig:
             **settings,
         }
     )
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     return parsed.config
 
 

@@ -16,8 +16,8 @@ from backend.provisioning.wheelhouse import UV, Wheelhouse, describe
 from backend.records.nodes.entry import (
     NodeAddress,
     NodeEntry,
-    NodeFacts,
-    PythonFound,
+    NodeInfo,
+    NodePython,
     SetUp,
     StepState,
 )
@@ -109,7 +109,7 @@ class Node:
 
     shell: LocalShell
     house: Wheelhouse
-    facts: NodeFacts
+    facts: NodeInfo
     entry: NodeEntry
     updates: list[SetUp] = field(default_factory=list)
     start_agent: Callable[[AgentPaths], Sequence[str]] = start_fake
@@ -121,7 +121,7 @@ class Node:
     @classmethod
     def make(cls, folder: Path, house: Wheelhouse, name: str = "gpu1") -> Node:
         shell = LocalShell(folder / name)
-        facts = NodeFacts(
+        facts = NodeInfo(
             hostname=name,
             system="Debian GNU/Linux 12",
             machine="x86_64",
@@ -130,14 +130,14 @@ class Node:
             home=str(shell.home / ".ringmaster"),
             glibc="2.36",
             cores=2,
-            pythons=(PythonFound(NODE_PYTHON, "3.11.2", False),),
+            pythons=(NodePython(NODE_PYTHON, "3.11.2", False),),
         )
         address = NodeAddress("127.0.0.1")
         return cls(shell, house, facts, NodeEntry(name, address, ranks_address="10.77.0.2/24"))
 
     def choose(
-        self, name: str, facts: NodeFacts
-    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
+        self, name: str, facts: NodeInfo
+    ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
         built = HorovodWheel(
             self.house.folder, "0" * 64, TARGET, "2.13.0+cpu", "5.0.11", horovod_wheels.LEAST_GLIBC
         )
@@ -188,7 +188,7 @@ class Node:
 
     @property
     def sentences(self) -> list[str]:
-        return [step.sentence for step in self.last.steps]
+        return [step.message for step in self.last.steps]
 
     @property
     def home(self) -> Path:

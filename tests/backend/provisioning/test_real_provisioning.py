@@ -13,7 +13,7 @@ import pytest
 from backend.provisioning import horovod_wheels
 from backend.provisioning.provisioner import set_up
 from backend.provisioning.wheelhouse import Wheelhouses
-from backend.records.nodes.entry import NodeEntry, PythonFound
+from backend.records.nodes.entry import NodeEntry, NodePython
 from backend.services.nodes.provisioning import default_paths
 from tests.backend.provisioning.provisioner_rig import Node
 from tests.fakes.local_shell import LocalShell
@@ -38,7 +38,7 @@ class Built:
         self.wheel = wheel
         self.house = Wheelhouses(places.wheels, CONSTRAINTS).gather(wheel.target, wheel)
         self.node = Node.make(folder, self.house)
-        pythons = (PythonFound(str(python), version, False),)
+        pythons = (NodePython(str(python), version, False),)
         self.node.facts = replace(self.node.facts, pythons=pythons, machine=wheel.target.machine)
         self.node.choose = lambda name, facts: (pythons[0], wheel.target, wheel)  # type: ignore[method-assign]
 

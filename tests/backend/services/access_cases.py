@@ -29,7 +29,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.records.nodes.entry import Interface, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.entry import Interface, NodeEntry, NodeInfo, NodeInstallation
 from backend.services.context.container import Services, open_services
 from backend.services.tools.training_python import training_python
 from tests.backend.ssh.sshd_rig import USER, Sshd
@@ -177,7 +177,7 @@ class Place:
         """``data_root`` is where the node sees it, if not where it is."""
         mpirun = find_mpirun(training_python())
         assert mpirun is not None
-        facts = NodeFacts(
+        facts = NodeInfo(
             hostname="gpu1",
             system="Linux",
             machine="x86_64",
@@ -274,7 +274,7 @@ class RemoteRun:
 
     def end(self, state: JobState) -> None:
         """As the supervisor: the record first, then the status."""
-        record = RunExit(self.run, state, "", ended="2026-11-21T07:31:00Z")
+        record = RunExit(self.run, state, "", ended_at="2026-11-21T07:31:00Z")
         replace_json(self.folder.attempt(self.run).exit, record.to_dict())
         self.say(state)
 

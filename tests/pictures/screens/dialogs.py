@@ -19,7 +19,7 @@ from widgets.common.task_dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog
-from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
@@ -114,7 +114,7 @@ def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
                 for n in count
             ),
         )
-        dialog.show_found(shown)
+        dialog.show_inspection(shown)
         dialog._tabs.choose(tab)
         dialog._choose(tab)
     return dialog
@@ -124,7 +124,7 @@ for _tab in ("weights", "activations", "saliency"):
     screen(f"inspection-{_tab}", (LARGE, SMALL, SMALLEST))(
         lambda stage, tab=_tab: _inspection(stage, tab)
     )
-screen("inspection-under-way")(lambda stage: _inspection(stage).ask())
+screen("inspection-under-way")(lambda stage: _inspection(stage).request_inspection())
 screen("inspection-refused")(
     lambda stage: _inspection(stage).show_error(
         "The weights in epoch-3 do not belong to this model: no name matches the model's. "
@@ -143,7 +143,7 @@ def _export(stage: Stage) -> ExportDialog:
 
 screen("export")(_export)
 screen("export-under-way")(lambda stage: _export(stage).show_progress(0.4, "Checking the hash"))
-screen("export-done")(lambda stage: _export(stage).show_done("/home/mai/digits two workers.zip"))
+screen("export-done")(lambda stage: _export(stage).show_exported("/home/mai/digits two workers.zip"))
 screen("export-refused")(
     lambda stage: _export(stage).show_error(
         "There is a file /home/mai/digits.zip already. Choose another name."
@@ -216,7 +216,7 @@ def resume_elsewhere(stage: Stage) -> None:
     open_job(stage, lab.STOPPED)
     before = [{"node": "gpu07", "gpus": list(lab.EIGHT)}]
     nodes = lab.nodes()
-    stage.lay_over(ElsewhereDialog(lab.STOPPED.name, before, nodes, "gpu07", stage.window))
+    stage.lay_over(MoveDialog(lab.STOPPED.name, before, nodes, "gpu07", stage.window))
 
 
 @screen("queue-priority")
@@ -224,7 +224,7 @@ def queue_priority(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
     page.show_queue(waiting, at_once=True)
-    stage.lay_over(QueueDialog(waiting.places[0].entry, JobActions(), stage.window))
+    stage.lay_over(QueueDialog(waiting.jobs[0].entry, JobActions(), stage.window))
 
 
 NAMES = [view.name for view in lab.JOBS[5:8]]

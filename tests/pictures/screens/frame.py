@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.shell.help import read_topics
-from backend.records.nodes.entry import HostKey, SshFacts
+from backend.records.nodes.entry import HostKey, SshOverview
 from backend.records.nodes.reading import Finding
 from backend.records.notifications.notification import Channels, Mail
 from backend.records.verify.finding import Verification, VerifyFinding
@@ -37,10 +37,10 @@ screen("notices-empty")(lambda stage: _notices(stage, []))
 screen("notices-huge")(lambda stage: _notices(stage, [LONG_NOTICE, *ITEMS] * 20))
 
 
-SSH = SshFacts(
+SSH = SshOverview(
     config="/home/mai/.ssh/config",
     known_hosts="/home/mai/.config/ringmaster/known_hosts",
-    accepted=tuple(
+    accepted_keys=tuple(
         HostKey(f"gpu{n:02}.lab", 22, "ssh-ed25519", "", "SHA256:kJ8cQ0pVtB2m4yR9dE1oXw7uZ5sLhN3f")
         for n in range(1, 9)
     ),
@@ -90,7 +90,7 @@ def settings_no_ssh(stage: Stage) -> None:
     """Nothing was ever accepted, and no agent runs."""
     page = _settings(stage)
     fault = "This computer has no system keyring that could keep it."
-    page.ssh.show_facts(SshFacts("", SSH.known_hosts, keyring_fault=fault))
+    page.ssh.show_facts(SshOverview("", SSH.known_hosts, keyring_error=fault))
     _to_ssh(stage, page)
 
 
@@ -222,7 +222,7 @@ def keys(stage: Stage) -> None:
 def refusal(stage: Stage) -> None:
     stage.show_cluster((), ())
     page = EmptyState("warning-octagon", "", "", button="Try again")
-    page.say(
+    page.show_message(
         "warning-octagon",
         "The catalogue ~/.local/share/ringmaster/catalogue.sqlite is damaged: file is no database.",
         "It is only an index of the data root; a new one is built from what lies there.",

@@ -194,7 +194,7 @@ def job_overdue(stage: Stage) -> None:
 
 
 _RUNS = (
-    JobRun(3, JobState.TRAINING, started=lab.LIVE.status.started, first_step=1, last_step=9600),
+    JobRun(3, JobState.TRAINING, started=lab.LIVE.status.started_at, first_step=1, last_step=9600),
     JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben. Saved at epoch 4, step 4,000.",
            "2026-11-12T09:10:00Z", "2026-11-12T13:04:00Z", 2001, 4000),
     JobRun(1, JobState.ERROR, 2, "", "2026-11-11T16:00:00Z", "2026-11-11T18:21:00Z", 1, 2000),
@@ -219,7 +219,7 @@ def job_earlier_run(stage: Stage) -> None:
     detail = _with_runs(stage)
     detail._earlier.show_runs(_RUNS)
     then = changed(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
-    detail.show_earlier(lab.LIVE.id, 2, lab.history(then))
+    detail.show_earlier_run(lab.LIVE.id, 2, lab.history(then))
 
 
 @screen("job-set-up")
@@ -268,8 +268,8 @@ def failed(stage: Stage) -> None:
     detail = _failed(stage, lab.FAILED)
     detail.show_nodes(lab.nodes())
     history = NodeHistory()
-    history.put_past(lab.full_memory())
-    detail.show_pasts({"gpu03": history}, {}, lab.NOW)
+    history.set_agent_history(lab.full_memory())
+    detail.show_node_histories({"gpu03": history}, {}, lab.NOW)
 
 
 # The node has no history, so the loss stands alone.
@@ -341,7 +341,7 @@ def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
     for state in nodes if with_past else ():
         histories[state.name] = NodeHistory()
         histories[state.name].put_past(lab.past(state.name))
-    page.detail.show_pasts(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
+    page.detail.show_node_histories(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
 
 
 screen("ranks", EVERY)(lambda stage: _ranks(stage, lab.nodes()))
@@ -358,7 +358,7 @@ def checkpoints(stage: Stage) -> None:
     page = open_job(stage, tab="checkpoints")
     first, *others = lab.checkpoints()
     page.detail.show_checkpoints(lab.LIVE.id, (replace(first, is_kept=True), *others))
-    page.detail.show_verified(lab.LIVE.id, first.name, "checked", "found right")
+    page.detail.show_file_check(lab.LIVE.id, first.name, "checked", "found right")
 
 
 screen("checkpoints-empty")(lambda stage: open_job(stage, lab.DRAFT, tab="checkpoints"))
@@ -454,7 +454,7 @@ def settings_of_job_toml(stage: Stage) -> None:
 def notes(stage: Stage) -> None:
     page = open_job(stage, tab="notes")
     first, *_ = lab.checkpoints()
-    page.detail.show_acts(
+    page.detail.show_audit_entries(
         lab.LIVE.id,
         (
             AuditEntry(lab.ago(4 * lab.MINUTE), f"Always kept: {first.name}", "ben", "desk-7"),

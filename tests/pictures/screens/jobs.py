@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding
-from backend.records.queue.entry import Cause, Queue, Waiting
+from backend.records.queue.entry import Cause, Queue, WaitReason
 from tests.job_views import changed
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, screen
@@ -112,9 +112,9 @@ def queue(stage: Stage) -> None:
 def queue_paused(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
-    why = Waiting(Cause.PAUSED, "The queue is paused by mai.")
-    places = (replace(place, waiting=why, starts_in_s=None) for place in waiting.places)
-    page.show_queue(Queue(tuple(places), why.sentence), at_once=True)
+    why = WaitReason(Cause.PAUSED, "The queue is paused by mai.")
+    places = (replace(place, waiting=why, starts_in_s=None) for place in waiting.jobs)
+    page.show_queue(Queue(tuple(places), why.message), at_once=True)
 
 
 @screen("job-gave-way")
@@ -123,8 +123,8 @@ def job_gave_way(stage: Stage) -> None:
     view = changed(lab.STOPPED, id=lab.QUEUED.id, state=JobState.PAUSED, message=said)
     views = (view, *(one for one in lab.JOBS if one.id not in (view.id, lab.STOPPED.id)))
     page = open_job(stage, view, views)
-    why = Waiting(Cause.QUIET, "It continues after 5 minutes without other users.")
-    (place,) = lab.queue().places
+    why = WaitReason(Cause.QUIET, "It continues after 5 minutes without other users.")
+    (place,) = lab.queue().jobs
     waits = replace(place, entry=replace(place.entry, reason=said), waiting=why, starts_in_s=None)
     page.show_queue(Queue((waits,)), at_once=True)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import Fault, variable_fault
+from backend.records.base.validation import ConfigError, variable_error
 from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
@@ -150,8 +150,8 @@ def new_job_dc_asgd(stage: Stage) -> None:
     form._fields.field("strategy.name").control.choose("dc-asgd")
     form._fields.field("strategy.variant").control.choose("constant")
     form._sections._follow_strategy()
-    fault = Fault("strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more.")
-    form.show_check(JobCheck(faults=(fault,)), TRIED)
+    fault = ConfigError("strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more.")
+    form.show_check(JobCheck(errors=(fault,)), TRIED)
     scroll_to(stage, form, form._fields.field("strategy.lambda"))
 
 
@@ -216,12 +216,12 @@ def new_job_misfit(stage: Stage) -> None:
 screen("new-job-faults", (LARGE, SMALL, SMALLEST))(
     lambda stage: filled(stage).show_check(
         JobCheck(
-            faults=(
-                Fault("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
-                Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
-                Fault(
+            errors=(
+                ConfigError("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
+                ConfigError("optimizer.lr", "optimizer.lr: must be a number, not text."),
+                ConfigError(
                     "environment.A B",
-                    f"environment.A B: {variable_fault('A B')}",
+                    f"environment.A B: {variable_error('A B')}",
                 ),
             )
         )
@@ -236,7 +236,7 @@ def new_job_empty(stage: Stage) -> None:
     form.show_choices((), (), ())
     form.show_nodes((samples.state("this-computer", "free", 0),))
     form.show_draft(JobDraft({"placement": [{"node": "this-computer", "processes": 2}]}))
-    form.show_check(JobCheck(faults=(Fault("model", "model: choose one."),)))
+    form.show_check(JobCheck(errors=(ConfigError("model", "model: choose one."),)))
 
 
 screen("new-job-64")(

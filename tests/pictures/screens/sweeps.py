@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
@@ -76,10 +76,10 @@ def sweep_faults(stage: Stage) -> None:
     form = filled(stage)
     form.show_draft(JobDraft(RAW, (RATE, Axis("batch_size", (16, 32, 0))), 900, 3))
     faults = (
-        Fault("batch_size", "batch_size: “0” must be between 1 and 10\u202f000\u202f000."),
-        Fault("sweep.random", "sweep.random: draws 1 to 200 jobs, not 900."),
+        ConfigError("batch_size", "batch_size: “0” must be between 1 and 10\u202f000\u202f000."),
+        ConfigError("sweep.random", "sweep.random: draws 1 to 200 jobs, not 900."),
     )
-    form.show_check(JobCheck(faults=faults, jobs=900))
+    form.show_check(JobCheck(errors=faults, jobs=900))
     _seen_sweep(stage, form)
 
 

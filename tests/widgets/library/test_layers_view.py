@@ -12,7 +12,7 @@ from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import elapse, on_screen, open_tab, texts, the
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.library.layer_graph import LayerGraphView, colour_of
 from widgets.library.layers_view import LayersView, short_count
 from widgets.library.library_detail import Trial
@@ -100,11 +100,11 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
 def test_without_a_graph_the_reason_stands_in_its_place(view):
     the(SegmentedControl, view).choose("graph")
     view._choose("graph")
-    assert the(Stack, view).currentWidget() is view._no_graph
+    assert the(PageStack, view).currentWidget() is view._no_graph
     view.show_graph("Graphviz could not lay the graph out.")
-    assert the(Stack, view).currentWidget() is view._no_graph
+    assert the(PageStack, view).currentWidget() is view._no_graph
     view.show_graph(chain(1)[0])
-    assert the(Stack, view).currentWidget() is view.graph
+    assert the(PageStack, view).currentWidget() is view.graph
 
 
 def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):

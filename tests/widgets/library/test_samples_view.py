@@ -158,7 +158,7 @@ def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
 
 def test_rare_classes_are_counted_in_words_too(show: Shown) -> None:
     view = show(preview())
-    assert label_of(view, "3 classes, 1 rare").tone() == "warn"
+    assert label_of(view, "3 classes, 1 rare").color_role() == "warn"
 
 
 def test_columns_are_for_names_that_fit_below_them() -> None:
@@ -254,10 +254,10 @@ def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) ->
     assert titles(shown) == ["Column 0", "Column 1", "Target"]
     card = the(ValuesCard, show(shown))
     assert the(ComboBox, card).currentText() == "Column 1"
-    assert label_of(card, "14 NaN, 1 infinite").tone() == "warn"
+    assert label_of(card, "14 NaN, 1 infinite").color_role() == "warn"
     the(ComboBox, card).setCurrentIndex(0)
     assert "0 to 2.00, mean 1.00 ± 0.500" in texts(card)
-    assert label_of(card, "none NaN, none infinite").tone() == "text3"
+    assert label_of(card, "none NaN, none infinite").color_role() == "text3"
 
 
 def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not_plain() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.nodes.entry import SshFacts
+from backend.records.nodes.entry import SshOverview
 from backend.ssh.known_hosts import host_key
 from tests.windows import button, says, texts, the
 from widgets.common.buttons import IconButton
@@ -16,7 +16,7 @@ from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.ssh_settings import SshSettings
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
-FACTS = SshFacts(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
+FACTS = SshOverview(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
 NAMED = "Nodes and ~/.ssh/config can specify other keys."
 KEYS = tuple(
     host_key(host, port, "ssh-ed25519", content)

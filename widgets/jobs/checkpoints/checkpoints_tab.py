@@ -18,14 +18,14 @@ from widgets.common.actions import Request
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.labels import Label
-from widgets.common.layout import REST, STRETCH, col, row
-from widgets.common.lazy_file_drag import Promise, PromisedFile
+from widgets.common.layout import SLACK, STRETCH, col, row
+from widgets.common.lazy_file_drag import FilePromise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.common.view_style import TableHeightLimit, style_view, share_column_width
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
-from widgets.jobs.checkpoints.export_dialog import checkpoint_words, export_name, format_title
+from widgets.jobs.checkpoints.export_dialog import checkpoint_label, export_name, format_title
 from widgets.jobs.checkpoints.exporter import Exporter
 
 _KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
@@ -49,7 +49,7 @@ class CheckpointsTab(QWidget):
         self._verified: dict[str, tuple[str, str]] = {}
         self.model = CheckpointModel(
             (
-                TableColumn[Checkpoint]("Checkpoint", checkpoint_words, self._name_tip),
+                TableColumn[Checkpoint]("Checkpoint", checkpoint_label, self._name_tip),
                 TableColumn[Checkpoint](
                     "Metric",
                     lambda one: formats.metric(one.metrics.get(self._metric)),
@@ -66,10 +66,10 @@ class CheckpointsTab(QWidget):
             )
         )
         self._table = CheckpointTable()
-        self._table.drag_began.connect(self._drag)
+        self._table.drag_started.connect(self._drag)
         self._table.setModel(self.model)
-        dress(self._table, "Checkpoints")
-        share_width(self._table, _MARKS_COLUMN)
+        style_view(self._table, "Checkpoints")
+        share_column_width(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from this", icon="play")
         self._resume.clicked.connect(partial(self._request, do.RESUME_FROM))
@@ -84,14 +84,14 @@ class CheckpointsTab(QWidget):
         self._keep.clicked.connect(self._request_keep)
         self._verify = Button("Check file", icon="shield-check")
         self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
-        self._verify.clicked.connect(partial(self._request, do.VERIFY))
+        self._verify.clicked.connect(partial(self._request, do.VERIFY_CHECKPOINT))
         self._inspect = Button("Look inside…", icon="magnifying-glass")
         self._inspect.set_tip("Weights, gradients, and one sample on its way through the layers")
         self._inspect.clicked.connect(self._request_inspection)
         self._policy = Label("", "small", "text3", wrap=True)
         self._live = False
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
-        AsHighAsRows(self._table, card, S1)
+        TableHeightLimit(self._table, card, S1)
         table = QWidget()
         table.setLayout(
             col(
@@ -99,7 +99,7 @@ class CheckpointsTab(QWidget):
                 row(self._resume, self._new, self._try, STRETCH, gap=S2),
                 row(self._inspect, self._export, self._keep, self._verify, STRETCH, gap=S2),
                 self._policy,
-                REST,
+                SLACK,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
             )
@@ -114,14 +114,14 @@ class CheckpointsTab(QWidget):
     def begin_reading(self) -> None:
         """Show that the checkpoints of another job are being read."""
         self._verified.clear()
-        self.model.put(())
-        self._nothing.say("floppy-disk", "Reading checkpoints…")
+        self.model.set_records(())
+        self._nothing.show_message("floppy-disk", "Reading checkpoints…")
         self._pages.setCurrentIndex(0)
 
     def show_error(self, sentence: str) -> None:
         """Show why the checkpoints cannot be read; those shown already stay."""
         if not self.model.rowCount():
-            self._nothing.say("wifi-slash", "Could not read the checkpoints", sentence)
+            self._nothing.show_message("wifi-slash", "Could not read the checkpoints", sentence)
 
     def show_checkpoints(self, view: JobView, checkpoints: tuple[Checkpoint, ...]) -> None:
         self._view, policy = view, view.config.checkpoint
@@ -130,9 +130,9 @@ class CheckpointsTab(QWidget):
         metric = metric_words(self._metric)
         self.model.retitle(_METRIC_COLUMN, metric[:1].upper() + metric[1:])
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
-        self.model.put(newest_first)
+        self.model.set_records(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)
-        self._nothing.say(
+        self._nothing.show_message(
             "floppy-disk",
             "No checkpoint yet",
             f"Files and folders that match {', '.join(view.config.checkpoint_files)}"
@@ -164,11 +164,11 @@ class CheckpointsTab(QWidget):
         for column, least in _LEAST_W.items():
             self._table.setColumnHidden(column, self.width() < least)
 
-    def show_verified(self, name: str, words: str, tip: str) -> None:
+    def show_file_check(self, name: str, label: str, tip: str) -> None:
         """Show the check of a file: "checked", "damaged", or that it is under way."""
         for number, one in enumerate(self.model.rows):
             if one.name == name:
-                self._verified[one.sha256] = words, tip
+                self._verified[one.sha256] = label, tip
                 cell = self.model.index(number, _MARKS_COLUMN)
                 self.model.dataChanged.emit(cell, cell)
 
@@ -201,34 +201,34 @@ class CheckpointsTab(QWidget):
     @Slot()
     def _request_try(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.TRY, self._view, self.model.rows, self._chosen())
+            self._actions.ask(do.TRY_CHECKPOINT, self._view, self.model.rows, self._chosen())
 
     @Slot()
     def _request_keep(self) -> None:
         chosen = self._chosen_one()
         if self._view is not None and chosen is not None:
-            self._actions.ask(do.KEEP, self._view.id, chosen)
+            self._actions.ask(do.KEEP_CHECKPOINT, self._view.id, chosen)
 
     @Slot()
     def _request_inspection(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.INSPECT, self._view.id, self._chosen(), self.model.rows)
+            self._actions.ask(do.INSPECT_CHECKPOINT, self._view.id, self._chosen(), self.model.rows)
 
     @Slot()
     def _ask_export(self) -> None:
         if self._view is not None:
-            self._exports.ask(self._view, self.model.rows, self._chosen())
+            self._exports.open_dialog(self._view, self.model.rows, self._chosen())
 
     @Slot(object, object)
-    def _drag(self, checkpoint: Checkpoint, promise: Promise) -> None:
+    def _drag(self, checkpoint: Checkpoint, promise: FilePromise) -> None:
         if self._view is not None:
             kind = self._exports.kind
             name = export_name(self._view.name, kind)
             drag = CheckpointDrag(self._view.id, checkpoint, kind, name, promise)
-            self._actions.ask(do.DRAG, drag)
+            self._actions.ask(do.DRAG_CHECKPOINT, drag)
 
     def _made(self, checkpoint: Checkpoint) -> str:
-        moment = formats.moment if self.width() < _SMALL_W else formats.moment_long
+        moment = formats.time_or_day if self.width() < _SMALL_W else formats.time_with_day
         return moment(instant(checkpoint.created), datetime.now().astimezone())
 
     def _marks(self, checkpoint: Checkpoint) -> str:
@@ -272,7 +272,7 @@ def _several(number: int, words: str) -> str:
 
 
 def _made_exactly(checkpoint: Checkpoint) -> str:
-    return formats.exact(instant(checkpoint.created))
+    return formats.full_time(instant(checkpoint.created))
 
 
 class CheckpointModel(RowTableModel[Checkpoint]):
@@ -290,7 +290,7 @@ class CheckpointTable(QTableView):
         drag_began: A `Checkpoint` and a `Promise`; the receiver sets the file's path at once.
     """
 
-    drag_began = Signal(object, object)
+    drag_started = Signal(object, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -301,8 +301,8 @@ class CheckpointTable(QTableView):
         index = self.currentIndex()
         if not index.isValid():
             return
-        promise = Promise()
-        self.drag_began.emit(index.data(RECORD_ROLE), promise)
+        promise = FilePromise()
+        self.drag_started.emit(index.data(RECORD_ROLE), promise)
         if not promise.path:
             return
         drag = QDrag(self)
@@ -310,6 +310,6 @@ class CheckpointTable(QTableView):
         drag.setPixmap(self.viewport().grab(self.visualRect(index)))
         # Copy only: a move would remove the checkpoint from the job.
         act = drag.exec(Qt.DropAction.CopyAction)
-        promise.is_let_go = True
+        promise.is_drag_over = True
         if act == Qt.DropAction.IgnoreAction:
             promise.abandoned.emit()

@@ -32,7 +32,7 @@ class ConfusionMatrix(QWidget):
         chosen: Row and column of the chosen cell.
     """
 
-    chosen = Signal(int, int)
+    cell_chosen = Signal(int, int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -144,22 +144,22 @@ class ConfusionMatrix(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip:
             at = self._cell_at(QPointF(self.mapFromGlobal(self.cursor().pos())))
-            words = plain_tip(self.words(*at)) if at is not None else ""
+            words = plain_tip(self.cell_label(*at)) if at is not None else ""
             QToolTip.showText(self.cursor().pos(), words, self)
             return True
         return super().event(event)
 
-    def words(self, row: int, column: int) -> str:
+    def cell_label(self, row: int, column: int) -> str:
         """Return a cell as text."""
         counts = self._counts[row]
-        of_row = f"{formats.of(counts[column], sum(counts))} samples of {self._names[row]}"
+        of_row = f"{formats.count_of(counts[column], sum(counts))} samples of {self._names[row]}"
         return f"{of_row} predicted as {self._names[column]}"
 
     def _go(self, at: tuple[int, int]) -> None:
         self._at = at
         self._describe()
         self.update()
-        self.chosen.emit(*at)
+        self.cell_chosen.emit(*at)
 
     def _describe(self) -> None:
-        self.setAccessibleDescription(self.words(*self._at) if self._at is not None else "")
+        self.setAccessibleDescription(self.cell_label(*self._at) if self._at is not None else "")

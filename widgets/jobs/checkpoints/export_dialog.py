@@ -9,7 +9,7 @@ from pathlib import PurePath
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.base.layout import place_of
+from backend.records.base.layout import position_text
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
 from widgets.common import formats
@@ -19,7 +19,7 @@ from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S2, Tone
+from widgets.common.theme import S2, ColorRole
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import JobActions
 
@@ -33,7 +33,7 @@ _OF_SCRIPT = {
     "zip": ("Zip", "The file or folder as the script wrote it, in a zip."),
     "pt": ("File", "The file as the script wrote it."),
 }
-USUAL_FORMAT = "zip"
+DEFAULT_FORMAT = "zip"
 _WIDTH = 540
 
 
@@ -66,7 +66,7 @@ class ExportDialog(Dialog):
         checkpoints: tuple[Checkpoint, ...],
         chosen: str = "",
         folder: str = "",
-        kind: str = USUAL_FORMAT,
+        kind: str = DEFAULT_FORMAT,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__("Export", _WIDTH, parent)
@@ -76,10 +76,10 @@ class ExportDialog(Dialog):
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._checkpoint = ComboBox(name="Checkpoint")
         self._formats = _OF_SCRIPT if view.config.script else _FORMATS
-        kind = kind if kind in self._formats else USUAL_FORMAT
+        kind = kind if kind in self._formats else DEFAULT_FORMAT
         kinds = [(key, title) for key, (title, _) in self._formats.items()]
         self._format = SegmentedControl(kinds, kind, name="As")
-        self._format.chosen.connect(self._format_chosen)
+        self._format.key_chosen.connect(self._format_chosen)
         self._words = Label(self._formats[kind][1], "small", "text2", wrap=True)
         self._path = LineEdit(str(PurePath(folder) / export_name(view.name, kind)), name="To")
         self._path.textChanged.connect(self._changed)
@@ -132,7 +132,7 @@ class ExportDialog(Dialog):
         self._answer.show_progress(share, text)
         self._fit()
 
-    def show_done(self, path: str) -> None:
+    def show_exported(self, path: str) -> None:
         self._end("good", f"Exported to {path}", made=path)
 
     def show_error(self, sentence: str) -> None:
@@ -143,9 +143,9 @@ class ExportDialog(Dialog):
             self._actions.ask(do.CANCEL_EXPORT)
         super().reject()
 
-    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
+    def _end(self, tone: ColorRole, text: str, *, made: str = "") -> None:
         self._under_way = False
-        self._answer.say(tone, text, made=made)
+        self._answer.show_result(tone, text, created_path=made)
         self._fit()
 
     @Slot(str)
@@ -184,7 +184,7 @@ class ExportDialog(Dialog):
         self.show_progress(None, "Starting…")
         path, kind = self._path.text().strip(), self._format.key()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
-        self._actions.ask(do.EXPORT_KIND, kind)
+        self._actions.ask(do.EXPORT_FORMAT, kind)
         self._actions.ask(do.EXPORT_TO, self._job_id, checkpoint, kind, path)
 
 
@@ -196,15 +196,15 @@ def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:
     return "latest" if chosen is not None and chosen.is_latest else name
 
 
-def checkpoint_words(checkpoint: Checkpoint) -> str:
+def checkpoint_label(checkpoint: Checkpoint) -> str:
     """Return "Epoch 3, step 540", and the name that a script gave it."""
     words = formats.checkpoint(checkpoint.name)
     if not checkpoint.file:
         return words
-    place = place_of(checkpoint.epoch, checkpoint.step, formats.count)
+    place = position_text(checkpoint.epoch, checkpoint.step, formats.count)
     return f"{PurePath(checkpoint.file).name} ({place})"
 
 
 def checkpoint_title(checkpoint: Checkpoint) -> str:
-    words = checkpoint_words(checkpoint)
+    words = checkpoint_label(checkpoint)
     return f"{words} ({checkpoint.marks})" if checkpoint.marks else words

@@ -19,16 +19,16 @@ from backend.records.library.inspection import (
 from backend.records.library.preview import SamplePart
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
-from widgets.common.cards import Card, EmptyState, Scroll
+from widgets.common.cards import Card, EmptyState, VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S1, S2, S3, S4
-from widgets.common.view_style import WholeNames, dress, share_width
+from widgets.common.view_style import ColumnHider, style_view, share_column_width
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.library.distribution_card import ValuesPlot, spread_words
 from widgets.library.sample_parts import decoded, scaled, sketched
@@ -45,8 +45,8 @@ class InspectionRequest:
     """Names of one or two checkpoints ("" for no second), and the number of a sample."""
 
     checkpoint: str
-    against: str
-    sample: int
+    other_checkpoint: str
+    sample_index: int
 
 
 def _values(title: str, of: Callable[[Any], TensorValues | None]) -> TableColumn[Any]:
@@ -94,19 +94,19 @@ class _Rows(QWidget):
         self.table.setModel(self.model)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        dress(self.table, name)
-        share_width(self.table, 0)
-        self.names = WholeNames(self.table, spare)
+        style_view(self.table, name)
+        share_column_width(self.table, 0)
+        self.names = ColumnHider(self.table, spare)
         self.table.selectionModel().selectionChanged.connect(self._show)
         self._side = col(gap=S2)
         side = QWidget()
         side.setLayout(self._side)
-        scroll = Scroll(side)
+        scroll = VerticalScrollArea(side)
         scroll.setFixedWidth(_SIDE_W)
         self.setLayout(row((Card((self.table, 1), margins=(0, 0, 0, S1)), 1), scroll, gap=S3))
 
     def put(self, rows: Sequence[Any]) -> None:
-        self.model.put(rows)
+        self.model.set_records(rows)
         if rows and not self.table.selectionModel().hasSelection():
             self.table.selectRow(0)
         self._show()
@@ -122,7 +122,7 @@ class _Rows(QWidget):
             self._add("Gradient of one batch", one.gradient)
         elif isinstance(one, ActivationRow):
             self._add("Output", one.values)
-            pictures = [picture_of(part, _MAP) for part in one.maps]
+            pictures = [part_picture(part, _MAP) for part in one.maps]
             for begin in range(0, len(pictures), 3):
                 self._side.addLayout(row(*pictures[begin : begin + 3], STRETCH, gap=S1))
         self._side.addStretch(1)
@@ -138,7 +138,7 @@ class _Rows(QWidget):
         self._side.addWidget(Label(words, "small", "text2", wrap=True))
 
 
-def picture_of(part: SamplePart, side: int) -> QLabel:
+def part_picture(part: SamplePart, side: int) -> QLabel:
     """Return a part as a picture, or as a sketch if it is none."""
     label = QLabel()
     ratio = label.devicePixelRatioF()
@@ -167,20 +167,20 @@ class InspectionDialog(Dialog):
         options = [(one.name, checkpoint_title(one)) for one in newest_first]
         self._checkpoint = ComboBox(options, chosen, name="Checkpoint")
         self._against = ComboBox([_NO_OTHER, *options], name="Compare with")
-        self._sample = SpinBox(0, least=0, name="Sample")
-        self._go = self.default_button("Show", self.ask, icon="magnifying-glass")
+        self._sample = SpinBox(0, minimum=0, name="Sample")
+        self._go = self.default_button("Show", self.request_inspection, icon="magnifying-glass")
         self._status = TaskStatus("Reading the checkpoint")
         self._status.cancelled.connect(self.cancelled)
         self._tabs = SegmentedControl(_TABS, name="Shown")
-        self._tabs.chosen.connect(self._choose)
+        self._tabs.key_chosen.connect(self._choose)
         self._weights = _Rows(_WEIGHTS, "Weights", (1,))
         self._activations = _Rows(_ACTIVATIONS, "Activations", (3, 2))
         self._pictures = row(gap=S4)
         pictures = QWidget()
         pictures.setLayout(col(self._pictures, STRETCH, gap=0))
         self._nothing = EmptyState("magnifying-glass", "")
-        self._pages = Stack()
-        for page in (self._weights, self._activations, Scroll(pictures), self._nothing):
+        self._pages = PageStack()
+        for page in (self._weights, self._activations, VerticalScrollArea(pictures), self._nothing):
             self._pages.addWidget(page)
         self._pages.setCurrentWidget(self._nothing)
         self.fill(
@@ -197,33 +197,33 @@ class InspectionDialog(Dialog):
         )
 
     @Slot()
-    def ask(self) -> None:
+    def request_inspection(self) -> None:
         """Request what is chosen."""
         self._go.setEnabled(False)
         self.show_progress(None, "Starting…")
         if not self._weights.model.rows:
-            self._nothing.say("magnifying-glass", "Looking inside…")
+            self._nothing.show_message("magnifying-glass", "Looking inside…")
         wanted = self._checkpoint.key(), self._against.key(), self._sample.value()
         self.requested.emit(InspectionRequest(*wanted))
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._status.show_progress(share, text)
 
-    def show_found(self, found: CheckpointInspection) -> None:
-        self._end(" ".join(found.warnings))
-        self._weights.put(found.weights)
-        has_change = any(one.change is not None for one in found.weights)
+    def show_inspection(self, inspection: CheckpointInspection) -> None:
+        self._end(" ".join(inspection.warnings))
+        self._weights.put(inspection.weights)
+        has_change = any(one.change is not None for one in inspection.weights)
         self._weights.table.setColumnHidden(_CHANGE_COLUMN, not has_change)
-        has_nan = any(_nan(one.values) != formats.NONE for one in found.weights)
+        has_nan = any(_nan(one.values) != formats.NONE for one in inspection.weights)
         self._weights.table.setColumnHidden(_NAN_COLUMN, not has_nan)
-        self._weights.names.fit()
-        self._activations.put(found.activations)
+        self._weights.names.update_columns()
+        self._activations.put(inspection.activations)
         clear(self._pictures)
-        target = f", target {found.target}" if found.target else ""
-        for part in found.data:
-            self._add(f"Sample {formats.count(found.sample)}{target}", part)
-        for one in found.saliency:
-            top = "" if found.top_output is None else f" for output {found.top_output}"
+        target = f", target {inspection.target}" if inspection.target else ""
+        for part in inspection.data:
+            self._add(f"Sample {formats.count(inspection.sample)}{target}", part)
+        for one in inspection.saliency:
+            top = "" if inspection.top_output is None else f" for output {inspection.top_output}"
             self._add(f"{one.method}{top}", one.part)
         self._pictures.addStretch(1)
         self._choose(self._tabs.key())
@@ -232,16 +232,16 @@ class InspectionDialog(Dialog):
         """Show why nothing could be read; what was shown before stays."""
         self._end(sentence)
         if not self._weights.model.rows:
-            self._nothing.say("magnifying-glass", "Nothing to show", "See below.")
+            self._nothing.show_message("magnifying-glass", "Nothing to show", "See below.")
 
     def _end(self, sentence: str) -> None:
         self._go.setEnabled(True)
-        self._status.say("warn", sentence)
+        self._status.show_result("warn", sentence)
 
     def _add(self, title: str, part: SamplePart) -> None:
         words = Label(title, "small", "text2", wrap=True)
         words.setFixedWidth(_PICTURE)
-        self._pictures.addLayout(col(words, picture_of(part, _PICTURE), STRETCH, gap=S1))
+        self._pictures.addLayout(col(words, part_picture(part, _PICTURE), STRETCH, gap=S1))
 
     @Slot(str)
     def _choose(self, key: str) -> None:

@@ -11,11 +11,11 @@ from widgets.common import formats, theme
 from widgets.common.painting import paint_text
 from widgets.common.theme import S2, S4
 
-MOST_CLASSES = 6
+MAX_CLASSES = 6
 """Colours of more classes could not be distinguished."""
 _PLOT_W, _PLOT_H, _LEFT, _LINE_H, _KEY_W = 300, 220, 40, 18, 22
 _TICKS = (0.0, 0.5, 1.0)
-Key = tuple[str, int, bool]
+LegendEntry = tuple[str, int, bool]
 """A word, the number of a colour (-1 for that of text), and whether its line is broken."""
 
 
@@ -25,10 +25,10 @@ def line_pen(colour: int, is_broken: bool) -> QPen:
     return QPen(now.q("text2") if colour < 0 else now.curve(colour), 2.0, style)
 
 
-class ColourKeys(QWidget):
+class ColourLegend(QWidget):
     """A short line in its colour before each word."""
 
-    def __init__(self, *keys: Key, parent: QWidget | None = None) -> None:
+    def __init__(self, *keys: LegendEntry, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._keys = keys
         self.setFixedHeight(_LINE_H * len(keys))
@@ -52,7 +52,7 @@ class PrecisionRecall(QWidget):
         self, classes: tuple[DetectionMeasures, ...], parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._classes = classes[:MOST_CLASSES]
+        self._classes = classes[:MAX_CLASSES]
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Precision by recall")
         words = (

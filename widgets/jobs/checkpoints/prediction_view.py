@@ -28,11 +28,11 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import fill_round, paint_text
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import R_CELL, S1, S2, S3, S4, TABLE_ROW_H
-from widgets.common.view_style import dress, share_width
+from widgets.common.view_style import style_view, share_column_width
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
 from widgets.jobs.checkpoints.precision_recall import (
-    MOST_CLASSES,
-    ColourKeys,
+    MAX_CLASSES,
+    ColourLegend,
     PrecisionRecall,
     line_pen,
 )
@@ -102,7 +102,7 @@ class SampleAnswer(Card):
         self._bars = GuessBars()
         self._outputs = col(gap=S2)
         answer = col(self._target, self._bars, self._outputs, STRETCH, gap=S2)
-        self._keys = ColourKeys(_TRUE, _PREDICTED)
+        self._keys = ColourLegend(_TRUE, _PREDICTED)
         sample = col(self._picture, self._keys, self._sketch, STRETCH, gap=S2)
         parts = row(sample, (answer, 1), gap=S4, top=True) if is_wide else col(sample, answer)
         super().__init__(self._title, parts, gap=S2, parent=parent)
@@ -181,13 +181,13 @@ class PredictionView(QWidget):
         self._found = found
         self._by_index: dict[int, PredictedSample] = {}
         self._matrix = ConfusionMatrix()
-        self._matrix.chosen.connect(self._show_cell)
+        self._matrix.cell_chosen.connect(self._show_cell)
         names = tuple(one.name for one in found.classes)
         self._matrix.show_counts(names, found.confusion)
         keys = [key for key in _GROUPS if getattr(found, key)]
         groups = [(key, f"{_GROUPS[key]} {len(getattr(found, key))}") for key in keys]
         self._groups = SegmentedControl(groups, name="Samples to show")
-        self._groups.chosen.connect(self._show_group)
+        self._groups.key_chosen.connect(self._show_group)
         if len(groups) < 2 or found.samples == 1:
             self._groups.hide()
         self._words = Label("", "small", "text3", wrap=True)
@@ -250,9 +250,9 @@ class PredictionView(QWidget):
         classes = self._found.detections
         keys = [("Overlap 0.50", -1, False), ("Overlap 0.75", -1, True)]
         if len(classes) > 1:
-            keys += [(one.name, n, False) for n, one in enumerate(classes[:MOST_CLASSES])]
+            keys += [(one.name, n, False) for n, one in enumerate(classes[:MAX_CLASSES])]
         title = Label("Precision by recall", "strong")
-        return Card(title, PrecisionRecall(classes), ColourKeys(*keys), STRETCH, gap=S1)
+        return Card(title, PrecisionRecall(classes), ColourLegend(*keys), STRETCH, gap=S1)
 
     def _detection_card(self) -> Card:
         percent = formats.percent
@@ -276,7 +276,7 @@ class PredictionView(QWidget):
         names = [one.name for one in self._found.classes]
         wanted = names[target], names[predicted]
         kept = (*self._found.mistakes, *self._found.best, *self._found.shown)
-        self._words.setText(f"{self._matrix.words(target, predicted)}.")
+        self._words.setText(f"{self._matrix.cell_label(target, predicted)}.")
         self._words.show()
         samples = {one.sample.index: one for one in kept}
         self._show(
@@ -300,9 +300,9 @@ def _table_card(columns: Sequence[TableColumn[T]], rows: Sequence[T]) -> Card:
     model = RowTableModel(columns)
     model.setParent(table)
     table.setModel(model)
-    dress(table, "Classes")
-    share_width(table, 0)
-    model.put(rows)
+    style_view(table, "Classes")
+    share_column_width(table, 0)
+    model.set_records(rows)
     table.setMinimumHeight((min(_ROWS_SHOWN, len(rows)) + 1) * TABLE_ROW_H)
     return Card((table, 1), margins=(0, 0, 0, S1))
 

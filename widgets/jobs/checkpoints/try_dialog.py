@@ -14,7 +14,7 @@ from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.cards import EmptyState, Scroll, StyledFrame
+from widgets.common.cards import EmptyState, VerticalScrollArea, StyledFrame
 from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import IconLabel, Label
@@ -42,7 +42,7 @@ class TryRequest:
 
     job_id: str
     checkpoints: tuple[str, ...]
-    given: PredictionInput
+    prediction_input: PredictionInput
 
 
 class TryDialog(Dialog):
@@ -83,7 +83,7 @@ class TryDialog(Dialog):
         nothing = (_NO_OTHER, "No other")
         self._other = ComboBox([nothing, *options], _NO_OTHER, name="Compare with")
         self._what = SegmentedControl(_CHOICES, _FILES, name="Try it on")
-        self._what.chosen.connect(self._choose_input)
+        self._what.key_chosen.connect(self._choose_input)
         self._samples = LineEdit(
             "", placeholder="All, or numbers and ranges: 3, 10-20", name="Samples"
         )
@@ -107,7 +107,7 @@ class TryDialog(Dialog):
         self._results.addWidget(
             EmptyState("magic-wand", "No answer yet", "Nothing leaves this computer.")
         )
-        self._results.addWidget(Scroll(inside, gutter=SCROLL_BAR_W))
+        self._results.addWidget(VerticalScrollArea(inside, gutter=SCROLL_BAR_W))
         self.fill(
             row(self._what, STRETCH),
             self._forms,
@@ -146,11 +146,11 @@ class TryDialog(Dialog):
 
     def show_error(self, sentence: str) -> None:
         self._under_way = False
-        self._status.say("bad", sentence)
+        self._status.show_result("bad", sentence)
         self._fit()
 
     def show_saved(self, path: str) -> None:
-        self._status.say("good", f"Saved to {path}", made=path)
+        self._status.show_result("good", f"Saved to {path}", created_path=path)
 
     def show_answers(self, request: TryRequest, answers: tuple[Prediction, ...]) -> None:
         """Show the answers of each checkpoint, next to each other if both have room."""

@@ -52,7 +52,7 @@ class CurveMarks:
 
     # Input; True if the marks have changed.
 
-    def take(self, history: HistoryUpdate) -> None:
+    def drop_repeated_steps(self, history: HistoryUpdate) -> None:
         """Remove the checkpoints of steps that a resumed run repeats."""
         if history.drop_from is not None:
             self._ever_kept = {
@@ -63,7 +63,7 @@ class CurveMarks:
 
     def show_view(self, view: JobView) -> bool:
         end = (view.step, view.state) if view.state in _ENDS else None
-        continued = view.status.continued
+        continued = view.status.continuation
         fewer = (view.run, continued.nodes) if continued is not None else (0, "")
         if (end, view.status.alarms, fewer) == (self._end, self._alarms, self._fewer):
             return False
@@ -97,7 +97,7 @@ class CurveMarks:
                 found.append(replace(span, x0=stretch[0], x1=stretch[1]))
         return found
 
-    def posts(self, axis: XAxis) -> list[Post]:
+    def vertical_markers(self, axis: XAxis) -> list[Post]:
         """Return the failure, the warnings, and where the job continued with fewer nodes.
 
         Those of one step share a post.
@@ -116,7 +116,7 @@ class CurveMarks:
             posts.append(Post(x, text) if step == failed else Post(x, text, "warn", dashed=True))
         return posts
 
-    def on_axis(self, axis: XAxis) -> list[AxisMark]:
+    def axis_marks(self, axis: XAxis) -> list[AxisMark]:
         on_axis = self._ends_of_runs(axis)
         kept = {each.step for each in self._checkpoints}
         for step, x in self._placed(self._ever_kept, axis):

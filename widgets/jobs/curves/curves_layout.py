@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.layout import col, row
 from widgets.common.theme import S3, S4
 from widgets.jobs.curves.curve_cards import SmallPlot
@@ -44,7 +44,7 @@ class CurvesBody(QWidget):
         columns = row((self._left, _LOSS_SHARE), (self._right, _SMALL_SHARE), gap=S3)
         self.setLayout(col(problem, (columns, 1), gap=S3, margins=(0, 0, 0, S4)))
 
-    def place(self, order: Sequence[SmallPlot]) -> None:
+    def place_plots(self, order: Sequence[SmallPlot]) -> None:
         """Place these small plots, in this order."""
         self._order = list(order)
         self._smalls.setVisible(bool(order))
@@ -60,14 +60,14 @@ class CurvesBody(QWidget):
         """Remove a plot that is about to be deleted."""
         self._grid.removeWidget(plot)
 
-    def fit(self, width: int, scroll: Scroll) -> None:
+    def fit(self, width: int, scroll: VerticalScrollArea) -> None:
         """Choose the layout for this width; what is visible in ``scroll`` stays where it is."""
         wide = width >= WIDE_FROM_W
         before = self._beside()
         self._width = width
         if wide == self._wide:
             if self._beside() != before:
-                self.place(self._order)
+                self.place_plots(self._order)
             return
         bar = scroll.verticalScrollBar()
         seen = next((part for part in self._parts if self._bottom(part) > bar.value()), None)
@@ -87,7 +87,7 @@ class CurvesBody(QWidget):
         else:
             self._left.insertWidget(1, self._smalls)
         self._right.setVisible(wide)
-        self.place(self._order)
+        self.place_plots(self._order)
 
     def _beside(self) -> int:
         """Return how many small plots fit in a row."""

@@ -18,12 +18,12 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.fields import Slider
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
-from widgets.jobs.actions.job_actions import CSV, SAVE, JobActions
+from widgets.jobs.actions.job_actions import SAVE_CSV, SAVE_FILE, JobActions
 from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves.curve_marks import CurveMarks
 from widgets.jobs.curves.curves_layout import CurvesBody
@@ -84,15 +84,15 @@ class CurvesTab(QWidget):
         self._marks = CurveMarks(self._curves)
         self._smoothing = Slider(smoothing, name="Smoothing")
         self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
-        self._smoothing.moved.connect(self._smooth)
+        self._smoothing.share_changed.connect(self._smooth)
         self._scale = ScaleButton()
         self._scale.log_x_changed.connect(self._set_log_x)
         self._scale.log_y_changed.connect(self._set_log_y)
         self._axes = axis_choice(XAxis.STEP)
-        self._axes.chosen.connect(self._set_axis)
+        self._axes.key_chosen.connect(self._set_axis)
         save = IconButton("download-simple", "Save the curves")
         menu = QMenu(save)
-        menu.addAction("All curves as CSV…", lambda: actions.ask(CSV, self._job_id))
+        menu.addAction("All curves as CSV…", lambda: actions.ask(SAVE_CSV, self._job_id))
         save.setMenu(menu)
         self._large = LargePlot(metric_title(LOSS), link=self._link)
         add_pictures(menu, lambda: self._large, self._save)
@@ -116,7 +116,7 @@ class CurvesTab(QWidget):
         large_card = Card(head, (self._large, 1), gap=S2, margins=HEADED_CARD)
         large_card.setMaximumHeight(_LARGE_MOST_H)
         self._body = CurvesBody(self._problem, large_card, self.ranks)
-        self._scroll = Scroll(self._body, gutter=PAGE_MARGIN)
+        self._scroll = VerticalScrollArea(self._body, gutter=PAGE_MARGIN)
         self.setLayout(col((self._scroll, 1), gap=0))
         self._smooth()
 
@@ -139,7 +139,7 @@ class CurvesTab(QWidget):
             oldest = self._spare.pop(next(iter(self._spare)))
             self._body.remove(oldest)
             oldest.deleteLater()
-        self._body.place([])
+        self._body.place_plots([])
         self._problem.hide()
         self._set_large(LOSS)
         self._large.fit()
@@ -160,7 +160,7 @@ class CurvesTab(QWidget):
         history = self._to_come.popleft()
         if not self._to_come:
             self._taking.stop()
-        self._marks.take(history)
+        self._marks.drop_repeated_steps(history)
         came = self._curves.append(history)
         if self._to_come and not came:
             return
@@ -206,7 +206,7 @@ class CurvesTab(QWidget):
             self._mark()
 
     @property
-    def began_s(self) -> float:
+    def started_s(self) -> float:
         """Return the Unix time of the first point, 0 before there is one."""
         return self._curves.began_s
 
@@ -306,7 +306,7 @@ class CurvesTab(QWidget):
     def _lay_out(self) -> None:
         """Order the plots: the user's metrics come before the built-in ones."""
         order = sorted(self._small, key=lambda name: (name in _LAST, name))
-        self._body.place([self._small[name] for name in order])
+        self._body.place_plots([self._small[name] for name in order])
 
     def showEvent(self, event: QShowEvent) -> None:
         """Lay out what changed while the tab was hidden."""
@@ -343,8 +343,8 @@ class CurvesTab(QWidget):
         spans = self._marks.spans(self._axis)
         self._large.set_marks(
             boundaries=self._marks.boundaries(self._axis),
-            posts=self._marks.posts(self._axis),
-            on_axis=self._marks.on_axis(self._axis),
+            posts=self._marks.vertical_markers(self._axis),
+            on_axis=self._marks.axis_marks(self._axis),
             spans=spans,
         )
         bare = tuple(replace(span, text="") for span in spans)
@@ -388,7 +388,7 @@ class CurvesTab(QWidget):
 
     @Slot(str, object)
     def _save(self, plot: str, content: bytes) -> None:
-        self._actions.ask(SAVE, f"{self._name} {plot}", content)
+        self._actions.ask(SAVE_FILE, f"{self._name} {plot}", content)
 
 
 def _kind(name: str) -> str:

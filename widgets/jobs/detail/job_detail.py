@@ -18,32 +18,32 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
 from backend.records.nodes.reading import NodeState
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.dialog_holder import DialogHolder
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import JobActions, JobFacts
+from widgets.jobs.actions.job_actions import JobActions, JobSubject
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.exporter import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import what_stop_costs
+from widgets.jobs.detail.header_facts import stop_cost_message
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.warning import JobFinding, ReplayComparison, finding
+from widgets.jobs.detail.warning import JobFinding, ReplayComparison, job_finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
-from widgets.jobs.ranks.rank_history import problems_of_job
+from widgets.jobs.ranks.rank_history import job_problems
 from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
 
@@ -73,13 +73,13 @@ class JobDetail(QWidget):
         self._doubt = ""
         self._result = ReplayComparison()
         self._nodes: tuple[NodeState, ...] = ()
-        self._place: QueuePlace | None = None
+        self._place: QueuedJob | None = None
         self._export_waits = False
         self._stopping_since_s: float | None = None
         """When the job was first seen stopping, by this computer's clock; those of nodes differ."""
         self._earlier = EarlierRuns(actions, self)
         self.exports = Exporter(actions, self)
-        self._elsewhere: DialogHolder[ElsewhereDialog] = DialogHolder()
+        self._elsewhere: DialogHolder[MoveDialog] = DialogHolder()
         self.header = JobHeader(actions)
         self._progress = JobProgress()
         self._banner = Banner()
@@ -87,7 +87,7 @@ class JobDetail(QWidget):
         self._banner_for: tuple[bool, str, str, bool] = (False, "", "", False)
         self._make_tabs()
         self._wire()
-        self._focus = FocusLead(self, self.header.act)
+        self._focus = FocusForwarder(self, self.header.main_button)
         self.setLayout(
             col(
                 col(
@@ -147,7 +147,7 @@ class JobDetail(QWidget):
             self._starts = {start.run: start for start in kept}
         for start in update.history.run_starts:
             self._starts[start.run] = start
-        if self._earlier.shown is None:
+        if self._earlier.shown_run is None:
             self.curves.append(update.history)
         self.show_view(update.view)
 
@@ -163,7 +163,7 @@ class JobDetail(QWidget):
             self._checkpoints = None
             self.failure.show_checkpoints(None)
         self._show()
-        is_newest = self._earlier.shown is None
+        is_newest = self._earlier.shown_run is None
         ended = before.state.is_live and not view.state.is_live
         has_failed = ended and view.state.has_failed
         if is_newest and (has_failed or view.run != before.run):
@@ -180,10 +180,10 @@ class JobDetail(QWidget):
         if turned or said:
             self.job_actions.ask(do.READ_HISTORY, view.id)
 
-    def show_place(self, place: QueuePlace | None) -> None:
+    def show_queue_position(self, queue_position: QueuedJob | None) -> None:
         """Set the place of the open job in the queue."""
-        if place != self._place:
-            self._place = place
+        if queue_position != self._place:
+            self._place = queue_position
             self._show()
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
@@ -191,7 +191,7 @@ class JobDetail(QWidget):
             return
         self._checkpoints = checkpoints
         self.checkpoints.show_checkpoints(self._view, checkpoints)
-        if self._earlier.shown is None:
+        if self._earlier.shown_run is None:
             self.curves.show_checkpoints(checkpoints)
         self.failure.show_checkpoints(checkpoints)
         self.exports.show_checkpoints(job_id, checkpoints)
@@ -199,40 +199,40 @@ class JobDetail(QWidget):
         if self._export_waits:
             self.export()
 
-    def show_verified(self, job_id: str, name: str, words: str, tip: str = "") -> None:
+    def show_file_check(self, job_id: str, name: str, label: str, tip: str = "") -> None:
         """Show the result of checking a checkpoint's file."""
         if self._is_open(job_id):
-            self.checkpoints.show_verified(name, words, tip)
+            self.checkpoints.show_file_check(name, label, tip)
 
-    def show_acts(self, job_id: str, acts: tuple[AuditEntry, ...]) -> None:
+    def show_audit_entries(self, job_id: str, entries: tuple[AuditEntry, ...]) -> None:
         """Show the actions recorded for the job, newest first."""
         if self._is_open(job_id):
-            self.notes.show_acts(acts)
+            self.notes.show_audit_entries(entries)
 
     def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
         """Set all runs of the job, to choose from."""
         if self._is_open(job_id):
-            button = self.header.runs
+            button = self.header.runs_button
             self._earlier.show_runs(runs)
             self._earlier.open_menu(button)
 
-    def show_earlier(self, job_id: str, number: int, then: RunUpdate) -> None:
+    def show_earlier_run(self, job_id: str, number: int, update: RunUpdate) -> None:
         """Show the curves and the log of an earlier run that starting over put away."""
         run = self._earlier.show_earlier(number) if self._is_open(job_id) else None
         if run is None:
             return
-        self.curves.clear(f"{then.view.name} run {number}", job_id)
-        self.curves.append(then.history)
-        self.curves.show_view(then.view)
-        self.log.open_job(replace(then.view, id=earlier_log(job_id, run.put_away)))
+        self.curves.clear(f"{update.view.name} run {number}", job_id)
+        self.curves.append(update.history)
+        self.curves.show_view(update.view)
+        self.log.open_job(replace(update.view, id=earlier_log(job_id, run.put_away)))
         self._show()
         if self._tabs.key() != "log":
             self._choose_tab("curves")
 
-    def show_checkpoints_error(self, job_id: str, sentence: str) -> None:
+    def show_checkpoints_error(self, job_id: str, message: str) -> None:
         """Show why the checkpoints cannot be read."""
         if self._is_open(job_id):
-            self.checkpoints.show_error(sentence)
+            self.checkpoints.show_error(message)
 
     def show_settings(self, job_id: str, toml: str, command: JobCommand) -> None:
         if self._is_open(job_id):
@@ -242,32 +242,32 @@ class JobDetail(QWidget):
         if self._is_open(job_id):
             self._choose_tab("curves")
 
-    def show_busy(self, job_id: str, sentence: str) -> None:
+    def show_busy(self, job_id: str, label: str) -> None:
         """Show that an action is under way ("Starting…"), or has ended ("")."""
         if self._is_open(job_id):
-            self._busy, self._can_cancel = sentence, False
-            if sentence:
+            self._busy, self._can_cancel = label, False
+            if label:
                 self._error = ("", "")
             self._show()
 
-    def show_starting(self, job_id: str, sentence: str) -> None:
+    def show_starting(self, job_id: str, label: str) -> None:
         """Show that a start is under way and can be cancelled, or has ended ("")."""
-        self.show_busy(job_id, sentence)
-        if self._is_open(job_id) and sentence:
+        self.show_busy(job_id, label)
+        if self._is_open(job_id) and label:
             self._can_cancel = True
             self._show()
 
-    def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
+    def show_error(self, job_id: str, message: str, remedy: str = "") -> None:
         """Show above the page why an action was refused, until the next action."""
-        is_said = self.exports.take_error(f"{sentence} {remedy}".strip())
+        is_said = self.exports.show_error(f"{message} {remedy}".strip())
         if not is_said and self._is_open(job_id):
-            self._error = (sentence, remedy)
+            self._error = (message, remedy)
             self._show()
 
-    def show_stale(self, job_id: str, sentence: str) -> None:
+    def show_read_error(self, job_id: str, message: str) -> None:
         """Show that the job could not be read; its last known state stays."""
         if self._is_open(job_id):
-            self._doubt = sentence
+            self._doubt = message
             self._show()
 
     def show_check_result(self, job_id: str, result: ReplayComparison) -> None:
@@ -291,8 +291,8 @@ class JobDetail(QWidget):
     # -- actions by key
 
     @Slot(int)
-    def step_tab(self, by: int) -> None:
-        self._tabs.step(by)
+    def step_tab(self, offset: int) -> None:
+        self._tabs.step(offset)
 
     @Slot()
     def toggle_log_y(self) -> None:
@@ -328,7 +328,7 @@ class JobDetail(QWidget):
         """Open the export dialog, once the checkpoints are known."""
         self._export_waits = self._checkpoints is None
         if self._view is not None and self._checkpoints:
-            self.exports.ask(self._view, self._checkpoints)
+            self.exports.open_dialog(self._view, self._checkpoints)
 
     # -- construction
 
@@ -351,18 +351,18 @@ class JobDetail(QWidget):
         )
 
     def _wire(self) -> None:
-        self._tabs.turned.connect(self._tab_turned)
+        self._tabs.tab_changed.connect(self._tab_turned)
         self.curves.completed.connect(self.failure.show_points)
         self.failure.plots.saved.connect(self._save_of_job)
         self.ranks.history.pictures.saved.connect(self._save_of_job)
-        self.failure.choice_requested.connect(self.open_elsewhere)
+        self.failure.placement_requested.connect(self.open_move_dialog)
         self.failure.log_requested.connect(self._show_log_of)
         self.log.number_marked.connect(
             lambda job_id, pattern: self.job_actions.ask(do.DRAW_NUMBER, job_id, pattern)
         )
-        self.job_actions.on(do.EXPORT, lambda _job_id: self.export())
-        self.job_actions.on(do.ELSEWHERE, lambda _job_id: self.open_elsewhere())
-        self.job_actions.on(do.RENAME, lambda _job_id: self.header.rename())
+        self.job_actions.add_handler(do.EXPORT, lambda _job_id: self.export())
+        self.job_actions.add_handler(do.MOVE, lambda _job_id: self.open_move_dialog())
+        self.job_actions.add_handler(do.RENAME, lambda _job_id: self.header.rename())
 
     # -- display
 
@@ -372,21 +372,21 @@ class JobDetail(QWidget):
             return
         kept = self._checkpoints or ()
         is_overdue = self._is_overdue(view)
-        is_newest = self._earlier.shown is None
+        is_newest = self._earlier.shown_run is None
         # "What happened" always shows the curves of the newest run.
         shows_failure = view.state.has_failed and is_newest
-        self._tabs.show_failed(shows_failure)
+        self._tabs.show_failure_tab(shows_failure)
         self._tabs.show_counts(view.world_size, len(kept))
         is_known, can_cancel = self.has_checkpoints, self._can_cancel
-        on = JobFacts(view, is_known, self._place, self._busy, can_cancel, is_overdue)
+        on = JobSubject(view, is_known, self._place, self._busy, can_cancel, is_overdue)
         self.header.show_view(view, on)
-        costs = what_stop_costs(view, kept, self._place, is_overdue=is_overdue)
+        costs = stop_cost_message(view, kept, self._place, is_overdue=is_overdue)
         caption = self._busy or costs
         self._progress.show_view(view, kept, self._starts.values(), caption)
         self._show_banner(view)
         if is_newest:
             self.curves.show_view(view, self._slow(view))
-        self.ranks.show_view(view, self.curves.began_s)
+        self.ranks.show_view(view, self.curves.started_s)
         self.checkpoints.set_live(view.state.is_live)
         if shows_failure:
             self.failure.show_view(view)
@@ -397,12 +397,12 @@ class JobDetail(QWidget):
         """Show the ways out of a failure only once: on the tab "What happened"."""
         is_reported = self._view is not None and self._view.state.has_failed and not self._busy
         is_below = is_reported and self._tabs.key() == "failure"
-        self.header.act.setVisible(not is_below)
-        self._focus.lead_to(self.failure.first_act if is_below else self.header.act)
+        self.header.main_button.setVisible(not is_below)
+        self._focus.set_part(self.failure.first_button if is_below else self.header.main_button)
 
     def _show_banner(self, view: JobView) -> None:
         earlier = self._earlier.finding()
-        found = finding(view, self._error, self._doubt, self._place, self._result, self._slow(view))
+        found = job_finding(view, self._error, self._doubt, self._place, self._result, self._slow(view))
         if earlier is not None and not self._error[0]:
             found = earlier
         banner_for = (
@@ -415,13 +415,13 @@ class JobDetail(QWidget):
             self._banner_for = banner_for
             self._banner.set_actions(self._banner_actions(earlier is not None, found))
         if found is not None:
-            self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
+            self._banner.set_finding(found.family, found.message, found.details, icon=found.icon)
         self._banner.setVisible(found is not None)
 
     def _banner_actions(self, is_earlier: bool, found: JobFinding | None) -> list[Button]:
         if is_earlier:
             button = Button("Show newest run")
-            button.clicked.connect(lambda: self.job_actions.ask(do.NEWEST, self._id()))
+            button.clicked.connect(lambda: self.job_actions.ask(do.SHOW_NEWEST_RUN, self._id()))
         elif found is not None and found.node:
             button = Button("Show processes" if found.is_about_processes else "Show node")
             button.clicked.connect(partial(self.job_actions.ask, do.SHOW_NODE, found.node))
@@ -471,7 +471,7 @@ class JobDetail(QWidget):
     @Slot(str, object)
     def _save_of_job(self, plot: str, content: bytes) -> None:
         if self._view is not None:
-            self.job_actions.ask(do.SAVE, f"{self._view.name} {plot}", content)
+            self.job_actions.ask(do.SAVE_FILE, f"{self._view.name} {plot}", content)
 
     @Slot(str, int)
     def _show_log_of(self, source: str, line: int) -> None:
@@ -481,21 +481,21 @@ class JobDetail(QWidget):
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Set the nodes on which a job can be resumed."""
         self._nodes = states
-        if self._elsewhere.now is not None:
-            self._elsewhere.now.show_nodes(states)
+        if self._elsewhere.dialog is not None:
+            self._elsewhere.dialog.show_nodes(states)
         if self._view is not None and self._view.status.slow_ranks:
             self._show_banner(self._view)
 
-    def show_pasts(
+    def show_node_histories(
         self, histories: Mapping[str, NodeHistory], beats: Mapping[str, str], now_s: float
     ) -> None:
         """Set the recent history of the nodes, and how old each heartbeat is."""
         states = {state.name: state for state in self._nodes}
         self.ranks.show_nodes(states, histories, beats)
         if self._view is not None:
-            began_s = self.curves.began_s
-            problems = problems_of_job(self._view, states, histories, began_s, now_s)
-            if self._earlier.shown is None:
+            began_s = self.curves.started_s
+            problems = job_problems(self._view, states, histories, began_s, now_s)
+            if self._earlier.shown_run is None:
                 self.curves.show_problems(problems)
             if self._view.state.has_failed:
                 self.failure.show_nodes(states, histories, problems)
@@ -511,15 +511,15 @@ class JobDetail(QWidget):
         view = self._view
         return tuple(dict.fromkeys(view.nodes)) if view is not None and view.run else ()
 
-    def open_elsewhere(self, without: str = "") -> None:
+    def open_move_dialog(self, excluded_node: str = "") -> None:
         """Open the dialog that asks where to resume the job, without one node."""
         view = self._view
-        if view is None or self._elsewhere.now is not None:
+        if view is None or self._elsewhere.dialog is not None:
             return
         placement = view.config.to_dict()["placement"]
-        dialog = ElsewhereDialog(view.name, placement, self._nodes, without, self)
+        dialog = MoveDialog(view.name, placement, self._nodes, excluded_node, self)
         dialog.resume_requested.connect(
-            lambda placement: self.job_actions.ask(do.RESUME_ELSEWHERE, view.id, placement)
+            lambda placement: self.job_actions.ask(do.RESUME_ON_NODES, view.id, placement)
         )
         self._elsewhere.open(dialog)
 
@@ -547,7 +547,7 @@ class _Announcer:
             return
         if view.state is not announced.state or view.run != announced.run:
             self._announced = view
-            cause = view.error.sentence if view.error is not None and view.state.has_failed else ""
+            cause = view.error.message if view.error is not None and view.state.has_failed else ""
             self._say(f"{view.name}: {view.state.word}. {cause}".strip())
         elif view.state.is_live and _tens(view) > _tens(announced):
             self._announced = view

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget
 
-from backend.records.base.validation import job_name_fault
+from backend.records.base.validation import job_name_error
 from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
 from widgets.common.painting import paint_focus, text_width
@@ -87,6 +87,6 @@ class JobName(QStackedWidget):
             return
         name = self._edit.text().strip()
         self.setCurrentWidget(self._label)
-        if name != self._label.text() and not job_name_fault(name):
+        if name != self._label.text() and not job_name_error(name):
             self.show_name(name)
             self.renamed.emit(name)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 from widgets.common import formats
 from widgets.common.buttons import UnderlinedTabs
 from widgets.common.labels import plain_tip
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 
 _TABS = (
     ("curves", "Curves"),
@@ -21,7 +21,7 @@ _TABS = (
 _FAILURE = ("failure", "What happened")
 
 
-class JobTabs(Stack):
+class JobTabs(PageStack):
     """The page of the chosen tab.
 
     Signals:
@@ -31,7 +31,7 @@ class JobTabs(Stack):
         bar: The tab bar. It is placed separately: pages reach the edge, tabs do not.
     """
 
-    turned = Signal(str)
+    tab_changed = Signal(str)
 
     def __init__(self, **pages: QWidget) -> None:
         """Create the tabs, with the page of each by its key; ``failure`` is one of them."""
@@ -41,7 +41,7 @@ class JobTabs(Stack):
         for page in self._pages.values():
             self.addWidget(page)
         self.bar = UnderlinedTabs(_TABS, "curves", name="Parts of the job")
-        self.bar.chosen.connect(self._turn)
+        self.bar.key_chosen.connect(self._turn)
         for key, does in (("[", "Previous tab"), ("]", "Next tab"), ("Ctrl+L", "Log")):
             self.bar.add_tip(plain_tip(does, key))
         self.setCurrentWidget(self._pages["curves"])
@@ -55,17 +55,17 @@ class JobTabs(Stack):
         self.bar.choose(key)
         self._turn(key)
 
-    def step(self, by: int) -> None:
+    def step(self, offset: int) -> None:
         """Show the next page, or the previous one."""
-        self.bar.step(by)
+        self.bar.step(offset)
 
-    def show_failed(self, has_failed: bool) -> None:
+    def show_failure_tab(self, is_visible: bool) -> None:
         """Show or hide the tab "What happened"."""
-        if has_failed == self._shows_failure:
+        if is_visible == self._shows_failure:
             return
-        self._shows_failure = has_failed
+        self._shows_failure = is_visible
         kept = self.key()
-        self.bar.set_tabs((_FAILURE, *_TABS) if has_failed else _TABS, kept)
+        self.bar.set_tabs((_FAILURE, *_TABS) if is_visible else _TABS, kept)
         if self.key() != kept:
             self._turn(self.key())
 
@@ -77,4 +77,4 @@ class JobTabs(Stack):
     @Slot(str)
     def _turn(self, key: str) -> None:
         self.setCurrentWidget(self._pages[key])
-        self.turned.emit(key)
+        self.tab_changed.emit(key)

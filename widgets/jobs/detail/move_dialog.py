@@ -17,7 +17,7 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 _WIDTH, _NODES_H = 720, 280
 
 
-class ElsewhereDialog(Dialog):
+class MoveDialog(Dialog):
     """Asks where to resume the job.
 
     Signals:
@@ -31,7 +31,7 @@ class ElsewhereDialog(Dialog):
         job_name: str,
         placement: Sequence[Mapping[str, Any]],
         states: tuple[NodeState, ...],
-        without: str = "",
+        excluded_node: str = "",
         parent: QWidget | None = None,
     ) -> None:
         """Create the dialog.
@@ -47,7 +47,7 @@ class ElsewhereDialog(Dialog):
             Label(
                 f"{job_name} resumes from its newest checkpoint, at the same epoch and sample. "
                 "From now on it runs on the nodes that you choose"
-                + (f"; {without} is left out." if without else "."),
+                + (f"; {excluded_node} is left out." if excluded_node else "."),
                 "body",
                 "text2",
                 wrap=True,
@@ -57,8 +57,8 @@ class ElsewhereDialog(Dialog):
         )
         # Insert it first: a widget added to a styled parent keeps its original fonts.
         self._picker.show_nodes(states)
-        self._picker.put([one for one in placement if one.get("node") != without])
-        self._picker.want(sum(len(one.get("gpus", ())) for one in placement), without)
+        self._picker.put([one for one in placement if one.get("node") != excluded_node])
+        self._picker.want(sum(len(one.get("gpus", ())) for one in placement), excluded_node)
         self._picker.changed.connect(self._fit)
         self._fit()
         self._resume.setFocus()

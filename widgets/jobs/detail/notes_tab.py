@@ -12,7 +12,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.view import JobView
 from widgets.common import formats
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.fields import Field, LineEdit, TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import col
@@ -45,7 +45,7 @@ class NotesTab(QWidget):
         content = QWidget()
         content.setLayout(col((card, 3), (acts, 2), margins=(0, 0, 0, S4), gap=S3))
         # In a small window, below a banner, its fields have no room.
-        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
+        self.setLayout(col(VerticalScrollArea(content, gutter=PAGE_MARGIN)))
 
     def open_job(self, view: JobView) -> None:
         self.flush()
@@ -57,10 +57,10 @@ class NotesTab(QWidget):
         self._tags.setText(", ".join(view.tags))
         self._showing = False
 
-    def show_acts(self, acts: Sequence[AuditEntry]) -> None:
+    def show_audit_entries(self, entries: Sequence[AuditEntry]) -> None:
         """Show who did what, newest first."""
         now = datetime.now().astimezone()
-        lines = (f"{formats.moment_long(instant(one.time), now)}  {one.sentence}" for one in acts)
+        lines = (f"{formats.time_with_day(instant(one.time), now)}  {one.sentence}" for one in entries)
         text = "\n".join(lines)
         if text != self._acts.toPlainText():
             self._acts.setPlainText(text)

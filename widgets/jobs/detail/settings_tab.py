@@ -15,12 +15,12 @@ from backend.records.jobs.settings import is_named, label, place, section, value
 from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import Card, Scroll, StyledFrame
+from widgets.common.cards import Card, VerticalScrollArea, StyledFrame
 from widgets.common.fields import TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
-from widgets.common.throttle import is_unseen
+from widgets.common.throttle import is_on_hidden_page
 from widgets.jobs.form.form_sections import SECTION_W
 
 _AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
@@ -54,7 +54,7 @@ class SettingsTab(QWidget):
         copy_file = Button("Copy job file", kind="quiet", icon="copy")
         copy_file.clicked.connect(self._copy_file)
         self._pages = QStackedWidget()
-        self._pages.addWidget(Scroll(self._rows))
+        self._pages.addWidget(VerticalScrollArea(self._rows))
         toml = QWidget()
         toml.setLayout(col(self._toml, margins=(0, 0, 0, S4)))
         self._pages.addWidget(toml)
@@ -79,12 +79,12 @@ class SettingsTab(QWidget):
             )
         )
         # In a small window, below a banner, the command has no room.
-        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
+        self.setLayout(col(VerticalScrollArea(content, gutter=PAGE_MARGIN)))
 
     def show_job(self, view: JobView) -> None:
         """Show the settings as rows when the tab is visible: a long job file takes 0.1 s."""
         self._view = view
-        if not is_unseen(self):
+        if not is_on_hidden_page(self):
             self._show_rows()
 
     def showEvent(self, event: QShowEvent) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.records.jobs.view import JobView
-from backend.records.nodes.reading import HealthFinding, NodeState, worst
+from backend.records.nodes.reading import HealthFinding, NodeState, worst_finding
 from widgets.common import formats
 from widgets.nodes.row.node_row import node_title
 
@@ -28,7 +28,7 @@ class SlowNode:
     """Its workers do not wait for each other at each step."""
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Return ``gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C.``"""
         who = f"{node_title(self.name)} slows this job by {formats.percent(self.cost)}"
         if self.has_servers:
@@ -52,7 +52,7 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
         found = _reason(states.get(node), uuid)
         if found is not None:
             finding, more = found
-            reasons[rank] = finding.words + more
+            reasons[rank] = finding.description + more
             if rank == worst_rank:
                 cause = finding.headline + more
     if view.status.slow_cause is not None and view.status.slow_cause.rank == worst_rank:
@@ -67,11 +67,11 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
     )
 
 
-def culprit(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
+def slowdown_message(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
     """Return the sentence on what slows the job, and its node; "" for what there is not."""
     cause = view.status.slow_cause if view.state.is_live else None
     if cause is None or (slow is not None and cause.rank in slow.ranks):
-        return (slow.sentence, slow.name) if slow is not None else ("", "")
+        return (slow.message, slow.name) if slow is not None else ("", "")
     names = [placement.node for _, placement, _ in view.ranks()]
     if cause.is_of_shared_cores:
         return cause.sentence("", len(set(names))), names[0]
@@ -85,8 +85,8 @@ def _reason(state: NodeState | None, uuid: str) -> tuple[HealthFinding, str] | N
     if state is None or reading is None:
         return None
     gpu = next((one for one in reading.gpus if one.uuid == uuid), None)
-    if gpu is not None and (finding := state.of_gpu(gpu)) is not None:
+    if gpu is not None and (finding := state.worst_gpu_finding(gpu)) is not None:
         hot = gpu.temperature_c if finding.key.endswith("clock") else None
         return finding, "" if hot is None else f", {formats.temperature(hot)}"
-    of_node = worst(one for one in state.health if one.gpu is None)
+    of_node = worst_finding(one for one in state.health if one.gpu is None)
     return None if of_node is None else (of_node, "")

@@ -9,10 +9,10 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.theme import Family
-from widgets.jobs.detail.slow_node import SlowNode, culprit
+from widgets.jobs.detail.slow_node import SlowNode, slowdown_message
 
 _REPORTED: dict[JobState, Family] = {
     JobState.INTERRUPTED: "rest",
@@ -27,8 +27,8 @@ class JobFinding:
     """A sentence, what to do or know about it, and how serious it is."""
 
     family: Family
-    sentence: str
-    more: str = ""
+    message: str
+    details: str = ""
     icon: str = ""
     node: str = ""
     """The node that it is about."""
@@ -42,16 +42,16 @@ class JobFinding:
 class ReplayComparison:
     """The comparison of a replay with its original, whose id is ``original``."""
 
-    sentence: str = ""
+    message: str = ""
     is_same: bool = False
     original: str = ""
 
 
-def finding(
+def job_finding(
     view: JobView,
     refusal: tuple[str, str],
     doubt: str,
-    place: QueuePlace | None,
+    queue_position: QueuedJob | None,
     result: ReplayComparison,
     slow: SlowNode | None = None,
 ) -> JobFinding | None:
@@ -73,19 +73,19 @@ def finding(
     alarm, more = _last_alarm(view)
     if alarm is not None:
         return JobFinding("warn", alarm.sentence, more)
-    why_slow, node = culprit(view, slow)
+    why_slow, node = slowdown_message(view, slow)
     if why_slow:
         cause = view.status.slow_cause
         is_about_processes = cause is not None and cause.is_of_shared_cores
         return JobFinding("warn", why_slow, node=node, is_about_processes=is_about_processes)
-    if place is not None and view.state.is_queued:
-        more = f"{place.entry.reason} {place.sentence}".lstrip()
-        return JobFinding("idle", f"Place {place.number}.", more, icon="clock")
-    if view.status.continued is not None and view.state.is_live:
-        has_grown = view.status.continued.has_grown
-        return JobFinding("idle" if has_grown else "warn", view.status.continued.reason)
-    if result.sentence and view.state is JobState.FINISHED:
-        strong, _, rest = result.sentence.partition(": ")
+    if queue_position is not None and view.state.is_queued:
+        more = f"{queue_position.entry.reason} {queue_position.message}".lstrip()
+        return JobFinding("idle", f"Place {queue_position.number}.", more, icon="clock")
+    if view.status.continuation is not None and view.state.is_live:
+        has_grown = view.status.continuation.has_grown
+        return JobFinding("idle" if has_grown else "warn", view.status.continuation.reason)
+    if result.message and view.state is JobState.FINISHED:
+        strong, _, rest = result.message.partition(": ")
         ending = rest[:1].upper() + rest[1:]
         return JobFinding(
             "good" if result.is_same else "warn", f"{strong}.", ending, original=result.original
@@ -97,10 +97,10 @@ def finding(
 
 def _when(view: JobView) -> str:
     """Return when it was stopped."""
-    if view.state is not JobState.INTERRUPTED or not view.status.ended:
+    if view.state is not JobState.INTERRUPTED or not view.status.ended_at:
         return ""
     now = datetime.now().astimezone()
-    return formats.moment_long(instant(view.status.ended), now)
+    return formats.time_with_day(instant(view.status.ended_at), now)
 
 
 def _last_alarm(view: JobView) -> tuple[Alarm | None, str]:

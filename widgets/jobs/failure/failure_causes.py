@@ -14,7 +14,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.nodes.history.node_history import BY_KEY, NODE, NodeHistory
-from widgets.nodes.row.node_row import node_words
+from widgets.nodes.row.node_row import inline_node_title
 from widgets.plots.annotations import Post, ThresholdLine
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.plot_range import FROM_ZERO, Scale
@@ -42,11 +42,11 @@ class CauseCurves:
 
     title: str
     axis: XAxis
-    text: Callable[[float], str]
+    value_text: Callable[[float], str]
     x0: float
     x1: float
     curves: tuple[tuple[str, CurveData, bool], ...]
-    posts: tuple[Post, ...]
+    markers: tuple[Post, ...]
     thresholds: tuple[ThresholdLine, ...] = ()
     scale: Scale = FROM_ZERO
 
@@ -102,18 +102,18 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
 
 
 def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) -> CauseCurves | None:
-    started, ended = instant(view.status.started), instant(view.status.ended)
+    started, ended = instant(view.status.started_at), instant(view.status.ended_at)
     if started is None or ended is None:
         return None
     x1 = ended.timestamp()
     x0 = max(started.timestamp(), x1 - _BEFORE_S)
     quantity = BY_KEY[key]
-    where = node_words(state.name)
+    where = inline_node_title(state.name)
     times = history.times()
     inside = (times >= x0) & (times <= x1)
-    if quantity.of_gpu is None:
+    if quantity.read_gpu is None:
         curves = _curves_of({NODE: quantity.title}, key, history, inside)
-        title, text = f"{quantity.title} of {where}", quantity.text
+        title, text = f"{quantity.title} of {where}", quantity.format_value
         return _drawn(title, text, x0, x1, curves, NODE, quantity.scale)
     reading = state.reading
     gpus = {gpu.uuid: gpu for gpu in reading.gpus} if reading is not None else {}
@@ -127,7 +127,7 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     title = f"{quantity.title} of GPU {gpu.index} on {where}"
     if key != "memory" or not gpu.memory_total_bytes:
         curves = _curves_of(names, key, history, inside)
-        return _drawn(title, quantity.text, x0, x1, curves, chosen, quantity.scale)
+        return _drawn(title, quantity.format_value, x0, x1, curves, chosen, quantity.scale)
     unit, each = formats.memory_unit()
     whole = gpu.memory_total_bytes / each
     curves = _curves_of(names, key, history, inside, scale=whole / 100)

@@ -81,29 +81,29 @@ class FailurePlots(QWidget):
         self._box.setDirection(way)
         self._fit()
 
-    def show_cause(self, shown: CauseCurves | None) -> None:
+    def show_cause(self, curves: CauseCurves | None) -> None:
         """Show the curves of the cause; None if no file has them."""
-        self._cause_card.setVisible(shown is not None)
+        self._cause_card.setVisible(curves is not None)
         self._fit()
-        if shown is None:
+        if curves is None:
             return
         if self._cause is not None:
             self._cause_box.removeWidget(self._cause)
             self._cause.hide()
             self._cause.deleteLater()
         panel = CurvePanel(
-            shown.title,
-            axis=shown.axis,
-            value_text=shown.text,
-            scale=shown.scale,
+            curves.title,
+            axis=curves.axis,
+            value_text=curves.value_text,
+            scale=curves.scale,
             end_names=False,
         )
         self._cause = panel
-        self._cause_title.setText(shown.title)
+        self._cause_title.setText(curves.title)
         _put(panel, self._cause_box)
-        lone = len(shown.curves) == 1
+        lone = len(curves.curves) == 1
         with panel.drawn_once():
-            for number, (name, data, stands_out) in enumerate(shown.curves):
+            for number, (name, data, stands_out) in enumerate(curves.curves):
                 panel.set_curve(
                     str(number),
                     name,
@@ -114,8 +114,8 @@ class FailurePlots(QWidget):
                     width=_LINE_W if stands_out else _PEER_W,
                     fill=lone and stands_out,
                 )
-            panel.set_fixed_x(shown.x0, shown.x1)
-            panel.set_marks(posts=shown.posts, thresholds=shown.thresholds)
+            panel.set_fixed_x(curves.x0, curves.x1)
+            panel.set_marks(posts=curves.markers, thresholds=curves.thresholds)
 
     def show_loss(self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint]) -> None:
         """Show the loss from the first step to the failure, not smoothed further."""

@@ -114,7 +114,7 @@ class ArgumentFields(QWidget):
 
     def _say(self, words: str, *, is_bad: bool = False) -> None:
         self._words.setText(words)
-        self._words.set_tone("bad" if is_bad else "text3")
+        self._words.set_color_role("bad" if is_bad else "text3")
 
     def _turn_off(self) -> None:
         self.switch.blockSignals(True)

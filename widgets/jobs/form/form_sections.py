@@ -29,7 +29,7 @@ from backend.records.jobs.settings import (
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import Card
-from widgets.common.fields import ComboBox, FaultLine, Field, LineEdit, beside_field
+from widgets.common.fields import ComboBox, ErrorLine, Field, LineEdit, align_with_field
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
@@ -119,9 +119,9 @@ class FormSections(QWidget):
         self._strategies = ("", "")
         self._keep_more = Details("If a machine fails, stop conditions, seed")
         self._validation = Details("Validation on other data", "Validation: of the same data")
-        self._how_faults, self._keep_faults = FaultLine(), FaultLine()
+        self._how_faults, self._keep_faults = ErrorLine(), ErrorLine()
         self._keep_groups: dict[str, QWidget] = {}
-        self._keep_lines: dict[Field, FaultLine] = {}
+        self._keep_lines: dict[Field, ErrorLine] = {}
         self._settings_of: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
         self._settings = _grid()
         what, self._how_card, self._keep_card = self._what(), self._how(), self._keep()
@@ -187,7 +187,7 @@ class FormSections(QWidget):
                     said.append(f"{field_label.lower()} {self._fields.shown(path)}")
             control = self._fields.field(f"{owner}.name").control
             if isinstance(control, ComboBox):
-                control.set_aside(", ".join(said))
+                control.set_suffix(", ".join(said))
         self._describe_strategy(draft.get("strategy", {}))
 
     def _describe_strategy(self, chosen: Mapping[str, Any]) -> None:
@@ -213,12 +213,12 @@ class FormSections(QWidget):
             kept = self._fields.draft().get(table, {})
             for path in self._settings_of[table]:
                 old = self._fields.field(path)
-                self._how_faults.leave(old)
+                self._how_faults.remove_field(old)
                 self._fields.remove(path)
                 old.hide()
                 old.deleteLater()
             self._settings_of[table] = wanted
-            self._how_faults.stand_below(
+            self._how_faults.attach_fields(
                 *(self._fields.option(f"{table}.{key}", s) for key, s in settings.items())
             )
             self._lay_settings()
@@ -253,7 +253,7 @@ class FormSections(QWidget):
             "Python, signal to stop, numbers in the log, totals, and checkpoint files"
         )
         model, script = f.part("model"), f.part("script")
-        self._gallery_holder = beside_field(self.gallery)
+        self._gallery_holder = align_with_field(self.gallery)
         first = _line(
             *((f.make("name", ""), 0), (self._runs_field, 0), (model, 0), (script, 0)),
             (self._gallery_holder, 0),
@@ -261,25 +261,25 @@ class FormSections(QWidget):
         validation = self._validation
         others = f.pick("validation_dataset"), f.pick("validation_loader")
         validation.fill(row(*((field, 1) for field in others)))
-        faults = FaultLine()
+        faults = ErrorLine()
         data = _line(
             *((f.part("dataset"), 0), (f.part("loader"), 0), (f.start_from("start_from"), 0)),
             faults=faults,
         )
-        faults.stand_below(*others)
+        faults.attach_fields(*others)
         self._arguments = QWidget()
         arguments = _line(
             (f.make("arguments", "such as --data {dataset} --out {output}"), 6),
             (f.make("resume_arguments", "such as --resume {checkpoint}"), 4),
             more=self._script_more,
-            faults=(script_faults := FaultLine()),
+            faults=(script_faults := ErrorLine()),
         )
         self.arguments = ArgumentFields(f)
         arguments.addWidget(self.arguments)
         self._arguments.setLayout(arguments)
         rare = ("entry", "processes_per", *_RARE_OF_SCRIPT)
         rare_fields = [f.make(path, _PLACEHOLDERS.get(path)) for path in rare]
-        script_faults.stand_below(*rare_fields)
+        script_faults.attach_fields(*rare_fields)
         self._script_more.fill(_grid(*rare_fields))
         return section(
             "What",
@@ -352,7 +352,7 @@ class FormSections(QWidget):
             more=self._how_more,
             faults=self._how_faults,
         )
-        self._how_faults.stand_below(*map(f.make, _RARE_HOW))
+        self._how_faults.attach_fields(*map(f.make, _RARE_HOW))
         self._how_more.fill(self._strategy_note, self._settings)
         return section("How", first, second, self._how_more)
 
@@ -370,7 +370,7 @@ class FormSections(QWidget):
         made = {"checkpoint.best_mode": f.pick("checkpoint.best_mode", ("", ""))}
         for title, paths in _KEEP_GROUPS.items():
             fields = [made.get(path) or f.make(path) for path in paths]
-            faults = FaultLine()
+            faults = ErrorLine()
             self._keep_lines |= dict.fromkeys(fields, faults)
             group = self._keep_groups[title] = QWidget()
             group.setLayout(col(Label(title, "strong"), _grid(*fields), faults, gap=S1))
@@ -384,8 +384,8 @@ class FormSections(QWidget):
         """Show the faults of a group below it, or of a folded one below the fields above."""
         for field, own_line in self._keep_lines.items():
             for line in (own_line, self._keep_faults):
-                line.leave(field)
-            (self._keep_faults if self._keep_more.isHidden() else own_line).stand_below(field)
+                line.remove_field(field)
+            (self._keep_faults if self._keep_more.isHidden() else own_line).attach_fields(field)
 
     def _best_by(self) -> Field:
         """Return the field for the metric of the best checkpoint; it sets the default direction."""
@@ -429,12 +429,12 @@ def section(name: str, *items: Any) -> Card:
 
 
 def _line(
-    *fields: tuple[QWidget, int], more: Details | None = None, faults: FaultLine | None = None
+    *fields: tuple[QWidget, int], more: Details | None = None, faults: ErrorLine | None = None
 ) -> QVBoxLayout:
     """Return fields side by side, with a line for their errors below."""
-    below = faults or FaultLine()
-    below.stand_below(*(field for field, _ in fields if isinstance(field, Field)))
-    button = beside_field(more.button) if more is not None else None
+    below = faults or ErrorLine()
+    below.attach_fields(*(field for field, _ in fields if isinstance(field, Field)))
+    button = align_with_field(more.button) if more is not None else None
     return col(row(*fields, button, gap=S2, top=True), below, gap=0)
 
 

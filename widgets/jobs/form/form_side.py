@@ -14,8 +14,8 @@ from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Scroll, Separator, StyledFrame
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.cards import VerticalScrollArea, Separator, StyledFrame
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label, native_key
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.term_tooltips import term_tip
@@ -116,7 +116,7 @@ class FormSide(StyledFrame):
         self.setFixedWidth(SIDE_W)
         self.setLayout(
             col(
-                (Scroll(upper), 1),
+                (VerticalScrollArea(upper), 1),
                 col(self.refusal, acts.take_back, buttons, gap=S2, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
@@ -152,10 +152,10 @@ class FormSide(StyledFrame):
         check, found, now = self._check, self._forecast, time.time()
         batch, steps = check.global_batch, check.steps_per_epoch
         uncounted = self._not_counted() if steps is None else ""
-        self._figures.set_facts(
+        self._figures.set_items(
             (
                 self._fact("Global batch", formats.NONE if batch is None else formats.count(batch)),
-                self._fact("Effective rate", formats.setting(check.learning_rate)),
+                self._fact("Effective rate", formats.typed_number(check.learning_rate)),
                 self._fact(
                     "Steps an epoch",
                     formats.NONE if steps is None else formats.count(steps),
@@ -166,7 +166,7 @@ class FormSide(StyledFrame):
         ready = None if found.lasts_s is None else now + found.lasts_s
         kept, each, disk = found.checkpoints_kept, found.checkpoint_bytes, found.disk_bytes
         shown = formats.NONE if each is None else f"{formats.count(kept)} × {formats.disk(each)}"
-        self._forecasts.set_facts(
+        self._forecasts.set_items(
             (
                 self._fact(
                     "Takes about", _roughly(found.lasts_s), _NOT_TIMED if ready is None else ""
@@ -176,7 +176,7 @@ class FormSide(StyledFrame):
                     shown,
                     "" if disk is None else f"{formats.disk(disk)} of disk space at most",
                 ),
-                self._fact("Ready at", formats.about(ready, now)),
+                self._fact("Ready at", formats.estimated_time(ready, now)),
             )
         )
         self._basis.setText(_basis(check, self._not_counted()))
@@ -190,9 +190,9 @@ class FormSide(StyledFrame):
     def _not_counted(self) -> str:
         return _COUNTING if self._counts else _NOT_COUNTED
 
-    def _fact(self, caption: str, value: str, more: str = "") -> Fact:
+    def _fact(self, caption: str, value: str, more: str = "") -> KeyValue:
         term = _TERMS.get(caption, "")
-        return Fact(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), more))
+        return KeyValue(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), more))
 
     def show_changes(self, origin: str, changes: Sequence[Change]) -> None:
         """Show the differences from the original settings; an empty ``origin`` hides them."""
@@ -223,7 +223,7 @@ class FormSide(StyledFrame):
             self.findings.addLayout(row(IconLabel("x-circle-fill", "bad"), (wrong, 1), top=True))
         for finding in findings:
             icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
-            words = col(Label(finding.sentence, "body", wrap=True), gap=0)
+            words = col(Label(finding.message, "body", wrap=True), gap=0)
             if finding.remedy:
                 words.addWidget(Label(finding.remedy, "small", "text2", wrap=True))
             self.findings.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
@@ -261,14 +261,14 @@ class FormFoot(StyledFrame):
         parts = []
         if check.global_batch:
             parts.append(f"batch {formats.count(check.global_batch)}")
-            parts.append(f"rate {formats.setting(check.learning_rate)}")
+            parts.append(f"rate {formats.typed_number(check.learning_rate)}")
         if check.steps_per_epoch is not None:
             parts.append(f"{formats.count(check.steps_per_epoch)} steps an epoch")
         if check.servers:
             parts.append(_served(check))
         found, now = check.forecast, time.time()
         if found.lasts_s is not None:
-            parts.append(f"ready {formats.about(now + found.lasts_s, now)}")
+            parts.append(f"ready {formats.estimated_time(now + found.lasts_s, now)}")
         if found.gpu_s is not None:
             parts.append(f"{formats.gpu_hours(found.gpu_s)} GPU hours")
         if found.disk_bytes is not None:
@@ -280,7 +280,7 @@ class FormFoot(StyledFrame):
 def _roughly(seconds: float | None) -> str:
     """Return ``41 min``, ``1 h 55``: as precise as the estimate."""
     return (
-        formats.rough(seconds) if seconds is None or seconds < 3600 else formats.duration(seconds)
+        formats.rough_duration(seconds) if seconds is None or seconds < 3600 else formats.duration(seconds)
     )
 
 

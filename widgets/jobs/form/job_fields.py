@@ -14,7 +14,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.arguments import TABLE, argument, value_of, with_value
 from backend.records.jobs.script import in_a_line
 from backend.records.jobs.script_help import ScriptArgument
@@ -241,7 +241,7 @@ class JobFields(QObject):
 
     def shown(self, path: str) -> str:
         """Return the text of a line or a choice; all values if it has several."""
-        shown = self._fields[path].shown
+        shown = self._fields[path].visible_control
         if isinstance(shown, ComboBox):
             return shown.currentText()
         return shown.text() if isinstance(shown, LineEdit) else ""
@@ -321,7 +321,7 @@ class JobFields(QObject):
         self._put(self._fields[path].control, value)
         self._showing = False
 
-    def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    def show_faults(self, faults: tuple[ConfigError, ...]) -> tuple[ConfigError, ...]:
         """Mark the fields at fault; return the faults that have no field here."""
         # What the script refuses does not prevent the start: only the script knows it for sure.
         sentences = {
@@ -331,7 +331,7 @@ class JobFields(QObject):
         homeless = []
         for fault in faults:
             if fault.field in self._fields:
-                sentences.setdefault(fault.field, fault.named(self.label(fault.field)))
+                sentences.setdefault(fault.field, fault.message_for(self.label(fault.field)))
             else:
                 homeless.append(fault)
         for path, control in self._fields.items():
@@ -340,7 +340,7 @@ class JobFields(QObject):
 
     def first_at_fault(self) -> QWidget | None:
         """Return the control of the first field at fault."""
-        return next((f.shown for f in self._fields.values() if f.error()), None)
+        return next((f.visible_control for f in self._fields.values() if f.error()), None)
 
     def _add(self, path: str, kind: str, label: str, control: QWidget) -> Field:
         made = Field(label, control)

@@ -15,7 +15,7 @@ from PySide6.QtCore import QEvent, QTimer, Signal, Slot
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
-from backend.records.base.validation import Fault, sanitize
+from backend.records.base.validation import ConfigError, sanitize
 from backend.records.jobs.config import parse_job, without_usual_stop
 from backend.records.jobs.flat_settings import changes
 from backend.records.jobs.script_help import ScriptHelp
@@ -27,11 +27,11 @@ from backend.records.nodes.reading import Finding, NodeState
 from backend.records.sweeps.values import axis_text
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import PageHeader, Scroll
+from widgets.common.cards import PageHeader, VerticalScrollArea
 from widgets.common.fields import ComboBox
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col, row
-from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, Tone
+from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, ColorRole
 from widgets.jobs.form.form_sections import MODEL, SCRIPT, FormSections
 from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merged
@@ -123,7 +123,7 @@ class JobForm(QWidget):
         header = self._make_header()
         # Aligned with the cards below it.
         header.setMaximumWidth(FORM_MAX_W + 2 * PAGE_MARGIN)
-        page = Scroll(self._sections, gutter=PAGE_MARGIN)
+        page = VerticalScrollArea(self._sections, gutter=PAGE_MARGIN)
         left.setLayout(col(row((header, 1)), (page, 1), gap=0))
         self._body = QHBoxLayout()
         self._body.setContentsMargins(0, 0, 0, 0)
@@ -149,7 +149,7 @@ class JobForm(QWidget):
         arguments.requested.connect(lambda: self.help_requested.emit(self._fields.draft()))
         arguments.cancelled.connect(self.help_cancelled)
         QShortcut(QKeySequence(START_KEY), self, self._start)
-        FocusLead(self, self._fields.field("name").control)
+        FocusForwarder(self, self._fields.field("name").control)
         self._sections.trial.try_requested.connect(self.try_requested)
         self._sections.trial.cancel_requested.connect(self.try_cancelled)
         self._sections.trial.install_requested.connect(self.install_requested)
@@ -281,18 +281,18 @@ class JobForm(QWidget):
         self._sections.trial.show_trial(trial)
         # What the user did not choose yet is no fault of the user's.
         open_parts = self._fields.open_parts()
-        check = replace(check, faults=tuple(f for f in check.faults if f.field not in open_parts))
+        check = replace(check, faults=tuple(f for f in check.errors if f.field not in open_parts))
         self._open_part = next(iter(open_parts), "")
         failed = trial.state is TrialState.FAILED
-        misfit = (Fault(trial.field, trial.words),) if failed else ()
-        homeless = self._sweep.show_faults(self._fields.show_faults((*check.faults, *misfit)))
+        misfit = (ConfigError(trial.field, trial.words),) if failed else ()
+        homeless = self._sweep.show_faults(self._fields.show_faults((*check.errors, *misfit)))
         placement = [f for f in homeless if f.field.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
-        words = _NOWHERE if is_nowhere else " ".join(f.named(_label(f)) for f in placement)
+        words = _NOWHERE if is_nowhere else " ".join(f.message_for(_label(f)) for f in placement)
         self._picker.set_error(words)
-        seen = [f for f in check.faults if f not in homeless]
+        seen = [f for f in check.errors if f not in homeless]
         others = [_fault_in_words(f) for f in (*homeless, *misfit) if f not in placement]
-        self._wrong = [f.named(self._fields.label(f.field)) for f in seen]
+        self._wrong = [f.message_for(self._fields.label(f.field)) for f in seen]
         self._wrong += filter(None, (words, *others))
         self._check = check
         self._show_result(check)
@@ -505,7 +505,7 @@ class JobForm(QWidget):
         result, sign, tone = self._result_of(check, is_sweep)
         self._side.show_check_result(result, sign, tone)
         self._foot.result.setText(result)
-        self._foot.result.set_tone(tone if tone in ("bad", "warn") else "text")
+        self._foot.result.set_color_role(tone if tone in ("bad", "warn") else "text")
         for button in (self._start_button, self._foot_start):
             is_bad = not self._may_start and not self._open_part
             button.set_icon("warning-octagon" if is_bad else "play")
@@ -518,10 +518,10 @@ class JobForm(QWidget):
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
         self._foot.show_figures(check, " ".join(self._wrong))
 
-    def _result_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, Tone]:
+    def _result_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, ColorRole]:
         """Return the words, icon and tone of the verdict."""
-        if check.faults:
-            what = formats.plural(len(check.faults), "problem")
+        if check.errors:
+            what = formats.plural(len(check.errors), "problem")
             return f"{what} to fix", "warning-octagon-fill", "bad"
         if self._open_part:
             return f"Choose a {self._open_part}", "info-fill", "text3"
@@ -548,14 +548,14 @@ class JobForm(QWidget):
         return f"Start on {_slots(self._picker.value())}"
 
 
-def _fault_in_words(fault: Fault) -> str:
+def _fault_in_words(fault: ConfigError) -> str:
     """Return the sentence of a fault that has no field."""
     if fault.part != "environment":
-        return fault.sentence
-    return fault.named(f"Environment variable “{sanitize(fault.field.partition('.')[2])}”:")
+        return fault.message
+    return fault.message_for(f"Environment variable “{sanitize(fault.field.partition('.')[2])}”:")
 
 
-def _label(fault: Fault) -> str:
+def _label(fault: ConfigError) -> str:
     """Return a label for a field that has none: "Processes" of ``placement[0].processes``."""
     return fault.field.rpartition(".")[2].partition("[")[0].capitalize()
 

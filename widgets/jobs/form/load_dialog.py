@@ -18,7 +18,7 @@ from widgets.common.fields import SearchField
 from widgets.common.layout import STRETCH, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import S3
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.jobs.form.template_dialog import NameDialog
 
 TEMPLATES, JOBS = "templates", "jobs"
@@ -52,7 +52,7 @@ class LoadDialog(Dialog):
         self._kinds = SegmentedControl(
             [(TEMPLATES, "Templates"), (JOBS, "Jobs")], TEMPLATES, name="Begin with"
         )
-        self._kinds.chosen.connect(self._turn)
+        self._kinds.key_chosen.connect(self._turn)
         self._search = SearchField("Name")
         self._search.searched.connect(self._find)
         self.templates = RowTableModel(
@@ -102,7 +102,7 @@ class LoadDialog(Dialog):
 
     def show_jobs(self, jobs: Sequence[JobView]) -> None:
         """Show the jobs that match the search, newest first."""
-        self.jobs.put(tuple(jobs))
+        self.jobs.set_records(tuple(jobs))
         if not self._search.hasFocus():
             self._job_table.setFocus()
         self._choose_first(self._job_table)
@@ -126,7 +126,7 @@ class LoadDialog(Dialog):
         self, model: RowTableModel[Template] | RowTableModel[JobView], name: str
     ) -> QTableView:
         table = QTableView()
-        dress(table, name)
+        style_view(table, name)
         table.setModel(model)
         table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         table.horizontalHeader().resizeSection(0, _NAME_W)
@@ -165,7 +165,7 @@ class LoadDialog(Dialog):
     def _filter(self) -> None:
         words = self._search.text().casefold().split()
         fits = [one for one in self._all if all(word in one.name.casefold() for word in words)]
-        self.templates.put(fits)
+        self.templates.set_records(fits)
         self._choose_first(self._template_table)
         self._fit()
 
@@ -179,7 +179,7 @@ class LoadDialog(Dialog):
         is_empty = self._table().model().rowCount() == 0
         self._pages.setCurrentWidget(self._nothing if is_empty else self._table())
         if is_empty:
-            self._nothing.say("stack-simple", *self._why_nothing())
+            self._nothing.show_message("stack-simple", *self._why_nothing())
         found = self._template()
         is_template = not self._is_jobs() and not is_empty and found is not None
         self._rename.setVisible(not self._is_jobs() and not is_empty)
@@ -233,7 +233,7 @@ def _settings(view: JobView) -> str:
             formats.reference(
                 view.pins["model"].reference if "model" in view.pins else config.model
             ),
-            f"{config.optimizer.name} {formats.setting(config.optimizer.lr)}",
+            f"{config.optimizer.name} {formats.typed_number(config.optimizer.lr)}",
             formats.plural(config.epochs, "epoch"),
         )
     )

@@ -31,8 +31,8 @@ class RatePreview(QWidget):
             self._rates, self._epochs = rates, epochs
             if rates:
                 self.setAccessibleDescription(
-                    f"From {formats.setting(rates[0])} over {formats.setting(max(rates))} "
-                    f"to {formats.setting(rates[-1])}"
+                    f"From {formats.typed_number(rates[0])} over {formats.typed_number(max(rates))} "
+                    f"to {formats.typed_number(rates[-1])}"
                 )
             self.update()
 
@@ -91,4 +91,4 @@ class RatePreview(QWidget):
 
 def _rate(value: float) -> str:
     """Format ``0.08``: at most three digits, without trailing zeros."""
-    return formats.setting(float(f"{value:.3g}"))
+    return formats.typed_number(float(f"{value:.3g}"))

@@ -20,7 +20,7 @@ from backend.records.sweeps.values import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox, SegmentedControl
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
@@ -92,7 +92,7 @@ class SeveralValues(Popover):
                 margins=(S4, S3, S4, S4),
             )
         )
-        self._kinds.chosen.connect(self._show_page)
+        self._kinds.key_chosen.connect(self._show_page)
         if not options:
             self._put(axis, now)
         self._settle()
@@ -135,7 +135,7 @@ class SeveralValues(Popover):
             self._ticks[key] = box
         inner = QWidget()
         inner.setLayout(col(*self._ticks.values(), STRETCH, gap=S1))
-        scroll = Scroll(inner)
+        scroll = VerticalScrollArea(inner)
         scroll.setFixedHeight(min(len(options), _ROWS_SHOWN) * (CONTROL_H + S1))
         return scroll
 
@@ -149,7 +149,7 @@ class SeveralValues(Popover):
         )
         for line in (self._from, self._to, self._steps):
             line.textChanged.connect(self._settle)
-        self._scale.chosen.connect(self._settle)
+        self._scale.key_chosen.connect(self._settle)
         page = QWidget()
         fields = row(
             (Field("From", self._from), 1),
@@ -200,7 +200,7 @@ class SeveralValues(Popover):
         if self._axis is not None and len(points) < 2 and not is_open:
             self._axis, reason = None, "Choose at least two values."
         is_fault = self._axis is None and len(points) != 1
-        self._preview.set_tone("bad" if is_fault else "text2")
+        self._preview.set_color_role("bad" if is_fault else "text2")
         self._preview.setText(reason if self._axis is None else axis_text(self._axis))
         values = formats.plural(len(points), "value")
         self._use.setText(f"Use {values}" if points and self._axis else "Use")

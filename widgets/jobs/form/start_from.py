@@ -23,7 +23,7 @@ from widgets.common.layout import col
 from widgets.common.popover import Popover
 from widgets.common.record_table_model import AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import FOCUS_W, ICON_SMALL, S2, S3, TARGET_MIN
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 
 _OWN = "model’s own weights"
 _OWN_TITLE = "Model’s own weights, if it has any"
@@ -72,7 +72,7 @@ class StartFromChoice(Popover):
             )
         )
         self.table = QTableView()
-        dress(self.table, "Weights to start from", row_h=TARGET_MIN)
+        style_view(self.table, "Weights to start from", row_h=TARGET_MIN)
         self.table.setModel(self.rows)
         self.table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         self.table.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -162,7 +162,7 @@ class StartFromChoice(Popover):
         if self._failure:
             rows.append(_Row(self._failure))
         text, current = self.search.text(), self._current()
-        self.rows.put(rows)
+        self.rows.set_records(rows)
         able = [number for number, one in enumerate(rows) if one.does]
         # Keep the row that Enter would take when jobs arrive.
         stays = current in rows and current.does != "back" and text == self._filled_for
@@ -337,7 +337,7 @@ def _words_of(value: str) -> str:
 
 
 def _ran(view: JobView) -> str:
-    when = formats.moment(instant(view.status.ended or view.status.started or view.created), time())
+    when = formats.time_or_day(instant(view.status.ended_at or view.status.started_at or view.created), time())
     return f"{view.state.word}, {when}"
 
 

@@ -7,13 +7,13 @@ import math
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.sweeps.spec import DRAWS, SEED, combinations
 from backend.records.sweeps.values import read_value
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import StyledFrame
-from widgets.common.fields import FaultLine, Field, LineEdit
+from widgets.common.fields import ErrorLine, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import CONTROL_H, S3, S4
@@ -50,11 +50,11 @@ class SweepCard(StyledFrame):
         head.setFixedWidth(_HEAD_W)
         kind = col(Label("Which", "small", "text2"), self._kind, gap=4)
         line = row(kind, self._draws, self._seed, STRETCH, gap=S3, top=True)
-        below = FaultLine()
-        below.stand_below(self._draws, self._seed)
+        below = ErrorLine()
+        below.attach_fields(self._draws, self._seed)
         body = col(line, below, self._words, gap=0)
         self.setLayout(row(col(head, STRETCH), (body, 1), gap=S3, margins=(S4, S3, S4, S4)))
-        self._kind.chosen.connect(self._changed)
+        self._kind.key_chosen.connect(self._changed)
         for field in (self._draws, self._seed):
             control = field.control
             if isinstance(control, LineEdit):
@@ -79,12 +79,12 @@ class SweepCard(StyledFrame):
         _put(self._seed, str(seed))
         self._settle()
 
-    def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    def show_faults(self, faults: tuple[ConfigError, ...]) -> tuple[ConfigError, ...]:
         """Mark the faults of these fields; return the other faults."""
         at = {DRAWS: self._draws, SEED: self._seed}
         found = {fault.field: fault for fault in faults if fault.field in at}
         for path, field in at.items():
-            field.set_error(found[path].named(field.label()) if path in found else "")
+            field.set_error(found[path].message_for(field.label()) if path in found else "")
         return tuple(fault for fault in faults if fault.field not in at)
 
     @Slot()

@@ -66,9 +66,9 @@ class SeveralButton(QAbstractButton):
         self._light()
 
     def _light(self) -> None:
-        shown = self._field.shown
+        shown = self._field.visible_control
         if isinstance(shown, LineEdit | ComboBox):
-            shown.reserve(_ROOM_W if self.is_lit() else 0)
+            shown.reserve_width(_ROOM_W if self.is_lit() else 0)
         self.update()
 
     def is_lit(self) -> bool:
@@ -95,7 +95,7 @@ class SeveralButton(QAbstractButton):
         if self.parentWidget() is not page:
             self.setParent(page)
             self.setVisible(not field.isHidden())
-        shown = field.shown
+        shown = field.visible_control
         left = shown.width()  # a switch has no room inside
         if isinstance(shown, LineEdit | ComboBox):
             left -= self.width() + _EDGE
@@ -150,14 +150,14 @@ class SweptFields(QObject):
         line.setCursorPosition(0)
         line.setToolTip(plain_tip(f"{axis_text(axis)}\nClick to change"))
         line.installEventFilter(self)
-        field.stand_in(line)
+        field.replace_control(line)
         self._buttons[axis.path].watch(line)
         self.changed.emit()
 
     def give_up(self, path: str) -> None:
         """Return the field to one value."""
         if self._axes.pop(path, None) is not None:
-            self._fields[path][0].stand_in(None)
+            self._fields[path][0].replace_control(None)
             self.changed.emit()
 
     def clear(self) -> None:
@@ -202,13 +202,13 @@ class SweptFields(QObject):
         self.popover.chosen.connect(self.take)
         self.popover.one_requested.connect(lambda: self.give_up(path))
         popover.closed.connect(lambda: self._forget_popover(popover, field))
-        self.popover.open_at(field.shown)
+        self.popover.open_at(field.visible_control)
 
     def _forget_popover(self, popover: SeveralValues, field: Field) -> None:
         if self.popover is popover:
             self.popover = None
         # Otherwise Qt gives the focus to the first widget of the window.
-        field.shown.setFocus(Qt.FocusReason.PopupFocusReason)
+        field.visible_control.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         # Tested first: forty fields get many events while a page is built, and only these matter.
@@ -220,14 +220,14 @@ class SweptFields(QObject):
         if isinstance(event, QContextMenuEvent):
             self.menu(path).popup(event.globalPos())
             return True
-        if watched is self._fields[path][0].shown and path in self._axes:
+        if watched is self._fields[path][0].visible_control and path in self._axes:
             self.open(path)
         return False
 
     def menu(self, path: str) -> QMenu:
         """Return the menu of a right click on a field."""
         field, _ = self._fields[path]
-        shown = field.shown
+        shown = field.visible_control
         menu = shown.createStandardContextMenu() if isinstance(shown, LineEdit) else QMenu(shown)
         if menu.actions():
             menu.addSeparator()
@@ -241,7 +241,7 @@ class SweptFields(QObject):
         if not isinstance(watched, QWidget):
             return ""
         for path, (field, _) in self._fields.items():
-            if watched in (field, field.control, field.shown):
+            if watched in (field, field.control, field.visible_control):
                 return path
         return ""
 

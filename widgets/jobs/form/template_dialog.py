@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
@@ -54,7 +54,7 @@ class NameDialog(Dialog):
     @Slot()
     def _fit(self) -> None:
         name = self._edit.text().strip()
-        fault = name_fault(name) if name else ""
+        fault = name_error(name) if name else ""
         is_taken = name in self._taken
         if is_taken and not self._may_replace:
             fault = f"A template named “{name}” already exists."

@@ -13,7 +13,7 @@ from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import row
-from widgets.common.theme import S2, Tone
+from widgets.common.theme import S2, ColorRole
 
 _TRIED = "One batch was tried and failed"
 
@@ -44,7 +44,7 @@ class BatchTrial:
     module: str = ""
 
 
-_STYLES: dict[TrialState, tuple[str, Tone, str]] = {
+_STYLES: dict[TrialState, tuple[str, ColorRole, str]] = {
     TrialState.UNKNOWN: ("info-fill", "text3", ""),
     TrialState.UNTRIED: ("info-fill", "text3", "Try one batch"),
     TrialState.UNDER_WAY: ("info-fill", "text3", "Cancel"),
@@ -53,7 +53,7 @@ _STYLES: dict[TrialState, tuple[str, Tone, str]] = {
 }
 
 
-RESULTS: dict[TrialState, tuple[str, str, Tone]] = {
+RESULTS: dict[TrialState, tuple[str, str, ColorRole]] = {
     TrialState.UNTRIED: ("Not tried together yet", "info-fill", "text3"),
     TrialState.UNDER_WAY: ("Trying one batch…", "info-fill", "text3"),
     TrialState.FAILED: ("One batch fails", "warning-octagon-fill", "bad"),
@@ -102,11 +102,11 @@ class TrialLine(QWidget):
             # The whole sentence is shown at its field.
             words = _TRIED
         elif trial.state is TrialState.UNDER_WAY:
-            words = formats.under_way(words or "Waiting")
+            words = formats.with_ellipsis(words or "Waiting")
         self._icon.set_icon(icon, tone)
         self._icon.setVisible(bool(words))
         self._words.setText(words)
-        self._words.set_tone("bad" if trial.state is TrialState.FAILED else "text2")
+        self._words.set_color_role("bad" if trial.state is TrialState.FAILED else "text2")
         if trial.package:
             button = f"Install {trial.package}"
         elif trial.module:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import sanitize, tags_fault
+from backend.records.base.validation import sanitize, tags_error
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.dialog import Dialog
@@ -55,7 +55,7 @@ class TagDialog(Dialog):
     @Slot()
     def _fit(self) -> None:
         add, remove = _words(self._add.text()), _words(self._remove.text())
-        fault = tags_fault(add)
+        fault = tags_error(add)
         self._add_field.set_error(fault)
         self._save.setEnabled(not fault and bool(add or remove))
 
@@ -98,7 +98,7 @@ class TrashDialog(Dialog):
 
     def show_error(self, sentence: str) -> None:
         self._size.setText(sentence)
-        self._size.set_tone("bad")
+        self._size.set_color_role("bad")
 
     @Slot()
     def _request(self) -> None:

@@ -15,7 +15,7 @@ from backend.records.jobs.metric_labels import short_metric
 from backend.records.jobs.settings import name_and_unit, value_words
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.labels import plain_tip
 
@@ -109,8 +109,8 @@ def nodes_of(view: JobView | JobSummary) -> str:
 
 def took_s(view: JobView, now: datetime) -> float | None:
     """Return the seconds that all runs took until now."""
-    begin = instant(view.status.started)
-    end = instant(view.status.ended) or (now if view.state.is_live else None)
+    begin = instant(view.status.started_at)
+    end = instant(view.status.ended_at) or (now if view.state.is_live else None)
     if begin is None or end is None:
         return None
     return view.status.earlier_s + max(0.0, (end - begin).total_seconds())
@@ -145,14 +145,14 @@ def shown(line: JobSummary, column: JobColumn) -> str:
     if column is JobColumn.GPUS:
         return formats.count(line.world_size) if line.uses_gpus else formats.NONE
     if column is JobColumn.STARTED:
-        return formats.moment_long(line.started or None, now)
+        return formats.time_with_day(line.started or None, now)
     if column is JobColumn.CREATED:
-        return formats.moment_long(line.created or None, now)
+        return formats.time_with_day(line.created or None, now)
     if column is JobColumn.TOOK:
         took = line.took_s(now)
         # For runs of minutes, seconds are not useful and do not fit.
         is_long = took is not None and _LONG_S <= took < _HOUR_S
-        return formats.rough(took) if is_long else formats.duration(took)
+        return formats.rough_duration(took) if is_long else formats.duration(took)
     if column is JobColumn.GPU_HOURS:
         return formats.gpu_hours(line.gpu_s(now))
     if column is JobColumn.ENERGY:
@@ -174,7 +174,7 @@ def _setting(line: JobSummary, key: str) -> str:
         return ""
     if key in summary_settings.NUMBERS:
         value = summary_settings.number(line, key)
-        return formats.NONE if value != value else formats.setting(value)
+        return formats.NONE if value != value else formats.typed_number(value)
     words = value_words(_path(key), summary_settings.setting(line, key))
     return formats.reference(words) or formats.NONE
 
@@ -192,27 +192,27 @@ def _few_nodes(line: JobSummary) -> str:
     return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
 
 
-def _display(line: JobSummary, column: JobColumn | None, _place: QueuePlace | None) -> str:
+def _display(line: JobSummary, column: JobColumn | None, _place: QueuedJob | None) -> str:
     return line.name if column is None else shown(line, column)
 
 
-def _edit(line: JobSummary, column: JobColumn | None, _place: QueuePlace | None) -> str:
+def _edit(line: JobSummary, column: JobColumn | None, _place: QueuedJob | None) -> str:
     if column is JobColumn.NOTES:
         return line.notes
     return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
 
 
-def _tip(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -> str | None:
+def _tip(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) -> str | None:
     if column is None:
-        return plain_tip(place.words) if place is not None else None
+        return plain_tip(place.full_message) if place is not None else None
     if column is JobColumn.STATE:
-        said = place.words if place is not None else line.reason or line.state.explanation
+        said = place.full_message if place is not None else line.reason or line.state.explanation
         return plain_tip(said)
     if column is JobColumn.STARTED:
         run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
-        return plain_tip(run + formats.exact(line.started or None))
+        return plain_tip(run + formats.full_time(line.started or None))
     if column is JobColumn.CREATED:
-        return plain_tip(formats.exact(line.created or None))
+        return plain_tip(formats.full_time(line.created or None))
     if column is JobColumn.NOTES:
         return plain_tip(line.notes) if line.notes else None
     if column is JobColumn.NODES:
@@ -230,15 +230,15 @@ def _used(line: JobSummary) -> str:
     return " · ".join(part for part in (shown(line, JobColumn.TOOK), hours, energy) if part)
 
 
-def _heard(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -> str:
+def _heard(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) -> str:
     if column not in (None, JobColumn.NAME):
         return f"{column.title}: {shown(line, column)}" if column is not None else ""
     if place is not None:
-        return f"{line.name}, {line.state.word}, place {place.number}. {place.words}"
+        return f"{line.name}, {line.state.word}, place {place.number}. {place.full_message}"
     return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
 
 
-CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuePlace | None], str | None]] = {
+CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuedJob | None], str | None]] = {
     Qt.ItemDataRole.DisplayRole: _display,
     Qt.ItemDataRole.EditRole: _edit,
     Qt.ItemDataRole.ToolTipRole: _tip,

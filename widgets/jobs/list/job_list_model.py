@@ -22,7 +22,7 @@ from PySide6.QtCore import (
 )
 
 from backend.records.jobs.summary import JobSummary
-from backend.records.queue.entry import Queue, QueuePlace
+from backend.records.queue.entry import Queue, QueuedJob
 from backend.records.sweeps.summary import FEWEST, own_words
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.list.job_rows import JobRows
@@ -80,7 +80,7 @@ class JobListModel(QAbstractTableModel):
         self._open_id = ""
         self.is_changing = False
         self.ticks = JobTicks(self)
-        self._queue: dict[str, QueuePlace] = {}
+        self._queue: dict[str, QueuedJob] = {}
 
     # -- input
 
@@ -174,7 +174,7 @@ class JobListModel(QAbstractTableModel):
 
     def show_queue(self, queue: Queue) -> bool:
         """Set the places of waiting jobs; return whether any changed, even of a hidden job."""
-        before, self._queue = self._queue, {p.entry.job_id: p for p in queue.places}
+        before, self._queue = self._queue, {p.entry.job_id: p for p in queue.jobs}
         both = before.keys() | self._queue.keys()
         moved = [job_id for job_id in both if before.get(job_id) != self._queue.get(job_id)]
         rows = [row for job_id in moved if (row := self.row_of(job_id)) >= 0]
@@ -184,7 +184,7 @@ class JobListModel(QAbstractTableModel):
 
     # -- queries
 
-    def place(self, job_id: str) -> QueuePlace | None:
+    def place(self, job_id: str) -> QueuedJob | None:
         """Return the place of a job in the queue, None if it does not wait."""
         line = self.line(job_id)
         if line is None or not line.state.is_queued:

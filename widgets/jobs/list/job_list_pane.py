@@ -21,12 +21,12 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState, StyledFrame
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S1, S2, S3, S4
-from widgets.common.view_style import dress
-from widgets.jobs.actions.job_actions import NEW, PAUSE_QUEUE, JobActions
+from widgets.common.view_style import style_view
+from widgets.jobs.actions.job_actions import NEW_JOB, PAUSE_QUEUE, JobActions
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import JobListView
@@ -68,16 +68,16 @@ class JobListPane(QWidget):
         self.strip = QueueStrip(actions)
         new = Button("New job", kind="primary", icon="plus")
         new.setToolTip(plain_tip("New job", "Ctrl+N"))
-        new.clicked.connect(lambda: actions.ask(NEW))
+        new.clicked.connect(lambda: actions.ask(NEW_JOB))
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
         self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self.groups.chosen.connect(self._asked)
+        self.groups.key_chosen.connect(self._asked)
         self.to_table = IconButton("table", "Show as a full-width table")
         self.view = JobListView(self.model, actions)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
-        dress(self.view, "Jobs", row_h=ROW_H)
+        style_view(self.view, "Jobs", row_h=ROW_H)
         self.view.viewport().installEventFilter(self)
         self.folding = SweepFolding(self.view, self.model)
         self._shown_id = ""
@@ -110,7 +110,7 @@ class JobListPane(QWidget):
                 gap=0,
             )
         )
-        FocusLead(self, self.view)
+        FocusForwarder(self, self.view)
 
     @property
     def query(self) -> JobQuery:
@@ -238,7 +238,7 @@ def say_no_match(place: EmptyState, query: JobQuery) -> None:
     else:
         title = "No job matches this filter."
     sentence = "" if query.group is None and not query.is_narrow else "A filter is active."
-    place.say("magnifying-glass", title, sentence, button="Clear")
+    place.show_message("magnifying-glass", title, sentence, button="Clear")
 
 
 class QueueStrip(QWidget):
@@ -261,15 +261,15 @@ class QueueStrip(QWidget):
         self.show_queue(Queue())
 
     def show_queue(self, queue: Queue) -> None:
-        self._is_paused = bool(queue.paused)
-        count = len(queue.places)
+        self._is_paused = bool(queue.pause_message)
+        count = len(queue.jobs)
         waits = (
             "1 job is queued and will start automatically."
             if count == 1
             else f"{formats.count(count)} jobs are queued and will start automatically."
         )
-        self._words.setText(queue.paused or waits)
-        self._words.set_tone("warn" if self._is_paused else "text2")
+        self._words.setText(queue.pause_message or waits)
+        self._words.set_color_role("warn" if self._is_paused else "text2")
         self._button.setText("Resume" if self._is_paused else "Pause")
         self._button.set_icon("play" if self._is_paused else "pause")
         self._button.set_tip(

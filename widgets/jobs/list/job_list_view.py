@@ -29,12 +29,12 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.summary import JobSummary
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import theme
-from widgets.common.job_mime import chip, dragged_words, put_jobs
+from widgets.common.job_mime import drag_pixmap, dragged_label, put_jobs
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
-from widgets.common.view_style import asked_row
+from widgets.common.view_style import context_menu_row
 from widgets.jobs.actions.job_actions import MOVE_QUEUED, JobActions
 from widgets.jobs.list.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
 
@@ -104,7 +104,7 @@ class JobListView(QTableView):
             ids = self._rows.ticked()
         else:
             ids = (line.id,) if line.sweep is None else line.sweep.ids
-        content, words = QMimeData(), dragged_words(ids, line.name)
+        content, words = QMimeData(), dragged_label(ids, line.name)
         put_jobs(content, ids, words)
         acts = usual = Qt.DropAction.CopyAction
         place = _place(index) if len(ids) == 1 else None
@@ -114,7 +114,7 @@ class JobListView(QTableView):
         drag = QDrag(self)
         drag.setMimeData(content)
         # Below the pointer: a picture of the row would hide the line at which it lands.
-        drag.setPixmap(chip(words, self.devicePixelRatioF()))
+        drag.setPixmap(drag_pixmap(words, self.devicePixelRatioF()))
         drag.setHotSpot(QPoint(-S4, -S4))
         drag.exec(acts, usual)
         self._aim(None)
@@ -238,7 +238,7 @@ class JobListView(QTableView):
             self._actions.ask(MOVE_QUEUED, own.entry.job_id, before, after)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        index, at = asked_row(self, event)
+        index, at = context_menu_row(self, event)
         if index.isValid():
             self.menu_requested.emit(index, at)
 
@@ -291,9 +291,9 @@ class JobListView(QTableView):
         return text
 
 
-def _place(index: QModelIndex) -> QueuePlace | None:
+def _place(index: QModelIndex) -> QueuedJob | None:
     found = index.data(QUEUE_ROLE) if index.isValid() else None
-    return found if isinstance(found, QueuePlace) else None
+    return found if isinstance(found, QueuedJob) else None
 
 
 def _dragged(event: QDropEvent) -> str:

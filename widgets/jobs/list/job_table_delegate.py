@@ -10,13 +10,13 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTableV
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from backend.records.sweeps.spec import sweep_of
 from widgets.common import formats, theme
 from widgets.common.fields import LineEdit, TextBox
 from widgets.common.icons import paint_icon
 from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
-from widgets.common.state_badge import paint_state, state_tone, turn_now
+from widgets.common.state_badge import paint_state, state_color_role, current_turn
 from widgets.common.theme import FOCUS_W, ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.common.view_style import RowPointer
 from widgets.jobs.list.job_columns import JobColumn, best_words, shown
@@ -140,9 +140,9 @@ def _paint_sweep(painter: QPainter, cell: QRectF, line: JobSummary, is_open: boo
 
 def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
     glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
-    paint_state(painter, glyph, line.state, line.progress or 0.0, turn_now())
+    paint_state(painter, glyph, line.state, line.progress or 0.0, current_turn())
     word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
-    tone = "warn" if line.doubt else state_tone(line.state)
+    tone = "warn" if line.doubt else state_color_role(line.state)
     paint_text(painter, word, line.state.word, "small_strong", tone)
 
 
@@ -169,7 +169,7 @@ def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plai
 
 
 def _paint_progress(
-    painter: QPainter, cell: QRectF, line: JobSummary, place: QueuePlace | None
+    painter: QPainter, cell: QRectF, line: JobSummary, place: QueuedJob | None
 ) -> None:
     if place is not None:
         paint_text(painter, cell, f"place {place.number}", "small", "text2")

@@ -39,8 +39,8 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common.icons import paint_icon
-from widgets.common.job_mime import chip, dragged_words, put_jobs
-from widgets.common.view_style import asked_row, dress
+from widgets.common.job_mime import drag_pixmap, dragged_label, put_jobs
+from widgets.common.view_style import context_menu_row, style_view
 from widgets.jobs.list.job_columns import SETTINGS, JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W, JobTableDelegate, caret_right
@@ -131,7 +131,7 @@ class JobTableView(QTableView):
         self._empty: frozenset[str] = frozenset()
         self.setModel(model)
         self.setItemDelegate(JobTableDelegate(model, self))
-        dress(self, "All jobs")
+        style_view(self, "All jobs")
         self.setProperty("kind", "list")
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setDragEnabled(True)
@@ -396,17 +396,17 @@ class JobTableView(QTableView):
         line = self._model.line(ids[0]) if ids else None
         if line is None:
             return
-        words = dragged_words(ids, line.name)
+        words = dragged_label(ids, line.name)
         content = QMimeData()
         put_jobs(content, ids, words)
         drag = QDrag(self)
         drag.setMimeData(content)
-        drag.setPixmap(chip(words, self.devicePixelRatioF()))
+        drag.setPixmap(drag_pixmap(words, self.devicePixelRatioF()))
         drag.exec(Qt.DropAction.CopyAction)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Open the menu of the row under the pointer, or by key of the current row."""
-        index, at = asked_row(self, event)
+        index, at = context_menu_row(self, event)
         if index.isValid():
             self.menu_requested.emit(index, at)
 

@@ -16,12 +16,12 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import REST, col, row
+from widgets.common.layout import SLACK, col, row
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
-from widgets.common.view_style import AsHighAsRows
-from widgets.jobs.actions.job_actions import NEW, TRASH_ALL, JobActions
+from widgets.common.view_style import TableHeightLimit
+from widgets.jobs.actions.job_actions import NEW_JOB, TRASH_ALL, JobActions
 from widgets.jobs.list.filter_panel import FilterPanel
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -80,7 +80,7 @@ class JobsTable(QWidget):
         self._foot = Label("", "small", "text2", elide="right")
         self._keys = Label(_KEYS, "small", "text3")
         plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
-        self._height = AsHighAsRows(self.view, plate, 2 * S1)
+        self._height = TableHeightLimit(self.view, plate, 2 * S1)
         self.setLayout(
             col(
                 self._head,
@@ -88,13 +88,13 @@ class JobsTable(QWidget):
                 (plate, 1),
                 self.bar,
                 row((self._foot, 1), self._keys),
-                REST,
+                SLACK,
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
         self.bar.clear.clicked.connect(self.view.clearSelection)
-        FocusLead(self, self.view)
+        FocusForwarder(self, self.view)
 
     def _make_head(self) -> None:
         self._sentence = Label("", "body", "text2", elide="right")
@@ -102,13 +102,13 @@ class JobsTable(QWidget):
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
         self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self.groups.chosen.connect(self._asked)
+        self.groups.key_chosen.connect(self._asked)
         self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
         self._funnel_button.setCheckable(True)
         self._funnel_button.toggled.connect(self._toggle_funnel)
         self.back = IconButton("rows", "Show as a list next to the open job")
         new = Button("New job", kind="primary", icon="plus")
-        new.clicked.connect(lambda: self._actions.ask(NEW))
+        new.clicked.connect(lambda: self._actions.ask(NEW_JOB))
         self._head = QWidget()
         self._head.setLayout(
             row(
@@ -153,7 +153,7 @@ class JobsTable(QWidget):
             say_no_match(self.no_match, query)
         self.view.setVisible(not empty)
         self.no_match.setVisible(empty)
-        self._height.fit()
+        self._height.update_height()
         self._show_chosen(self.view.chosen())
         are_there = all(self.model.row_of(job_id) >= 0 for job_id in self._to_choose)
         if self._to_choose and (at_once or are_there):

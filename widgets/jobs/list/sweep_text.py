@@ -8,13 +8,13 @@ from backend.records.jobs.metric_labels import metric_words
 from backend.records.jobs.summary import JobSummary, SweepCount
 from widgets.common import formats
 from widgets.common.labels import plain_tip
-from widgets.common.theme import Tone
+from widgets.common.theme import ColorRole
 from widgets.jobs.list.job_columns import JobColumn, shown
 
 
-def counts(count: SweepCount) -> list[tuple[str, Tone]]:
+def counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return the number of jobs by state; only live and failed ones are coloured."""
-    known: tuple[tuple[int, str, Tone], ...] = (
+    known: tuple[tuple[int, str, ColorRole], ...] = (
         (count.live, "live", "live"),
         (count.waiting, "waiting", "text2"),
         (count.drafts, "drafts" if count.drafts > 1 else "draft", "text2"),
@@ -25,22 +25,22 @@ def counts(count: SweepCount) -> list[tuple[str, Tone]]:
     return [(f"{formats.count(n)} {word}", tone) for n, word, tone in known if n]
 
 
-def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
+def counted_pieces(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
     known = counts(count)
     jobs = formats.plural(len(count.ids), "job")
     if len(known) == 1:
         word = known[0][0].rpartition(" ")[2]
         return [(f"{jobs}, all ", "text2"), (word, known[0][1])]
-    pieces: list[tuple[str, Tone]] = [(f"{jobs}: ", "text2")]
+    pieces: list[tuple[str, ColorRole]] = [(f"{jobs}: ", "text2")]
     for piece in known:
         pieces += [piece, (", ", "text2")]
     return pieces[:-1]
 
 
-def notable_counts(count: SweepCount) -> list[tuple[str, Tone]]:
+def notable_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 1 failed, 2 live``, where other columns show the rest."""
-    pieces: list[tuple[str, Tone]] = [(formats.plural(len(count.ids), "job"), "text2")]
+    pieces: list[tuple[str, ColorRole]] = [(formats.plural(len(count.ids), "job"), "text2")]
     notable = [piece for piece in reversed(counts(count)) if piece[1] != "text2"]
     for number, piece in enumerate(notable):
         pieces += [(", " if number else ": ", "text2"), piece]

@@ -16,7 +16,7 @@ from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.task_dialog import ProgressDialog, TaskDialog
-from widgets.common.theme import S2, Tone
+from widgets.common.theme import S2, ColorRole
 from widgets.jobs.checkpoints.export_dialog import checkpoint_reference, checkpoint_title, file_stem
 
 _WHAT = (
@@ -91,8 +91,8 @@ class BundleDialog(TaskDialog):
             text += f" The values of {', '.join(made.left_out)} are not included."
         self.show_result("good", text, made=str(made.path))
 
-    def show_result(self, tone: Tone, text: str, *, made: str = "") -> None:
-        super().show_result(tone, text, made=made)
+    def show_result(self, tone: ColorRole, text: str, *, made: str = "") -> None:
+        super().show_result(tone, text, created_path=made)
         self._fit()
 
     @Slot()

@@ -14,11 +14,11 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.records.sweeps.summary import FEWEST
 from widgets.common.actions import fill_menu
-from widgets.common.cards import READING_AFTER_MS, EmptyState
-from widgets.common.focus import FocusLead
+from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState
+from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col
-from widgets.common.list_detail_splitter import OPEN_LEAST_W, ListSplit
-from widgets.common.page_stack import Stack
+from widgets.common.list_detail_splitter import DETAIL_MIN_W, ListDetailSplitter
+from widgets.common.page_stack import PageStack
 from widgets.common.state_badge import is_animated
 from widgets.common.theme import (
     LIST_NARROW_W,
@@ -33,13 +33,13 @@ from widgets.common.theme import (
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.actions.job_actions import (
     BULK_ACTIONS,
-    KEYED,
-    KEYED_BULK,
+    KEYED_ACTIONS,
+    KEYED_BULK_ACTIONS,
     QUEUE_ACTIONS,
     BulkAction,
     JobAction,
     JobActions,
-    JobFacts,
+    JobSubject,
     Selection,
     fill_job_menu,
     main_action,
@@ -121,7 +121,7 @@ class JobsPage(QWidget):
         self._is_shown = False
         self._wants_list = True
         self._nothing_open = EmptyState("stack", "No job is open", "Select a job in the list.")
-        self._right = Stack(OPEN_LEAST_W)
+        self._right = PageStack(DETAIL_MIN_W)
         self._right.setObjectName("pane")
         self._right.addWidget(self._nothing_open)
         self._opening = EmptyState("stack", "Opening…")
@@ -131,9 +131,9 @@ class JobsPage(QWidget):
         self._right.addWidget(self.detail)
         self.sweep = SweepPane(self.job_actions)
         self._right.addWidget(self.sweep)
-        self.split = ListSplit(self.list, self._right)
+        self.split = ListDetailSplitter(self.list, self._right)
         self._reading = EmptyState("stack", "Reading jobs…")
-        self._pages = Stack()
+        self._pages = PageStack()
         for page in (
             EmptyState("stack", "Opening…"),
             self._reading,
@@ -143,14 +143,14 @@ class JobsPage(QWidget):
         ):
             self._pages.addWidget(page)
         self.setLayout(col(self.own_strip, (self._pages, 1), gap=0))
-        self._focus = FocusLead(self, self.list)
+        self._focus = FocusForwarder(self, self.list)
         self._wire()
         self._add_keys()
 
     def _wire(self) -> None:
-        self.job_actions.on(do.BACK, self._back)
-        self.job_actions.on(do.NEWEST, self._reopen)
-        self.job_actions.on(do.PRIORITY, self._ask_priority)
+        self.job_actions.add_handler(do.BACK, self._back)
+        self.job_actions.add_handler(do.SHOW_NEWEST_RUN, self._reopen)
+        self.job_actions.add_handler(do.PRIORITY, self._ask_priority)
         self.list.query_changed.connect(lambda query: self.rows_requested.emit(LIST, query))
         self.list.chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
@@ -173,7 +173,7 @@ class JobsPage(QWidget):
         self._turning.timeout.connect(self.table.view.viewport().update)
         self._slow = QTimer(self)
         self._slow.setSingleShot(True)
-        self._slow.setInterval(READING_AFTER_MS)
+        self._slow.setInterval(LOADING_TEXT_DELAY_MS)
         self._slow.timeout.connect(self._settle)
 
     def _add_keys(self) -> None:
@@ -185,7 +185,7 @@ class JobsPage(QWidget):
         keys: tuple[tuple[QWidget, str, Callable[[], object]], ...] = (
             (self.split, "J", lambda: self.list.step(1)),
             (self.split, "K", lambda: self.list.step(-1)),
-            *((self.split, one.keys, partial(self._act_on_open, one)) for one in KEYED),
+            *((self.split, one.shortcut, partial(self._act_on_open, one)) for one in KEYED_ACTIONS),
             (self.split, "Ctrl+F", self.list.search.setFocus),
             (detail, "[", lambda: detail.step_tab(-1)),
             (detail, "]", lambda: detail.step_tab(1)),
@@ -195,7 +195,7 @@ class JobsPage(QWidget):
             (detail, "S", detail.focus_smoothing),
             (detail, "Ctrl+L", detail.focus_log),
             (table, "Ctrl+L", self._log_of_row),
-            *((table, one.keys, partial(self._act_on_rows, one)) for one in KEYED_BULK),
+            *((table, one.shortcut, partial(self._act_on_rows, one)) for one in KEYED_BULK_ACTIONS),
             (table, "Ctrl+F", table.search.setFocus),
         )
         for widget, key, act in keys:
@@ -257,7 +257,7 @@ class JobsPage(QWidget):
         """Show why the jobs cannot be read; those shown already stay."""
         if self._total is None:
             self._slow.stop()
-            self._reading.say("wifi-slash", "Could not read the jobs", sentence)
+            self._reading.show_message("wifi-slash", "Could not read the jobs", sentence)
             self._pages.setCurrentWidget(self._reading)
 
     def show_views(self, views: tuple[JobView, ...]) -> None:
@@ -293,13 +293,13 @@ class JobsPage(QWidget):
         if slots:
             self._show_sweep()
         # The update of the queue and that of the job's state arrive in either order.
-        self.detail.show_place(self.model.place(self._open_id))
+        self.detail.show_queue_position(self.model.place(self._open_id))
 
     def show_queue(self, queue: Queue, *, at_once: bool = False) -> None:
         """Set the places of the waiting jobs; ``at_once`` moves rows under the pointer."""
         moved = self.list.show_queue(queue)
         self.table.show_queue(queue)
-        self.detail.show_place(self.model.place(self._open_id))
+        self.detail.show_queue_position(self.model.place(self._open_id))
         if moved:
             self.queue_moved.emit(at_once)
 
@@ -344,7 +344,7 @@ class JobsPage(QWidget):
             else:
                 line = self.model.line(job_id)
                 named = f" “{line.name}”" if line is not None else ""
-                self._opening.say("stack", f"Opening{named}…")
+                self._opening.show_message("stack", f"Opening{named}…")
                 self._right.setCurrentWidget(self._opening)
             self.opened.emit(job_id)
         self.list.choose(job_id)
@@ -419,7 +419,7 @@ class JobsPage(QWidget):
         if job_id == self._open_id and not self._is_shown:
             self._open_id = ""
             self._unreadable_id = job_id
-            self._unreadable.say("warning", "This job cannot be opened", sentence)
+            self._unreadable.show_message("warning", "This job cannot be opened", sentence)
             self._right.setCurrentWidget(self._unreadable)
             self._settle()
 
@@ -440,7 +440,7 @@ class JobsPage(QWidget):
         if not self._is_table():
             _share_search(self.list, self.table)
         self._pages.setCurrentWidget(self.table)
-        self._focus.lead_to(self.table)
+        self._focus.set_part(self.table)
         self.view_changed.emit(TABLE)
         self.rows_requested.emit(TABLE, self.table.query)
         self.table.view.setFocus()
@@ -450,7 +450,7 @@ class JobsPage(QWidget):
         if self._is_table():
             _share_search(self.table, self.list)
         self._pages.setCurrentWidget(self.split)
-        self._focus.lead_to(self.list)
+        self._focus.set_part(self.list)
         self.view_changed.emit(LIST)
         self.list.choose(self._open_id or self._open_sweep)
         self.rows_requested.emit(LIST, self.list.query)
@@ -479,7 +479,7 @@ class JobsPage(QWidget):
     @Slot()
     def _settle(self) -> None:
         """Choose the page to show, and open a job if the user has not."""
-        self.detail.show_place(self.model.place(self._open_id))
+        self.detail.show_queue_position(self.model.place(self._open_id))
         if self._total is None and not self._views:
             if not self._slow.isActive() and self._pages.currentIndex() == 0:
                 self._pages.setCurrentWidget(self._reading)
@@ -508,7 +508,7 @@ class JobsPage(QWidget):
     def _show_open(self, view: JobView) -> None:
         self._is_shown = True
         self.detail.open_job(view)
-        self.detail.show_place(self.model.place(view.id))
+        self.detail.show_queue_position(self.model.place(view.id))
         self._right.setCurrentWidget(self.detail)
         then, self._then = self._then, None
         if then is not None:
@@ -548,8 +548,8 @@ class JobsPage(QWidget):
     def _act_on_open(self, action: JobAction) -> None:
         """Act on the open job, or on all jobs of the open sweep."""
         if self._open_sweep:
-            for bulk in (one for one in KEYED_BULK if one.keys == action.keys):
-                self.sweep.act(bulk)
+            for bulk in (one for one in KEYED_BULK_ACTIONS if one.shortcut == action.shortcut):
+                self.sweep.run_action(bulk)
         elif self._open_id:
             self._ask(self._open_id, action)
 
@@ -561,7 +561,7 @@ class JobsPage(QWidget):
 
     def _ask(self, job_id: str, action: JobAction) -> None:
         """Request an action on a job; its page is opened first if the action needs it."""
-        if action.on_page:
+        if action.needs_page:
             self.open_then(job_id, lambda: self.job_actions.ask(action, job_id))
         else:
             self.job_actions.ask(action, job_id)
@@ -604,7 +604,7 @@ class JobsPage(QWidget):
         is_known = line.id == self._open_id and self.detail.has_checkpoints is not None
         # The checkpoints of a job in the list are not known.
         has_checkpoints = self.detail.has_checkpoints if is_known else may_have_checkpoints(line)
-        on = JobFacts(line, has_checkpoints, index.data(QUEUE_ROLE), in_table=which == TABLE)
+        on = JobSubject(line, has_checkpoints, index.data(QUEUE_ROLE), is_in_table=which == TABLE)
         if which == TABLE:
             self.table.fill_menu(menu, index)
         main = main_action(on)

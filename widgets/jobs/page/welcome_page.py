@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.nodes.reading import Finding, NodeReading
 from widgets.common import formats, theme
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4, S5, S6, S8
@@ -139,7 +139,7 @@ class WelcomePage(QWidget):
                 margins=(PAGE_MARGIN, S8, PAGE_MARGIN, S5),
             )
         )
-        self.setLayout(col((Scroll(content), 1), gap=0))
+        self.setLayout(col((VerticalScrollArea(content), 1), gap=0))
 
     def show_busy(self, sentence: str) -> None:
         """Show that the example is being installed; "" when that has ended."""
@@ -174,7 +174,7 @@ class WelcomePage(QWidget):
         if self._reading_words and not wrong:
             self._ready.addLayout(row(STRETCH, *self._praise(), STRETCH))
         for finding in wrong:
-            text = f"{finding.sentence} {finding.remedy}".strip()
+            text = f"{finding.message} {finding.remedy}".strip()
             words = Label(text, "body", "text", wrap=True, selectable=True)
             # Without a minimum, a wrapped label shrinks to a column of single words.
             whole = words.fontMetrics().horizontalAdvance(text) + 2

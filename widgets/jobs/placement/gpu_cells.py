@@ -29,9 +29,9 @@ from widgets.common import formats, icons, theme
 from widgets.common.labels import plain_tip
 from widgets.common.painting import elided, fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
-from widgets.common.theme import R_CELL, Tone
+from widgets.common.theme import R_CELL, ColorRole
 from widgets.jobs.placement.gpu_choice import may_be_shared, owner
-from widgets.nodes.row.node_row import display_words
+from widgets.nodes.row.node_row import display_text
 
 _ROW_H, _CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 27, 23, 3, 96, 18
 _NAME_LEAST_W = 40
@@ -276,7 +276,7 @@ class GpuCells(QWidget):
         job_id, user = _who_is_on(gpu)
         return self._jobs.get(job_id, "") or user
 
-    def _edge_of(self, index: int) -> Tone | None:
+    def _edge_of(self, index: int) -> ColorRole | None:
         """Return the edge of a selected GPU that is in use."""
         gpu = self._gpus[index]
         if gpu.uuid not in self._chosen:
@@ -292,7 +292,7 @@ class GpuCells(QWidget):
 
     def _paint_free(self, painter: QPainter, index: int) -> None:
         cell, gpu = self._cell(index), self._gpus[index]
-        if gpu.lost:
+        if gpu.is_lost:
             paint_gpu_cell(painter, cell, "gone", radius=R_CELL)
         elif gpu.uuid in self._chosen:
             paint_gpu_cell(painter, cell, "chosen", radius=R_CELL)
@@ -301,7 +301,7 @@ class GpuCells(QWidget):
             icons.paint_icon(painter, tick, "check", "on_ink")
         else:
             paint_gpu_cell(painter, cell, "free", radius=R_CELL)
-            text = f"{gpu.index} · display" if gpu.display else str(gpu.index)
+            text = f"{gpu.index} · display" if gpu.display_processes else str(gpu.index)
             if text_width(text, "tiny") > cell.width() - 4:
                 text = str(gpu.index)
             paint_text(painter, cell, text, "tiny", "text3", center=True)
@@ -330,7 +330,7 @@ class GpuCells(QWidget):
         return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, middle)), None)
 
     def _may_take(self, gpu: Gpu) -> bool:
-        return not self._away and not owner(gpu) and not gpu.lost
+        return not self._away and not owner(gpu) and not gpu.is_lost
 
     def _take(self, index: int) -> None:
         gpu = self._gpus[index]
@@ -366,11 +366,11 @@ class GpuCells(QWidget):
             state = f"in use by {self._holder(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
             if gpu.uuid in self._chosen:
                 state = f"selected, {state}"
-        elif gpu.lost:
+        elif gpu.is_lost:
             state = "not available"
         else:
             state = "selected" if gpu.uuid in self._chosen else "free"
-        parts = (name, state, display_words(gpu), self._problems.get(gpu.uuid, ""))
+        parts = (name, state, display_text(gpu), self._problems.get(gpu.uuid, ""))
         return ", ".join(part for part in parts if part)
 
 

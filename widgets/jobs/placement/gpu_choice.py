@@ -39,14 +39,14 @@ def free_gpus(state: NodeState) -> tuple[Gpu, ...]:
     """Return the GPUs that no process uses, including those with problems."""
     if not is_there(state) or state.reading is None:
         return ()
-    return tuple(gpu for gpu in state.reading.gpus if not owner(gpu) and not gpu.lost)
+    return tuple(gpu for gpu in state.reading.gpus if not owner(gpu) and not gpu.is_lost)
 
 
 def sound_gpus(state: NodeState) -> tuple[Gpu, ...]:
     """Return the GPUs for automatic selection: free, without problems of GPU or node."""
     if any(finding.gpu is None for finding in state.health):
         return ()
-    return tuple(gpu for gpu in free_gpus(state) if state.of_gpu(gpu) is None)
+    return tuple(gpu for gpu in free_gpus(state) if state.worst_gpu_finding(gpu) is None)
 
 
 def choose(states: Iterable[NodeState], count: int) -> dict[str, tuple[str, ...]]:

@@ -11,18 +11,18 @@ from PySide6.QtGui import QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.reading import Gpu, NodeState, Presence, words_by_gpu, worst
+from backend.records.nodes.reading import Gpu, NodeState, Presence, problems_by_gpu, worst_finding
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog_holder import DialogHolder
-from widgets.common.fields import FaultLine, SpinBox
+from widgets.common.fields import ErrorLine, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.legend import legend_key
 from widgets.common.painting import text_width
-from widgets.common.theme import S1, S2, S3, Role, Tone
-from widgets.common.throttle import is_unseen
+from widgets.common.theme import S1, S2, S3, Role, ColorRole
+from widgets.common.throttle import is_on_hidden_page
 from widgets.jobs.placement.gpu_cells import GpuCells
 from widgets.jobs.placement.gpu_choice import (
     choose,
@@ -34,8 +34,8 @@ from widgets.jobs.placement.gpu_choice import (
     why_away,
 )
 from widgets.jobs.placement.share_gpu_dialog import BesideDialog
-from widgets.nodes.row.node_names import fitted, without_domain
-from widgets.nodes.row.node_row import node_title, node_words
+from widgets.nodes.row.node_names import elide_names, strip_domain
+from widgets.nodes.row.node_row import node_title, inline_node_title
 
 _NAME_LEAST_W, _NAME_MOST_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
@@ -63,7 +63,7 @@ class _NodeRow(QWidget):
         self._state = state
         self._name = _Name(self._title, "medium", elide="right")
         self.cells = GpuCells(self._title)
-        self.stepper = SpinBox(0, most=4096, name=f"Processes on {node_words(state.name)}")
+        self.stepper = SpinBox(0, maximum=4096, name=f"Processes on {inline_node_title(state.name)}")
         self.stepper.setFixedWidth(_STEPPER_W)
         self._words = Label("processes", "body", "text2")
         self._figure = Label("", "small", "text3", elide="right", align="right")
@@ -81,7 +81,7 @@ class _NodeRow(QWidget):
     def show_state(self, state: NodeState) -> None:
         self._state = state
         gpus = state.reading.gpus if state.reading is not None else ()
-        self.cells.show_gpus(gpus, words_by_gpu(state.health) if is_there(state) else None)
+        self.cells.show_gpus(gpus, problems_by_gpu(state.health) if is_there(state) else None)
         if not is_there(state):
             self.cells.show_away(why_away(state), is_offline=state.presence is Presence.OFFLINE)
         takes = bool(gpus) and is_there(state)
@@ -139,29 +139,29 @@ class _NodeRow(QWidget):
         self.stepper.setEnabled(not self.cells.chosen())
         text, role, tone = self._figures()
         self._figure.setText(text)
-        self._figure.set_tone(tone)
+        self._figure.set_color_role(tone)
         self._figure.set_role(role)
-        found = worst(self._state.health) if there else None
-        self._name.set_tone("warn" if found is not None else "text" if there else "text3")
+        found = worst_finding(self._state.health) if there else None
+        self._name.set_color_role("warn" if found is not None else "text" if there else "text3")
         taken = self.cells.taken() if there else ()
         if taken:
             owners = ", ".join(dict.fromkeys(map(owner, taken)))
             self._figure.set_tip(f"In use by {owners}; the job starts when it is free.")
         else:
-            self._figure.set_tip(found.sentence if found is not None else "")
+            self._figure.set_tip(found.message if found is not None else "")
 
-    def _figures(self) -> tuple[str, Role, Tone]:
+    def _figures(self) -> tuple[str, Role, ColorRole]:
         chosen = len(self.cells.chosen()) or self.stepper.value()
         reading = self._state.reading
         if chosen:
             is_well = is_there(self._state) and not self.cells.taken()
-            tone: Tone = "text" if is_well else "bad"
+            tone: ColorRole = "text" if is_well else "bad"
             return f"{formats.count(chosen)} selected", "small_strong", tone
         if not is_there(self._state) or reading is None:
             return formats.NONE, "small", "text3"
-        found = worst(self._state.health)
+        found = worst_finding(self._state.health)
         if found is not None:
-            return found.words, "small", "warn"
+            return found.description, "small", "warn"
         if not reading.gpus:
             return formats.plural(reading.cpu.cores, "core"), "small", "text3"
         free = len(free_gpus(self._state))
@@ -199,8 +199,8 @@ class PlacementPicker(QWidget):
         self._holder = QWidget()
         self._holder.setLayout(self._column)
         self._holder.installEventFilter(self)
-        self._scroll = Scroll(self._holder)
-        self._error = FaultLine()
+        self._scroll = VerticalScrollArea(self._holder)
+        self._error = ErrorLine()
         self._free_only = Switch("Free only")
         self._free_only.setChecked(True)
         self._free_only.toggled.connect(self._settle)
@@ -229,7 +229,7 @@ class PlacementPicker(QWidget):
         never becomes smaller by itself.
         """
         self._waiting = states
-        if not is_unseen(self):
+        if not is_on_hidden_page(self):
             self._catch_up()
 
     def show_jobs(self, names: Mapping[str, str]) -> None:
@@ -295,7 +295,7 @@ class PlacementPicker(QWidget):
         self._scroll.ensureWidgetVisible(wanted, 0, S2)
 
     def _ask_beside(self, node_row: _NodeRow, gpu: Gpu) -> None:
-        asked = BesideDialog(node_words(node_row.node), gpu, self.window())
+        asked = BesideDialog(inline_node_title(node_row.node), gpu, self.window())
         asked.requested.connect(partial(node_row.cells.take_beside, gpu.uuid, owner(gpu)))
         self._asked.open(asked)
 
@@ -385,12 +385,12 @@ class PlacementPicker(QWidget):
         """Set the height to that of the rows, up to a limit; names get the longest name's width."""
         rows = tuple(self._rows.values())
         titles = [node_title(one.node) for one in rows]
-        longest = max((text_width(t, "medium") for t in without_domain(titles)), default=0)
+        longest = max((text_width(t, "medium") for t in strip_domain(titles)), default=0)
         most = min(_NAME_MOST_W, int(self.width() * _NAME_SHARE))
         width = max(_NAME_LEAST_W, min(longest + S1, most))
         if width != self._name_w:
             self._name_w = width
-            for one, shown in zip(rows, fitted(titles, width, "medium"), strict=True):
+            for one, shown in zip(rows, elide_names(titles, width, "medium"), strict=True):
                 one.set_name(shown, width)
         # Up to this many nodes are visible at once; in a dialog, the dialog sets the height.
         whole = self._rows_most_h == _ROWS_MOST_H and len(rows) <= _MANY_NODES

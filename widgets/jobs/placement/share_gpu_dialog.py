@@ -30,7 +30,7 @@ class BesideDialog(Dialog):
         super().__init__(f"Use GPU {gpu.index} anyway", _WIDTH, parent)
         first = gpu.compute_processes[0]
         what = sanitize(first.command.split(" ")[0].rpartition("/")[2]) or "a process"
-        used = formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
+        used = formats.used_memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
         memory = "" if used == formats.NONE else f"; {used} are in use"
         anyway = Button("Use it anyway", kind="danger")
         anyway.clicked.connect(self._request)

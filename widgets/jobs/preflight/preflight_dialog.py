@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QLayout, QWidget
 
 from backend.records.jobs.placement import Placement
 from backend.records.library.packages import module_of, package_of
-from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
+from backend.records.nodes.preflight import TrialResult, Preflight, PreflightFinding
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import ProgressLine, Scroll, Separator, StyledFrame
+from widgets.common.cards import ProgressLine, VerticalScrollArea, Separator, StyledFrame
 from widgets.common.dialog import Dialog
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
@@ -60,7 +60,7 @@ class PreflightDialog(Dialog):
         self._can_try = can_try
         self._found: Preflight | None = None
         self._placement: tuple[Placement, ...] = ()
-        self._canary: Canary | None = None
+        self._canary: TrialResult | None = None
         self._rows: dict[PreflightFinding, PreflightRow] = {}
         self._asked: set[_Key] = set()
         self._done: dict[_Key, PreflightFinding] = {}
@@ -99,7 +99,7 @@ class PreflightDialog(Dialog):
         self._list = col(gap=0)
         self._holder = QWidget()
         self._holder.setLayout(col(self._list, STRETCH, gap=0))
-        self._scroll = Scroll(self._holder)
+        self._scroll = VerticalScrollArea(self._holder)
         self._passed = Label("", "body", "text2", elide="right")
         self._passed_count = Label("", "strong", "good")
         self._passed_row = QWidget()
@@ -116,7 +116,7 @@ class PreflightDialog(Dialog):
         self._trial_words = Label("", "body", "text2", wrap=True, selectable=True)
         self._trace = Label("", "mono", "text2", selectable=True)
         self._trace_box = StyledFrame("sunken", col(self._trace, STRETCH, margins=(S3, S2, S3, S2)))
-        self._trace_scroll = Scroll(self._trace_box)
+        self._trace_scroll = VerticalScrollArea(self._trace_box)
         self._trace_scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
         self._trial = QWidget()
         self._trial.setLayout(
@@ -169,7 +169,7 @@ class PreflightDialog(Dialog):
         self._scroll.hide()
         clear(self._list)
         self._rows.clear()
-        for finding in (*found.faults, *found.warnings):
+        for finding in (*found.blocking_findings, *found.warnings):
             self._make(finding)
             if self._key(finding) in working:
                 self._rows[finding].show_working("")
@@ -205,7 +205,7 @@ class PreflightDialog(Dialog):
         if sentence:
             self._refusal.hide()
             self._progress.set_can_cancel(True)
-            self._progress.set_progress(share, formats.under_way(sentence))
+            self._progress.set_progress(share, formats.with_ellipsis(sentence))
         self._settle()
 
     def show_fixing(self, findings: Sequence[PreflightFinding], sentence: str = "") -> None:
@@ -232,12 +232,12 @@ class PreflightDialog(Dialog):
         self._refusal.setVisible(bool(sentence))
         self._settle()
 
-    def show_canary(self, canary: Canary) -> None:
+    def show_canary(self, canary: TrialResult) -> None:
         """Show the result of the trial."""
         self._canary = canary
-        icon, tone = ("check-circle-fill", "good") if canary.passed else ("x-circle-fill", "bad")
+        icon, tone = ("check-circle-fill", "good") if canary.succeeded else ("x-circle-fill", "bad")
         self._trial_icon.set_icon(icon, tone)
-        self._trial_words.setText(canary.sentence)
+        self._trial_words.setText(canary.message)
         self._trace.setText(canary.traceback.rstrip())
         high = self._trace.sizeHint().height() + 2 * S2
         self._trace_scroll.setFixedHeight(min(high, _MOST_TRACE_H))
@@ -257,7 +257,7 @@ class PreflightDialog(Dialog):
         for line in self._rows.values():
             line.set_able(not self._is_busy)
         self._copy.setVisible(found is not None)
-        passed = found is not None and found.passed
+        passed = found is not None and found.succeeded
         self._start.setVisible(passed)
         self._start.setEnabled(rests)
         self._start.set_kind("plain" if self._canary_failed else "primary")
@@ -282,7 +282,7 @@ class PreflightDialog(Dialog):
 
     def _show_result(self, found: Preflight, smaller: Sequence[Placement]) -> None:
         icon, tone = ("check-circle-fill", "good")
-        if not found.passed or self._canary_failed:
+        if not found.succeeded or self._canary_failed:
             icon, tone = ("warning-octagon-fill", "bad")
         self._icon.set_icon(icon, tone)
         one_batch = "One batch of this job could not be trained"
@@ -321,7 +321,7 @@ class PreflightDialog(Dialog):
 
     @property
     def _canary_failed(self) -> bool:
-        return self._canary is not None and not self._canary.passed
+        return self._canary is not None and not self._canary.succeeded
 
     def _mendable(self) -> tuple[PreflightFinding, ...]:
         return tuple(
@@ -333,9 +333,9 @@ class PreflightDialog(Dialog):
     def _note_done(self, found: Preflight, placement: Sequence[Placement]) -> None:
         if self._found is None:
             return
-        now = {self._key(one) for one in (*found.faults, *found.warnings)}
+        now = {self._key(one) for one in (*found.blocking_findings, *found.warnings)}
         there = {one.node for one in placement}
-        for finding in (*self._found.faults, *self._found.warnings):
+        for finding in (*self._found.blocking_findings, *self._found.warnings):
             key = self._key(finding)
             # A finding that is gone because its node was left out was not fixed.
             if key not in now and (key in self._asked or there.issuperset(finding.nodes)):

@@ -40,7 +40,7 @@ class PreflightRow(QWidget):
                 (Label(words.names(finding.nodes), "small", "text3", elide="right"), 1),
                 gap=S2,
             ),
-            Label(finding.sentence, "body", "text2", wrap=True, selectable=True),
+            Label(finding.message, "body", "text2", wrap=True, selectable=True),
             self._remedy,
             gap=2,
         )
@@ -54,7 +54,7 @@ class PreflightRow(QWidget):
                 margins=(0, 10, 0, 10),
             )
         )
-        self.setAccessibleName(f"{finding.label}, {finding.sentence}")
+        self.setAccessibleName(f"{finding.label}, {finding.message}")
         self.show_idle()
 
     def show_idle(self, refusal: str = "") -> None:
@@ -63,7 +63,7 @@ class PreflightRow(QWidget):
         alone = self.finding.fix in (Fix.NONE, Fix.LEAVE_OUT, Fix.ACCEPT_HOST_KEY)
         said = refusal or (self.finding.remedy if alone else "")
         self._remedy.setText(said)
-        self._remedy.set_tone("bad" if refusal else "text2")
+        self._remedy.set_color_role("bad" if refusal else "text2")
         self._remedy.setVisible(bool(said))
         self.button.set_tip(self.finding.remedy)
         self.button.setVisible(bool(self.button.text()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.nodes.preflight import Canary, Fix, Preflight, PreflightFinding
+from backend.records.nodes.preflight import TrialResult, Fix, Preflight, PreflightFinding
 from widgets.common import formats
 
 _NAMES_SHOWN = 3
@@ -58,7 +58,7 @@ def button(finding: PreflightFinding) -> str:
             return f"Set {where} up"
         return f"Set up {where}"
     if fix is Fix.FIT_PROCESSES:
-        return f"Run {finding.fitting} processes"
+        return f"Run {finding.process_capacity} processes"
     return _TEXTS[fix][0]
 
 
@@ -72,7 +72,7 @@ def outcome(finding: PreflightFinding, was_asked: bool) -> str:
 
 
 def heading(found: Preflight) -> str:
-    many = len(found.faults)
+    many = len(found.blocking_findings)
     if not many:
         return "This job can start"
     verb = "prevents" if many == 1 else "prevent"
@@ -88,8 +88,8 @@ def circumstances(found: Preflight) -> str:
         f"Checked {formats.plural(points, 'point')} on {where} "
         f"in {formats.duration(max(1.0, found.took_s))}."
     )
-    said = f"{said} {found.unchecked_words}".rstrip()
-    return said if found.passed else f"{said} All problems are listed; nothing was started."
+    said = f"{said} {found.unchecked_message}".rstrip()
+    return said if found.succeeded else f"{said} All problems are listed; nothing was started."
 
 
 def slots(placement: Sequence[Placement]) -> str:
@@ -115,18 +115,18 @@ def start_on(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
     return f"Start on {where}, {slots(smaller)}"
 
 
-def report(found: Preflight, canary: Canary | None) -> str:
+def report(found: Preflight, canary: TrialResult | None) -> str:
     """Return everything as text, for a mail to the administrator of the nodes."""
     lines = [heading(found), circumstances(found), ""]
-    for finding in (*found.faults, *found.warnings):
+    for finding in (*found.blocking_findings, *found.warnings):
         state = "hint " if finding.is_warning else "fault"
         where = f" ({names(finding.nodes)})" if finding.nodes else ""
-        lines.append(f"{state}  {finding.label}{where}: {finding.sentence}")
+        lines.append(f"{state}  {finding.label}{where}: {finding.message}")
         if finding.remedy:
             lines.append(f"       {finding.remedy}")
     lines.append(f"passed {', '.join(passed(found))}")
     if canary is not None:
-        lines += ["", f"trial  {canary.sentence}", canary.traceback]
+        lines += ["", f"trial  {canary.message}", canary.traceback]
     return "\n".join(lines).rstrip() + "\n"
 
 

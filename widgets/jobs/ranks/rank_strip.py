@@ -22,7 +22,7 @@ from widgets.common.layout import STRETCH, clear, row
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.state_badge import Mark
 from widgets.common.theme import R_CELL, S2, S3
-from widgets.nodes.row.node_names import fitted
+from widgets.nodes.row.node_names import elide_names
 from widgets.nodes.row.node_row import node_title
 
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
@@ -123,7 +123,7 @@ class _Cells(QWidget):
         left, columns = self._left(), self._columns(self.width())
         whole = (self.width() - left + _GAP) / columns - _GAP
         cell_w = min(whole, _CELL_MOST_W)
-        names = fitted([group.title for group in self._groups], left - S2, "medium")
+        names = elide_names([group.title for group in self._groups], left - S2, "medium")
         line = 0
         for group, name in zip(self._groups, names, strict=True):
             top = line * (self._cell_h + _GAP)

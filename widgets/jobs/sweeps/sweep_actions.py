@@ -40,15 +40,15 @@ class SweepFolds(QObject):
         folds = {tag: folded for tag, folded in kept.items() if isinstance(folded, bool)}
         self._kept = dict(list(folds.items())[-_MOST_KEPT:])
 
-    def folds(self, which: str) -> Folds:
+    def folds(self, list_name: str) -> Folds:
         """Return the folding of the list with this name."""
-        return Folds(dict(self._kept), self._now_of(which, self._query_of(which)))
+        return Folds(dict(self._kept), self._now_of(list_name, self._query_of(list_name)))
 
-    def fold(self, which: str, tag: str, folded: bool) -> None:
+    def fold(self, list_name: str, tag: str, folded: bool) -> None:
         """Fold or unfold a sweep; during a search only for that search."""
-        query = self._query_of(which)
+        query = self._query_of(list_name)
         if query.is_search:
-            self._now[which] = (query, {**self._now_of(which, query), tag: folded})
+            self._now[list_name] = (query, {**self._now_of(list_name, query), tag: folded})
         else:
             self._kept.pop(tag, None)
             self._kept[tag] = folded
@@ -57,14 +57,14 @@ class SweepFolds(QObject):
         self.folded.emit(dict(self._kept))
 
     def fill(
-        self, menu: QMenu, which: str, line: JobSummary, actions: JobActions, *, is_open: bool
+        self, menu: QMenu, list_name: str, summary: JobSummary, actions: JobActions, *, is_open: bool
     ) -> None:
         """Add the actions on the sweep of a row to the menu."""
-        sweep = line.sweep
+        sweep = summary.sweep
         if sweep is None:
             return
         text = "Fold" if is_open else "Unfold"
-        menu.addAction(text, partial(self.fold, which, line.id, is_open))
+        menu.addAction(text, partial(self.fold, list_name, summary.id, is_open))
         on = Selection(len(sweep.ids), sweep.live, sweep.waiting)
         fill_menu(menu, (SWEEP_ACTIONS,), on, lambda one: actions.ask(one, sweep.ids))
 

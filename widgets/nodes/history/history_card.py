@@ -21,7 +21,7 @@ from widgets.common.cards import Card
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import S1, S2, SEGMENTED_SMALL_H
-from widgets.nodes.history.job_timeline import JobLane, bars_of
+from widgets.nodes.history.job_timeline import JobTimeline, job_bars
 from widgets.nodes.history.node_history import (
     BY_KEY,
     HOT_C,
@@ -124,12 +124,12 @@ def problem_spans(
     least = _LEAST_SPAN_SHARE * (last - first)
     return [
         AxisSpan(
-            one.from_s,
-            max(one.to_s, one.from_s + least),
+            one.start_s,
+            max(one.end_s, one.start_s + least),
             "warn",
-            one.words[:1].upper() + one.words[1:],
+            one.message[:1].upper() + one.message[1:],
         )
-        for one in history.spans(tuple(uuids), first, last)
+        for one in history.problem_spans(tuple(uuids), first, last)
     ]
 
 
@@ -166,7 +166,7 @@ def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
         quantity.title,
         link=link,
         axis=XAxis.CLOCK,
-        value_text=quantity.text,
+        value_text=quantity.format_value,
         scale=quantity.scale,
         show_x=show_x,
     )
@@ -194,15 +194,15 @@ class HistoryCard(Card):
             name="Quantities",
             height=SEGMENTED_SMALL_H,
         )
-        self._picker.chosen.connect(self._build)
+        self._picker.key_chosen.connect(self._build)
         self._stretch = SegmentedControl(
             [(key, title) for key, (title, _) in _STRETCHES.items()],
             name="Period",
             height=SEGMENTED_SMALL_H,
         )
         self._stretch.choose("3")
-        self._stretch.chosen.connect(self._build)
-        self._lane = JobLane()
+        self._stretch.key_chosen.connect(self._build)
+        self._lane = JobTimeline()
         self._link = HoverLink()
         self._plots = _Plots(VIEWS[0], self._link)
         self._known = {VIEWS[0].key: self._plots}
@@ -225,7 +225,7 @@ class HistoryCard(Card):
         return self._plots.plots[-1]
 
     @property
-    def lane(self) -> JobLane:
+    def lane(self) -> JobTimeline:
         return self._lane
 
     def show_stretch(self, job: Stretch) -> None:
@@ -245,9 +245,9 @@ class HistoryCard(Card):
             self._picker.set_enabled(view.key, able[view.key])
             # For a job show its GPUs, or the node if it uses none; a node without GPUs has no views
             # of them.
-            of_node = BY_KEY[view.quantities[0]].of_node is not None
+            of_node = BY_KEY[view.quantities[0]].read_node is not None
             is_of_job = self._job is not None and has_gpus
-            self._picker.set_shown(view.key, not is_of_job if of_node else has_gpus)
+            self._picker.set_choice_visible(view.key, not is_of_job if of_node else has_gpus)
         tip = "" if able["ecc"] or not has_gpus else "These GPUs do not count memory errors"
         self._picker.set_tip("ecc", tip)
         if not able[self._picker.key()]:
@@ -286,7 +286,7 @@ class HistoryCard(Card):
     def _is_able(self, view: HistoryView) -> bool:
         """Return True if the node has the data of a view: not all GPUs count memory errors."""
         if view.key != "ecc":
-            return BY_KEY[view.quantities[0]].of_node is not None or bool(self._gpus())
+            return BY_KEY[view.quantities[0]].read_node is not None or bool(self._gpus())
         reading = self._state.reading if self._state is not None else None
         shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
         return any(gpu.ecc_corrected is not None for gpu in shown)
@@ -321,14 +321,14 @@ class HistoryCard(Card):
             for gpu in state.reading.gpus
             if self._is_shown(gpu.uuid)
             and (
-                (self._goes_on and state.of_gpu(gpu) is not None)
+                (self._goes_on and state.worst_gpu_finding(gpu) is not None)
                 or self._history.had_problem(gpu.uuid, from_s, to_s)
             )
         )
 
     def _wanted(self) -> tuple[object, ...]:
         choice = self._picker.key(), self._stretch.key(), self._job
-        return *choice, self._gpus(), self._unhealthy(), self._history.reach
+        return *choice, self._gpus(), self._unhealthy(), self._history.extension_count
 
     def _take_plots(self, view: HistoryView) -> None:
         if view.key not in self._known:
@@ -360,7 +360,7 @@ class HistoryCard(Card):
         times = self._history.times()
         unhealthy = self._unhealthy()
         curves = [(NODE, quantity.title, True)]
-        if quantity.of_gpu is not None:
+        if quantity.read_gpu is not None:
             gpus = self._gpus()
             curves = [(uuid, self._name(uuid, index), uuid in unhealthy) for uuid, index in gpus]
         lone = len(curves) == 1
@@ -390,7 +390,7 @@ class HistoryCard(Card):
         first, last = max(float(times[0]), self._from_s(times)), self._to_s(times)
         # The first line of the hour may be some seconds late.
         is_whole = first - self._from_s(times) < 60.0
-        since = f"since {formats.moment_long(first, last)}"
+        since = f"since {formats.time_with_day(first, last)}"
         if self._job is not None:
             # The axis is that of the job, even if the node remembers only a part.
             first = self._job.from_s
@@ -401,7 +401,7 @@ class HistoryCard(Card):
         title, name = self._title.text(), node_title(self._state.name)
         where = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
         first = min(first, last - _LEAST_STRETCH_S)
-        self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
+        self._lane.show_bars(job_bars(self._jobs, self._state.name), first, last)
         self._words.setText(self._peers())
         hot = ThresholdLine(HOT_C, f"hot above {formats.temperature(HOT_C)}")
         spans = problem_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
@@ -417,7 +417,7 @@ class HistoryCard(Card):
         """Describe the grey lines: "7 other GPUs, 63 °C to 69 °C, 1.41 GHz"."""
         reading = self._state.reading if self._state is not None else None
         shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
-        quantities = [one for one in self._plots.quantities if one.of_gpu is not None]
+        quantities = [one for one in self._plots.quantities if one.read_gpu is not None]
         if not self._goes_on or not quantities or len(shown) < 2:
             return ""
         unhealthy = self._unhealthy()
@@ -432,10 +432,10 @@ class HistoryCard(Card):
 
 def _range(quantity: Quantity, gpus: Iterable[Gpu]) -> str:
     """Return "63 °C to 69 °C", "" if no GPU reports the quantity."""
-    if quantity.of_gpu is None:
+    if quantity.read_gpu is None:
         return ""
-    known = [value for gpu in gpus if (value := quantity.of_gpu(gpu)) is not None]
+    known = [value for gpu in gpus if (value := quantity.read_gpu(gpu)) is not None]
     if not known:
         return ""
-    low, high = quantity.text(min(known)), quantity.text(max(known))
+    low, high = quantity.format_value(min(known)), quantity.format_value(max(known))
     return low if low == high else f"{low} to {high}"

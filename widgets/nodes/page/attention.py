@@ -17,7 +17,7 @@ from widgets.common.buttons import Button
 from widgets.common.layout import clear, row
 from widgets.common.theme import S3, Family
 from widgets.nodes.page.node_actions import RETRY, SET_UP, SHOW, NodeAction, NodeActions
-from widgets.nodes.row.node_names import without_domain
+from widgets.nodes.row.node_names import strip_domain
 from widgets.nodes.row.node_row import Condition, NodeRow, condition_of, upper_first
 
 MOST_CARDS = 3
@@ -50,7 +50,7 @@ def attentions(
         now: Unix time.
     """
     now = time.time() if now is None else now
-    titles = without_domain([row.title for row in rows.values()])
+    titles = strip_domain([row.title for row in rows.values()])
     names = dict(zip(rows, titles, strict=True))
     live = [view for view in jobs if view.state.is_live]
     found: list[tuple[int, Attention]] = []
@@ -60,10 +60,10 @@ def attentions(
         placed = [view.name for view in live if state.name in view.nodes]
         seen = [cell.owner for cell in row.gpus if cell.use == "ours"]
         costs = list(dict.fromkeys(placed + seen))
-        if not condition.is_notable and (condition is not Condition.NEW or row.line_tone == "live"):
+        if not condition.is_notable and (condition is not Condition.NEW or row.subtitle_color == "live"):
             continue
         moment = since.get(state.name)
-        when = f"since {formats.moment_long(moment, now)}" if moment is not None else ""
+        when = f"since {formats.time_with_day(moment, now)}" if moment is not None else ""
         rank = list(Condition).index(condition) - (10 if costs else 0)
         slows = _slowed(live, state.name)
         found.append((rank, _card(row, names[row.name], condition, reason, when, costs, slows)))
@@ -98,7 +98,7 @@ def _card(
 ) -> Attention:
     family, icon = condition.family, condition.icon
     if condition is Condition.UNHEALTHY:
-        heat = next((c.temperature_c for c in row.gpus if c.unhealthy), None)
+        heat = next((c.temperature_c for c in row.gpus if c.problem), None)
         now = f"now {formats.temperature(heat)}" if heat is not None and "heat" in reason else ""
         facts = upper_first(", ".join(part for part in (when, now) if part))
         runs = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""
@@ -111,7 +111,7 @@ def _card(
         text = _sentences(upper_first(reason), upper_first(when), effect)
         return Attention(row.name, family, icon, f"{name} is offline", text, RETRY)
     text = _sentences(
-        row.line if row.line_tone == "bad" else "", "Jobs cannot use it until it is set up."
+        row.subtitle if row.subtitle_color == "bad" else "", "Jobs cannot use it until it is set up."
     )
     return Attention(row.name, family, icon, f"{name} is not set up", text, SET_UP)
 

@@ -139,7 +139,7 @@ class GpuCard(Card):
             jobs: Names of jobs by their id.
             ranks: By the id of a job and the UUID of a GPU.
         """
-        reason = finding.words if finding is not None else ""
+        reason = finding.description if finding is not None else ""
         cell = gpu_cell(gpu, jobs, reason)
         self.set_edge("warn" if reason else "")
         layout = self.layout()
@@ -148,12 +148,12 @@ class GpuCard(Card):
             thick = int(bool(reason))
             layout.setContentsMargins(*(margin - thick for margin in _MARGINS))
         self._name.setText(f"GPU {gpu.index} · {gpu.name}")
-        self._name.set_tone("warn" if reason else "text")
+        self._name.set_color_role("warn" if reason else "text")
         self._heat.setText(
             "–" if gpu.temperature_c is None else formats.temperature(gpu.temperature_c)
         )
         self._heat.set_role("heading" if reason else "strong")
-        self._heat.set_tone("warn" if reason else "text")
+        self._heat.set_color_role("warn" if reason else "text")
         self._use.setText("–" if gpu.use_percent is None else f"{gpu.use_percent}{formats.GAP}%")
         self._words.setText(f"use · {cell.memory}" if cell.memory != formats.NONE else "use")
         self._power.setText("" if gpu.power_w is None else f"{gpu.power_w:.0f}{formats.GAP}W")
@@ -170,5 +170,5 @@ class GpuCard(Card):
         who = ", ".join(part for part in (who, cell.display) if part)
         self._who.setText(who)
         self._owner.setText(user)
-        self._who.set_tone("text3" if cell.use == "free" else "text2")
-        self.setAccessibleName(", ".join(part for part in (cell.sentence, rank, user) if part))
+        self._who.set_color_role("text3" if cell.use == "free" else "text2")
+        self.setAccessibleName(", ".join(part for part in (cell.description, rank, user) if part))

@@ -37,28 +37,28 @@ CHECK = NodeAction(
     "Check",
     "first-aid",
     tip="Check the installation of this node",
-    titled=lambda on: "Checking…" if on.is_checking else "Check",
-    offered=lambda on: not on.is_new,
-    able=lambda on: not on.is_checking,
+    make_title=lambda on: "Checking…" if on.is_checking else "Check",
+    is_offered=lambda on: not on.is_new,
+    is_enabled=lambda on: not on.is_checking,
 )
 SET_UP = NodeAction(
     "set_up",
     "Set up",
     "wrench",
-    offered=lambda on: on.is_added and on.is_new,
+    is_offered=lambda on: on.is_added and on.is_new,
     is_primary=True,
 )
 TAKE_OUT = NodeAction(
     "take_out",
     "Take out of service",
     "prohibit",
-    offered=lambda on: on.is_added and not on.is_new and not on.is_out,
+    is_offered=lambda on: on.is_added and not on.is_new and not on.is_out,
 )
 PUT_BACK = NodeAction(
-    "put_back", "Put back", "arrow-u-up-left", offered=lambda on: on.is_added and on.is_out
+    "put_back", "Put back", "arrow-u-up-left", is_offered=lambda on: on.is_added and on.is_out
 )
 GIVE_WAY = NodeAction("give_way", "Give way…", tip="Pause jobs while other users need the node")
-SET_UP_AGAIN = NodeAction("set_up_again", "Set up again…", offered=lambda on: not on.is_new)
+SET_UP_AGAIN = NodeAction("set_up_again", "Set up again…", is_offered=lambda on: not on.is_new)
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
 HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))

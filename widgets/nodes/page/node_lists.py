@@ -28,7 +28,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card, Separator
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import S1, S2, Role, Tone
+from widgets.common.theme import S1, S2, Role, ColorRole
 from widgets.nodes.page.node_actions import MOVE_OFF, NodeActions
 
 _MOST_LINES = 12
@@ -41,7 +41,7 @@ _CHECKING = (
 
 class _Line(NamedTuple):
     icon: str
-    tone: Tone
+    tone: ColorRole
     sentence: str
     remedy: str
     role: Role
@@ -58,7 +58,7 @@ class _FindingRow(QWidget):
         self._end_orphan = end
         self._icon = IconLabel("warning-fill", "warn")
         self._sentence = Label("", wrap=True)
-        self._remedy = Label("", tone="text2", wrap=True, selectable=True)
+        self._remedy = Label("", color_role="text2", wrap=True, selectable=True)
         self._orphan: Orphan | None = None
         self._end = Button("End process", icon="x")
         self._end.clicked.connect(self._request_end)
@@ -72,7 +72,7 @@ class _FindingRow(QWidget):
         self._sentence.setText(line.sentence)
         self._sentence.set_tip(line.tip)
         self._sentence.setAccessibleDescription(line.tip)
-        self._sentence.set_tone("text2" if line.tone == "good" else "text")
+        self._sentence.set_color_role("text2" if line.tone == "good" else "text")
         self._remedy.setText(line.remedy)
         self._remedy.set_role(line.role)
         self._remedy.setVisible(bool(line.remedy))
@@ -176,7 +176,7 @@ class FindingsCard(Card):
         for one in self._health:
             # Heat and its consequences have one remedy: shown once.
             again = one.remedy == last_remedy
-            yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
+            yield _Line("warning-fill", "warn", one.message, "" if again else one.remedy, "body")
             last_remedy = one.remedy
         yield from self._orphans
         if self._is_checking:
@@ -186,8 +186,8 @@ class FindingsCard(Card):
             return
         for finding in self._found:
             if not finding.ok:
-                yield _Line("x-circle-fill", "bad", finding.sentence, finding.remedy, "mono")
-        passed = [finding.sentence for finding in self._found if finding.ok]
+                yield _Line("x-circle-fill", "bad", finding.message, finding.remedy, "mono")
+        passed = [finding.message for finding in self._found if finding.ok]
         if passed:
             words = passed[0] if len(passed) == 1 else f"{len(passed)} checks passed"
             tip = "\n".join(passed[1:] and passed)
@@ -199,10 +199,10 @@ def _orphan_line(
 ) -> _Line:
     job = orphan.run_tag.rpartition("/")[0]
     whose = f"“{jobs[job]}”" if job in jobs else f"job {job}" if job else "a run"
-    age, memory = formats.rough(orphan.age_s), formats.memory(orphan.memory_bytes)
+    age, memory = formats.rough_duration(orphan.age_s), formats.memory(orphan.memory_bytes)
     sentence = f"{process_words(orphan)} was left behind by {whose}, {age} old, {memory}."
     is_ending = orphan.process in ending
-    return _Line("warning-fill", "warn", sentence, orphan.why, "body", orphan, is_ending)
+    return _Line("warning-fill", "warn", sentence, orphan.message, "body", orphan, is_ending)
 
 
 def process_words(orphan: Orphan) -> str:
@@ -224,7 +224,7 @@ class JobsCard(Card):
     def show_jobs(self, views: Iterable[JobView], node: str) -> None:
         """Show the live jobs on this node, the oldest first."""
         live = [view for view in views if view.state.is_live and node in view.nodes]
-        live.sort(key=lambda view: view.status.started)
+        live.sort(key=lambda view: view.status.started_at)
         live_jobs = tuple((view.id, view.name) for view in live)
         self.setVisible(bool(live_jobs))
         if (*live_jobs, ("", node)) == self._shown:
@@ -272,7 +272,7 @@ class _ProcessGroup:
             formats.cores(self.cpu_percent / 100) if self.cpu_percent else "",
             f"{formats.memory(self.memory_bytes)} of memory" if self.memory_bytes else "",
             f"pid {min(self.pids)}" if count == 1 else "",
-            formats.rough(self.age_s) if self.age_s is not None else "",
+            formats.rough_duration(self.age_s) if self.age_s is not None else "",
         )
         return title, self.user, " · ".join(part for part in parts if part)
 

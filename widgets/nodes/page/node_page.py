@@ -17,7 +17,7 @@ from widgets.common import formats
 from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import EmptyState, PageHeader, Scroll
+from widgets.common.cards import EmptyState, PageHeader, VerticalScrollArea
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
@@ -116,7 +116,7 @@ class NodePage(QWidget):
                 margins=(PAGE_MARGIN, 0, 0, S4),
             )
         )
-        self._content = Scroll(content, gutter=PAGE_MARGIN)
+        self._content = VerticalScrollArea(content, gutter=PAGE_MARGIN)
         self._content.hide()
         self.setLayout(col(self._header, (self._content, 1), gap=0))
         self._place()
@@ -157,7 +157,7 @@ class NodePage(QWidget):
         self._content.show()
         condition, reason = condition_of(state)
         self._show_head(condition, reason)
-        self._facts.set_facts(facts_of(state, beat))
+        self._facts.set_items(facts_of(state, beat))
         self._show_failure(condition, reason)
         here = state.over_ssh or condition not in (Condition.OFFLINE, Condition.NEW)
         self._new.setVisible(condition is Condition.NEW)
@@ -218,8 +218,8 @@ class NodePage(QWidget):
         self._back.clicked.connect(lambda: actions.ask(do.BACK))
         self._back.hide()
         self._mark = IconLabel("warning-fill", "warn", ICON_NAV)
-        actions.on(do.CHECK, self._show_checking)
-        actions.on(do.REMOVE, self._ask_removal)
+        actions.add_handler(do.CHECK, self._show_checking)
+        actions.add_handler(do.REMOVE, self._ask_removal)
         self._on = NodeFacts()
         self._acts = {group: Button() for group in do.HEADER_ACTIONS}
         for group, button in self._acts.items():
@@ -232,22 +232,22 @@ class NodePage(QWidget):
         )
         buttons = (*self._acts.values(), self._more, self._add)
         self._header = PageHeader("This computer", "", *buttons)
-        self._header.put_before(self._back, self._header.title)
-        self._header.put_before(self._mark, self._header.sentence)
+        self._header.insert_before(self._back, self._header.title)
+        self._header.insert_before(self._mark, self._header.subtitle)
         self._mark.hide()
         self._show_actions(self._on)
 
     def _show_actions(self, on: NodeFacts) -> None:
         self._on = on
         for group, button in self._acts.items():
-            offered = [action for action in group if action.offered(on)]
+            offered = [action for action in group if action.is_offered(on)]
             button.setVisible(bool(offered))
             for action in offered:
                 action.show_on(button, on)
         self._more.setVisible(on.is_added)
 
     def _ask_one(self, group: tuple[NodeAction, ...]) -> None:
-        for action in [action for action in group if action.offered(self._on)]:
+        for action in [action for action in group if action.is_offered(self._on)]:
             self._ask(action)
 
     def _ask(self, action: NodeAction) -> None:
@@ -260,16 +260,16 @@ class NodePage(QWidget):
             return
         self._header.title.setText(node_title(state.name))
         # The banner below says why a node is offline; the other states need no reason.
-        sentence = condition.word
+        sentence = condition.label
         if condition is Condition.WELL:
             sentence = upper_first(reason)
         elif condition in (Condition.UNHEALTHY, Condition.UNKNOWN) and reason:
-            sentence = f"{condition.word}: {reason}"
-        self._header.sentence.setText(sentence)
-        tone = "text2" if condition is Condition.WELL else condition.tone
-        self._header.sentence.set_tone(tone)
+            sentence = f"{condition.label}: {reason}"
+        self._header.subtitle.setText(sentence)
+        tone = "text2" if condition is Condition.WELL else condition.color_role
+        self._header.subtitle.set_color_role(tone)
         self._mark.setVisible(condition is not Condition.WELL)
-        self._mark.set_icon(condition.icon, condition.tone)
+        self._mark.set_icon(condition.icon, condition.color_role)
         is_added = state.entry is not None
         self._show_actions(NodeFacts(condition, is_added, self._on.is_checking))
 
@@ -328,7 +328,7 @@ class NodePage(QWidget):
         swap = reading.swap_used_bytes
         self._memory.show_share(
             reading.memory_used_bytes / total if total else None,
-            formats.memory_of(reading.memory_used_bytes, total)
+            formats.used_memory(reading.memory_used_bytes, total)
             + (f", {formats.memory(swap)} of swap in use" if swap else ""),
         )
         disk, free = reading.disk_total_bytes, reading.disk_free_bytes
@@ -353,8 +353,8 @@ class NodePage(QWidget):
             for card in self._gpu_cards.values():
                 card.show()
         for gpu in gpus:
-            use = self._history.lately(gpu.uuid, "use")
-            finding = self._state.of_gpu(gpu) if self._state is not None else None
+            use = self._history.recent_values(gpu.uuid, "use")
+            finding = self._state.worst_gpu_finding(gpu) if self._state is not None else None
             self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding, self._ranks)
         message = reading.gpu_message if reading is not None else ""
         self._no_gpu.setText(message)

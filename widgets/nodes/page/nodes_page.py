@@ -19,21 +19,21 @@ from backend.records.nodes.reading import (
     Orphan,
     Presence,
     bad_gpus,
-    words_by_gpu,
+    problems_by_gpu,
 )
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
+from widgets.common.cards import Card, EmptyState, PageHeader, VerticalScrollArea
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.legend import legend_key
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S1, S2, S3, S4
-from widgets.common.throttle import is_unseen
-from widgets.nodes.history.node_history import NO_PAST, NodeHistory, NodeHistoryData
+from widgets.common.throttle import is_on_hidden_page
+from widgets.nodes.history.node_history import EMPTY_HISTORY, NodeHistory, NodeHistoryData
 from widgets.nodes.page import node_actions as do
 from widgets.nodes.page.attention import AttentionCards, attentions
 from widgets.nodes.page.node_actions import NodeActions
@@ -41,8 +41,8 @@ from widgets.nodes.page.node_page import NodePage
 from widgets.nodes.page.rack import Density, Rack, RackHead
 from widgets.nodes.row.node_row import (
     NodeRow,
-    beat_words,
-    counts_sentence,
+    heartbeat_text,
+    nodes_summary,
     node_row,
 )
 
@@ -86,8 +86,8 @@ class NodesPage(QWidget):
         super().__init__(parent)
         self._clock = clock
         self.node_actions = NodeActions()
-        self.node_actions.on(do.BACK, self.show_rack)
-        self.node_actions.on(do.SHOW, self.open_node)
+        self.node_actions.add_handler(do.BACK, self.show_rack)
+        self.node_actions.add_handler(do.SHOW, self.open_node)
         self._states: dict[str, NodeState] = {}
         self._since: Mapping[str, float] = {}
         self._jobs: tuple[JobView, ...] = ()
@@ -100,7 +100,7 @@ class NodesPage(QWidget):
         self._left = ""
         self._is_stale = False
         self.rack = Rack()
-        self._focus = FocusLead(self, self.rack)
+        self._focus = FocusForwarder(self, self.rack)
         self.rack.opened.connect(self.open_node)
         self.rack.shown_row.connect(self._follow)
         self._cards = AttentionCards(self.node_actions)
@@ -122,7 +122,7 @@ class NodesPage(QWidget):
             margins=margins,
         )
         self._content.setLayout(self._body)
-        self._scroll = Scroll(self._content, gutter=PAGE_MARGIN)
+        self._scroll = VerticalScrollArea(self._content, gutter=PAGE_MARGIN)
         self._overview = QWidget()
         self._overview.setLayout(col(self._header, (self._scroll, 1), gap=0))
         self.detail = NodePage(self.node_actions)
@@ -132,7 +132,7 @@ class NodesPage(QWidget):
         self._failure_place = QWidget()
         self._failure_place.setLayout(row(self._failure, margins=_FAILURE_MARGINS))
         self._failure_place.hide()
-        self._pages = Stack()
+        self._pages = PageStack()
         for page in (QWidget(), self._reading, self.detail, self._overview):
             self._pages.addWidget(page)
         self._slow = QTimer(self)
@@ -152,7 +152,7 @@ class NodesPage(QWidget):
         """Show that the nodes cannot be read, "" for success; present content stays."""
         if sentence and not self._states:
             self._slow.stop()
-            self._reading.say("wifi-slash", "The nodes cannot be read", sentence)
+            self._reading.show_message("wifi-slash", "The nodes cannot be read", sentence)
             self._pages.setCurrentWidget(self._reading)
         elif sentence:
             explanation = f"{sentence} The page shows the last known state."
@@ -205,7 +205,7 @@ class NodesPage(QWidget):
 
     def show_past(self, name: str, past: NodeHistoryData) -> None:
         """Take the last hours from a node's agent."""
-        if name in self._states and self._history(name).put_past(past):
+        if name in self._states and self._history(name).set_agent_history(past):
             self._settle()
             if self.detail.node == name:
                 self.detail.show_past()
@@ -213,7 +213,7 @@ class NodesPage(QWidget):
     def remove_history(self, name: str) -> None:
         """Keep only the readings of this window until the history is read again."""
         if name in self._histories:
-            self._histories[name].put_past(NO_PAST)
+            self._histories[name].set_agent_history(EMPTY_HISTORY)
 
     def show_check_error(self, name: str, sentence: str) -> None:
         """Show why a check could not run."""
@@ -246,7 +246,7 @@ class NodesPage(QWidget):
         now = self._clock()
         silent = (Presence.OFFLINE, Presence.NEW)
         return {
-            name: "" if state.presence in silent else beat_words(self._beat_age(name, now))
+            name: "" if state.presence in silent else heartbeat_text(self._beat_age(name, now))
             for name, state in self._states.items()
         }
 
@@ -286,7 +286,7 @@ class NodesPage(QWidget):
         self._filter = SegmentedControl(options, name="Show nodes", height=CONTROL_H)
         self._filter.set_tip("unwell", "Dims the healthy nodes")
         self._filter.set_tip("free", "Dims the nodes without a free GPU")
-        self._filter.chosen.connect(self._dim)
+        self._filter.key_chosen.connect(self._dim)
         add = Button("Add a node", kind="primary", icon="plus")
         add.clicked.connect(lambda: self.node_actions.ask(do.ADD))
         self._header = PageHeader("Nodes", "", self._search, self._filter, add)
@@ -303,13 +303,13 @@ class NodesPage(QWidget):
             self._beats[state.name] = (reading.heartbeat, now)
             if state.over_ssh or state.presence is not Presence.OFFLINE:
                 self._history(state.name).append(
-                    reading, now, words_by_gpu(state.health), bad_gpus(state.health)
+                    reading, now, problems_by_gpu(state.health), bad_gpus(state.health)
                 )
 
     def _settle(self) -> None:
         """Refresh the page; unchanged rows are not repainted."""
         # While another page is visible it is skipped, because 64 nodes take time.
-        self._is_stale = is_unseen(self)
+        self._is_stale = is_on_hidden_page(self)
         if self._is_stale:
             return
         now = self._clock()
@@ -322,7 +322,7 @@ class NodesPage(QWidget):
         if not by_itself:
             self._show_overview(now)
         self._pages.setCurrentWidget(self.detail if by_itself else self._overview)
-        self._focus.lead_to(self.detail if by_itself else self.rack)
+        self._focus.set_part(self.detail if by_itself else self.rack)
 
     def _beat_age(self, name: str, now: float) -> float | None:
         seen = self._beats.get(name)
@@ -345,12 +345,12 @@ class NodesPage(QWidget):
             node_row(
                 state,
                 names,
-                beat_age_s=self._beat_age(state.name, now),
+                heartbeat_age_s=self._beat_age(state.name, now),
                 set_up=self._set_ups.get(state.name),
             )
             for state in states
         )
-        self._header.sentence.setText(counts_sentence(rows))
+        self._header.subtitle.setText(nodes_summary(rows))
         unhealthy = sum(row.condition.is_notable for row in rows)
         free = sum(bool(row.free_gpus) for row in rows)
         counts = {

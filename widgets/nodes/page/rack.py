@@ -40,7 +40,7 @@ from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_focus
 from widgets.common.record_table_model import NO_PARENT
 from widgets.common.theme import R_CARD, RACK_ROW_H, S2, S3
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.nodes.page import rack_paint
 from widgets.nodes.page.rack_paint import HEAD_H, WALL_ROW_H, RackColumns
 from widgets.nodes.row.node_row import NodeRow
@@ -113,7 +113,7 @@ class RackModel(QAbstractListModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return row.title
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return row.sentence
+            return row.description
         return None
 
     def _report(self, numbers: Iterable[int]) -> None:
@@ -175,7 +175,7 @@ class Rack(QListView):
         self._read_out: RowReadOut | None = None
         self.setModel(self.rows_model)
         self.setItemDelegate(RackDelegate(self))
-        dress(self, "Nodes")
+        style_view(self, "Nodes")
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -267,8 +267,8 @@ class Rack(QListView):
         row: NodeRow = index.data(ROW_ROLE)
         place = self._plan.cell_at(where.x())
         if place is not None and place < len(row.gpus):
-            return f"{row.title}: {row.gpus[place].sentence}"
-        return row.sentence
+            return f"{row.title}: {row.gpus[place].description}"
+        return row.description
 
     # -- Layout.
 

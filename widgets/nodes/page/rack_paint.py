@@ -18,7 +18,7 @@ from widgets.common import formats, theme
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.state_badge import GpuUse, paint_gpu_cell, paint_hatch
 from widgets.common.theme import R_CELL, R_CONTROL, RACK_ROW_H, S2, S3
-from widgets.nodes.row.node_names import fitted, without_domain
+from widgets.nodes.row.node_names import elide_names, strip_domain
 from widgets.nodes.row.node_row import Condition, GpuCell, NodeRow
 
 DENSE_ROW_H, WALL_ROW_H, HEAD_H = 34, 41, 28
@@ -72,7 +72,7 @@ class RackColumns:
 def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> RackColumns:
     """The columns for these rows; a name longer than its column ends in "…"."""
     titles = [row.title for row in rows]
-    names = [text_width(title, "strong") for title in without_domain(titles)]
+    names = [text_width(title, "strong") for title in strip_domain(titles)]
     most = min(_NAME_MOST_W, max(_NAME_LEAST_W, width * _NAME_SHARE))
     name_w = min(max([_NAME_LEAST_W, *names]), most)
     cells = max((len(row.gpus) for row in rows), default=0)
@@ -91,7 +91,7 @@ def plan(rows: Sequence[NodeRow], width: float, *, tall: bool) -> RackColumns:
     # The meters take what narrow cells leave free, so that the row has no gap.
     meter_w += max(0.0, min(left_over / 2, 220.0 if cells else 400.0))
     meters_x = width - PAD - fixed - 2 * (meter_w + S3)
-    shown = dict(zip((row.name for row in rows), fitted(titles, name_w, "strong"), strict=True))
+    shown = dict(zip((row.name for row in rows), elide_names(titles, name_w, "strong"), strict=True))
     return RackColumns(
         width, name_w, cells, cells_x, cell_w, meters_x, meter_w, network, tall, shown
     )
@@ -122,16 +122,16 @@ def paint_row(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumn
         name = QRectF(name.left(), rect.top() + 3, name.width(), 15)
         line = name.translated(0, 14)
     title = columns.names.get(row.name, row.title)
-    is_notable = row.condition is not Condition.WELL or row.line_tone == "live"
+    is_notable = row.condition is not Condition.WELL or row.subtitle_color == "live"
     if columns.tall or is_notable:
         role: theme.Role = "small_strong" if is_notable and columns.tall else "small"
-        paint_text(painter, line, row.line, role, row.line_tone)
+        paint_text(painter, line, row.subtitle, role, row.subtitle_color)
     else:
         name = QRectF(name.left(), rect.top(), name.width(), rect.height())
         room = columns.name_w - text_width(title, "strong") - S2
-        if room >= text_width(row.line, "small"):
-            paint_text(painter, name, row.line, "small", "text3", right=True)
-    paint_text(painter, name, title, "strong", row.condition.tone)
+        if room >= text_width(row.subtitle, "small"):
+            paint_text(painter, name, row.subtitle, "small", "text3", right=True)
+    paint_text(painter, name, title, "strong", row.condition.color_role)
     if columns.tall:
         _paint_owners(painter, rect, row, columns)
     for place, cell in enumerate(row.gpus):
@@ -153,9 +153,9 @@ def _paint_owners(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackCo
 
 def _paint_figures(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackColumns) -> None:
     left, right = rect.left() + columns.meters_x, rect.left() + columns.width - PAD
-    if row.aside:
+    if row.notice:
         where = QRectF(left, rect.top(), right - left, rect.height())
-        paint_text(painter, where, row.aside, "small", row.condition.tone)
+        paint_text(painter, where, row.notice, "small", row.condition.color_role)
         return
     middle = rect.center().y()
     for share in (row.processor, row.memory):
@@ -173,9 +173,9 @@ def _paint_figures(painter: QPainter, rect: QRectF, row: NodeRow, columns: RackC
         figure = f"{row.network_bytes_per_s * 8 / 1e9:.1f}"
         where = QRectF(right - _BEAT_W - S3 - _NETWORK_W, rect.top(), _NETWORK_W, rect.height())
         paint_text(painter, where, figure, "small", "text2", right=True)
-    if row.beat:
+    if row.heartbeat:
         where = QRectF(right - _BEAT_W, rect.top(), _BEAT_W, rect.height())
-        paint_text(painter, where, row.beat, "small", "text3", right=True)
+        paint_text(painter, where, row.heartbeat, "small", "text3", right=True)
 
 
 def paint_background(painter: QPainter, rect: QRectF, row: NodeRow, *, hover: bool) -> None:
@@ -204,16 +204,16 @@ class WallPlan:
 def wall_plan(rows: Sequence[NodeRow]) -> WallPlan:
     """The same layout for every node, so that cells align."""
     titles = [row.title for row in rows]
-    widths = [text_width(title, "small_strong") for title in without_domain(titles)]
+    widths = [text_width(title, "small_strong") for title in strip_domain(titles)]
     name_w = float(min(max(widths, default=0), _WALL_NAME_MOST_W))
-    shown = fitted(titles, name_w, "small_strong")
+    shown = elide_names(titles, name_w, "small_strong")
     cells = max((len(row.gpus) for row in rows), default=0)
     return WallPlan(name_w, cells, dict(zip((row.name for row in rows), shown, strict=True)))
 
 
 def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallPlan) -> None:
     """Paint one node of a wall: name and cells, and any problem above the cells."""
-    is_notable = row.condition is not Condition.WELL or row.line_tone == "live"
+    is_notable = row.condition is not Condition.WELL or row.subtitle_color == "live"
     inner = rect.adjusted(S2, 0, -S2, 0)
     left = float(int(inner.left() + wall.name_w + S2))
     name = QRectF(inner.left(), rect.top(), wall.name_w, rect.height())
@@ -222,10 +222,10 @@ def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallPlan
         name = QRectF(inner.left(), rect.top() + 3, wall.name_w, 17)
         top, height = rect.top() + 20, 17.0
         reason = QRectF(left, rect.top() + 3, inner.right() - left, 16)
-        text = row.line if not row.aside else row.aside
-        paint_text(painter, reason, text, "tiny", row.line_tone)
+        text = row.subtitle if not row.notice else row.notice
+        paint_text(painter, reason, text, "tiny", row.subtitle_color)
     role: theme.Role = "small_strong" if is_notable else "small"
-    tone = row.condition.tone if is_notable else "text2"
+    tone = row.condition.color_role if is_notable else "text2"
     paint_text(painter, name, wall.names.get(row.name, row.title), role, tone)
     count = max(wall.cells, 1)
     width = (inner.right() - left - (count - 1) * _WALL_CELL_GAP) / count
@@ -237,8 +237,8 @@ def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallPlan
     wide, high, dress, ratio = int(width), int(height), _dress(), _ratio(painter)
     for place, cell in enumerate(row.gpus):
         share = 1.0 if cell.use_percent is None else cell.use_percent / 100
-        tall = round(high * share) if cell.use == "ours" and not cell.unhealthy else 0
-        pixmap = _wall_cell(cell.use, bool(cell.unhealthy), wide, high, tall, dress, ratio)
+        tall = round(high * share) if cell.use == "ours" and not cell.problem else 0
+        pixmap = _wall_cell(cell.use, bool(cell.problem), wide, high, tall, dress, ratio)
         painter.drawPixmap(QPointF(left + place * (width + _WALL_CELL_GAP), top), pixmap)
 
 
@@ -269,7 +269,7 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     bar = round(rect.width() * min(share, 1.0)) if cell.use in ("ours", "other") else 0
     pixmap = _figure_cell(
         cell.use,
-        bool(cell.unhealthy),
+        bool(cell.problem),
         int(rect.width()),
         int(rect.height()),
         bar,
@@ -283,13 +283,13 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
     wide = rect.width() >= _HEAT_FROM_W
     side = 6 if wide else 2
     inner = rect.adjusted(side, 0, -side, -3 if busy else 0)
-    if (busy or cell.unhealthy) and cell.use_percent is not None:
-        tone = "warn" if cell.unhealthy else "text"
+    if (busy or cell.problem) and cell.use_percent is not None:
+        tone = "warn" if cell.problem else "text"
         figure = use_figure(cell.use_percent, inner.width())
         paint_text(painter, inner, figure, "small_strong", tone, center=not wide)
-    if cell.temperature_c is not None and (wide or not (busy or cell.unhealthy)):
-        role: theme.Role = "small_strong" if cell.unhealthy else "tiny"
-        tone = "warn" if cell.unhealthy else "text2" if busy else "text3"
+    if cell.temperature_c is not None and (wide or not (busy or cell.problem)):
+        role: theme.Role = "small_strong" if cell.problem else "tiny"
+        tone = "warn" if cell.problem else "text2" if busy else "text3"
         heat = formats.degrees(cell.temperature_c)
         paint_text(painter, inner, heat, role, tone, right=wide, center=not wide)
 

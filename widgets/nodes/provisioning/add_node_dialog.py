@@ -13,12 +13,12 @@ from pathlib import Path, PurePath
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.nodes.entry import HostKey, NodeAddress
 from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.common.buttons import Button, IconButton, Switch
 from widgets.common.dialog import Dialog
-from widgets.common.fields import Field, LineEdit, beside_field
+from widgets.common.fields import Field, LineEdit, align_with_field
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.task_status import TaskStatus
@@ -165,7 +165,7 @@ class AddNodeDialog(Dialog):
         text = f"{sentence} {remedy}".strip()
         known = field in FIELDS
         self._refusals = {field: text} if known else {}
-        self._status.say("bad", "" if known else text)
+        self._status.show_result("bad", "" if known else text)
         if field in _MORE:
             self._show_more(True)
         self._show_page(self._form)
@@ -215,7 +215,7 @@ class AddNodeDialog(Dialog):
         self._choose.clicked.connect(self._choose_identity)
         self._more = Button("More", kind="quiet", icon="caret-down")
         self._more.clicked.connect(self._toggle_more)
-        self._status = TaskStatus("", cancel="")
+        self._status = TaskStatus("", cancel_label="")
         self._inspect = Button(
             "Connect", kind="primary", tip="Connect to the node and read its hardware"
         )
@@ -223,7 +223,7 @@ class AddNodeDialog(Dialog):
         self._cancel = Button("Cancel")
         self._cancel.setAutoDefault(False)
         self._cancel.clicked.connect(self._stop)
-        identity = row((self._fields["identity"], 1), beside_field(self._choose), gap=S1, top=True)
+        identity = row((self._fields["identity"], 1), align_with_field(self._choose), gap=S1, top=True)
         page = QWidget()
         page.setLayout(
             col(
@@ -255,7 +255,7 @@ class AddNodeDialog(Dialog):
         typed = {key: edit.text().strip() for key, edit in self._edits.items()}
         faults = dict.fromkeys(FIELDS, "")
         faults["host"] = host_fault(typed["host"])
-        faults["name"] = name_fault(typed["name"])
+        faults["name"] = name_error(typed["name"])
         if typed["name"].casefold() in self._taken:
             faults["name"] = f"A node “{typed['name']}” already exists."
         port = typed["port"]
@@ -290,7 +290,7 @@ class AddNodeDialog(Dialog):
 
     def _show_more(self, more: bool) -> None:
         # With all fields the dialog is as high as a small screen.
-        self._status.keep_room(not more)
+        self._status.reserve_height(not more)
         for key in _MORE:
             self._fields[key].setVisible(more)
         for part in (self.no_share, self.choices):

@@ -55,7 +55,7 @@ class _Choice(QWidget):
 
     def show_fault(self, fault: str) -> None:
         self._below.setText(fault or self._sentence)
-        self._below.set_tone("bad" if fault else "text3")
+        self._below.set_color_role("bad" if fault else "text3")
         self.switch.setAccessibleDescription(fault or self._sentence)
 
     def forbid(self, why: str) -> None:

@@ -12,17 +12,17 @@ from backend.records.jobs.state import JobState
 from backend.records.nodes.entry import HostKey, SetUp, StepState
 from widgets.common import formats, icons
 from widgets.common.buttons import Button
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.painting import paint_background, paint_focus, paint_text
 from widgets.common.state_badge import paint_state
-from widgets.common.theme import ICON_NAV, ROW_H, S2, S3, S4, S6, Tone
+from widgets.common.theme import ICON_NAV, ROW_H, S2, S3, S4, S6, ColorRole
 from widgets.nodes.provisioning.host_key_pages import KeyPlate, TrustedKey
 from widgets.nodes.provisioning.step_list import SetUpView
-from widgets.nodes.row.node_names import without_domain
-from widgets.nodes.row.node_row import step_line
+from widgets.nodes.row.node_names import strip_domain
+from widgets.nodes.row.node_row import step_label
 
 _WIDTH, _NODES_W = 660, 208
 _LEAST_H, _MOST_H, _FRAME_H = 420, 600, 144
@@ -60,7 +60,7 @@ class _NodeTab(QAbstractButton):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
-        paint_background(painter, box, chosen=self.isChecked(), pointed=self.underMouse())
+        paint_background(painter, box, is_selected=self.isChecked(), is_hovered=self.underMouse())
         words, tone = _outcome(self._set_up)
         square = QRectF(S3, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
         mark = _MARKS.get(tone)
@@ -72,7 +72,7 @@ class _NodeTab(QAbstractButton):
             paint_state(painter, square, state)
         text = box.adjusted(square.right() + S2, 6, -S2, 0)
         text.setHeight(18)
-        paint_text(painter, text, self._title, "strong", "text", middle=True)
+        paint_text(painter, text, self._title, "strong", "text", elide_middle=True)
         paint_text(painter, text.translated(0, 18), words, "small", tone)
         if self.hasFocus():
             paint_focus(painter, box)
@@ -115,7 +115,7 @@ class SetUpDialog(Dialog):
         holder.setLayout(col(self._view, STRETCH, gap=0))
         # Otherwise it requests the height of its wrapped texts on a narrow page, and scrolls.
         holder.setMinimumHeight(1)
-        self._scroll = Scroll(holder)
+        self._scroll = VerticalScrollArea(holder)
         self._trusted = TrustedKey()
         self._plate = KeyPlate("set the node up again")
         self._plate.trust.trusted.connect(self._pass_trust)
@@ -125,7 +125,7 @@ class SetUpDialog(Dialog):
         self._nodes = col(gap=2)
         nodes = QWidget()
         nodes.setLayout(col(self._nodes, STRETCH, gap=0))
-        self._nodes_scroll = Scroll(nodes)
+        self._nodes_scroll = VerticalScrollArea(nodes)
         self._nodes_scroll.setFixedWidth(_NODES_W)
         self._nodes_scroll.hide()
         self._sentence = Label("", "small", "text3", elide="right")
@@ -222,7 +222,7 @@ class SetUpDialog(Dialog):
         tab = self._tabs[node] = _NodeTab(node)
         tab.clicked.connect(partial(self.choose, node))
         self._nodes.addWidget(tab)
-        names = without_domain(tuple(self._tabs))
+        names = strip_domain(tuple(self._tabs))
         for one, title in zip(self._tabs.values(), names, strict=True):
             one.set_title(title)
         several = len(self._tabs) > 1
@@ -240,9 +240,9 @@ class SetUpDialog(Dialog):
         for part in (self._scroll, self._foot):
             part.setVisible(key is None)
         self._plate.setVisible(key is not None)
-        self._trusted.show_key("" if chosen.key is not None else chosen.trusted)
+        self._trusted.show_key("" if chosen.key is not None else chosen.trusted_fingerprint)
         if key is not None:
-            title = self._plate.show_key(key, chosen.accepted)
+            title = self._plate.show_key(key, chosen.accepted_fingerprint)
             # No field or button has the focus before a key press.
             self.setFocus()
         else:
@@ -289,12 +289,12 @@ class SetUpDialog(Dialog):
             over = sum(_is_ready(each) for each in self._set_ups.values())
             asking = sum(_asks(each) for each in self._set_ups.values())
             failed = sum(each.failed is not None for each in self._set_ups.values()) - asking
-            words = f"{formats.of(over, len(self._set_ups))} nodes are ready"
+            words = f"{formats.count_of(over, len(self._set_ups))} nodes are ready"
             words += f", {failed} failed" if failed else ""
             words += f", {asking} waiting for an answer" if asking else ""
             tone = "bad" if failed else "text3"
         self._sentence.setText(f"{words}.")
-        self._sentence.set_tone("text3" if tone == "live" else tone)
+        self._sentence.set_color_role("text3" if tone == "live" else tone)
 
     @Slot(object)
     def _pass_trust(self, key: HostKey) -> None:
@@ -331,15 +331,15 @@ def _is_ready(set_up: SetUp) -> bool:
 
 def _asks(set_up: SetUp) -> bool:
     """Return True if it waits for the user's confirmation."""
-    return set_up.key is not None and not set_up.accepted
+    return set_up.key is not None and not set_up.accepted_fingerprint
 
 
-def _outcome(set_up: SetUp) -> tuple[str, Tone]:
+def _outcome(set_up: SetUp) -> tuple[str, ColorRole]:
     """The state of a node in short form."""
     if set_up.key is not None:
-        return ("Host key changed", "bad") if set_up.accepted else ("Host key unknown", "warn")
+        return ("Host key changed", "bad") if set_up.accepted_fingerprint else ("Host key unknown", "warn")
     if not set_up.steps:
         return "Not started", "text3"
     if all(step.state is StepState.WAITING for step in set_up.steps):
         return "Waiting", "text3"
-    return step_line(set_up) or ("Ready", "good")
+    return step_label(set_up) or ("Ready", "good")

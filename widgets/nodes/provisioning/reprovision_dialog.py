@@ -8,10 +8,10 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.nodes.entry import HostKey, NodeEntry
-from backend.records.nodes.provisioning_options import SetUpOptions, choice_faults
+from backend.records.nodes.provisioning_options import SetUpOptions, choice_errors
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
-from widgets.common.cards import Scroll, StyledFrame
+from widgets.common.cards import VerticalScrollArea, StyledFrame
 from widgets.common.dialog import Dialog
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
@@ -81,7 +81,7 @@ class SetUpAgainDialog(Dialog):
         self._rows = col(gap=0, margins=(S2, S1, S3, S1))
         rows = QWidget()
         rows.setLayout(self._rows)
-        self._scroll = Scroll(rows)
+        self._scroll = VerticalScrollArea(rows)
         head = row(Label("Nodes", "small", "text2"), STRETCH, self._all)
         self._nodes = QWidget()
         self._nodes.setLayout(col(head, StyledFrame("sunken", col(self._scroll)), gap=S1))
@@ -150,7 +150,7 @@ class SetUpAgainDialog(Dialog):
         self._boxes = {}
         for entry in self._entries:
             name = entry.name
-            box = self._boxes[name] = CheckBox(name, checked=name in ticked)
+            box = self._boxes[name] = CheckBox(name, is_checked=name in ticked)
             box.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             box.setToolTip(plain_tip(name))
             box.toggled.connect(self._check)
@@ -180,7 +180,7 @@ class SetUpAgainDialog(Dialog):
         ticked = set(self.ticked())
         chosen = [entry for entry in self._entries if entry.name in ticked]
         others = [entry for entry in self._entries if entry.name not in ticked]
-        faults = choice_faults(self.choices.options(), chosen, others, self._brought)
+        faults = choice_errors(self.choices.options(), chosen, others, self._brought)
         self.choices.show_faults(faults)
         words = f"Set up {formats.plural(len(chosen), 'node')}"
         self._begin.setText("Set up" if len(chosen) == 1 else words)

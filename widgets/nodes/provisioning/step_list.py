@@ -17,8 +17,8 @@ from widgets.common.cards import Separator, StyledFrame
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.state_badge import StateGlyph
-from widgets.common.theme import ICON_NAV, S2, S3, Tone
-from widgets.jobs.log.log_ansi import plain
+from widgets.common.theme import ICON_NAV, S2, S3, ColorRole
+from widgets.jobs.log.log_ansi import strip_codes
 
 STEPS = {
     "Reach": "SSH, the host key, the account",
@@ -33,7 +33,7 @@ STEPS = {
 
 _LIVE_LINES, _FAILED_LINES = 2, 8
 _TICK_MS = 1000
-_ICONS: dict[StepState, tuple[str, Tone]] = {
+_ICONS: dict[StepState, tuple[str, ColorRole]] = {
     StepState.DONE: ("check-circle-fill", "good"),
     StepState.FAILED: ("x-circle-fill", "bad"),
     StepState.CANCELLED: ("minus-circle-fill", "idle"),
@@ -50,7 +50,7 @@ _WORDS = {
 
 def last_lines(output: str, count: int) -> list[str]:
     """The last non-empty lines, without colours and overwritten progress bars."""
-    lines = [line.rstrip() for line in plain(output).splitlines() if line.strip()]
+    lines = [line.rstrip() for line in strip_codes(output).splitlines() if line.strip()]
     return lines[-count:]
 
 
@@ -100,15 +100,15 @@ class StepView(QWidget):
             self._glyph.setToolTip("")
         else:
             self._icon.set_icon(*_ICONS[state])
-        self._title.set_tone("text3" if state is StepState.WAITING else "text")
+        self._title.set_color_role("text3" if state is StepState.WAITING else "text")
         failed = state is StepState.FAILED
-        words = "" if failed else step.sentence
+        words = "" if failed else step.message
         self._words.setText(words or STEPS.get(step.title, "") if drawn else words)
-        tones: dict[StepState, Tone] = {StepState.RUNNING: "live", StepState.WAITING: "text3"}
-        self._words.set_tone(tones.get(state, "text2"))
+        tones: dict[StepState, ColorRole] = {StepState.RUNNING: "live", StepState.WAITING: "text3"}
+        self._words.set_color_role(tones.get(state, "text2"))
         self._show_details(step)
         self.tick()
-        spoken = f"{step.title} {_WORDS[state]}. {step.sentence} {step.remedy if failed else ''}"
+        spoken = f"{step.title} {_WORDS[state]}. {step.message} {step.remedy if failed else ''}"
         self.setAccessibleName(spoken.strip())
 
     def _show_details(self, step: SetUpStep) -> None:
@@ -155,8 +155,8 @@ class StepDetails(QWidget):
         """Show the step, and the given last lines."""
         self._output = step.output
         failed, ended = step.state is StepState.FAILED, step.state in _STOPPED
-        self.cause.setText(step.sentence if failed else "")
-        self.cause.setVisible(failed and bool(step.sentence))
+        self.cause.setText(step.message if failed else "")
+        self.cause.setVisible(failed and bool(step.message))
         self.remedy.setText(step.remedy)
         self.remedy.setVisible(failed and bool(step.remedy))
         self._show_lines(lines)
@@ -185,7 +185,7 @@ class StepDetails(QWidget):
 
     @Slot()
     def _copy_log(self) -> None:
-        QGuiApplication.clipboard().setText(plain(self._output))
+        QGuiApplication.clipboard().setText(strip_codes(self._output))
 
 
 class SetUpView(QWidget):

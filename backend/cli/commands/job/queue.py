@@ -10,7 +10,7 @@ from backend.cli.command import Word, command
 from backend.cli.parameters import JobId
 from backend.cli.printing import Answer
 from backend.cli.session import Session
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from backend.records.queue.start_time import FORMS, parse_when
 from backend.services.context.container import Services
 
@@ -71,7 +71,7 @@ def reorder(
     return _placed(services.queue.reorder(id, after_id=neighbour))
 
 
-def _placed(place: QueuePlace) -> Answer:
+def _placed(place: QueuedJob) -> Answer:
     number = f"place {place.number}, " if place.number else ""
     priority = f"priority {place.entry.priority}"
-    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.words}")
+    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.full_message}")

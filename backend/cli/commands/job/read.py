@@ -21,7 +21,7 @@ from backend.cli.printing import (
 )
 from backend.cli.runs import cause
 from backend.records.base.program_name import COMMAND
-from backend.records.base.terminal_text import last_state, plain
+from backend.records.base.terminal_text import last_state, strip_codes
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.script import entry_words, in_a_line
 from backend.records.jobs.view import JOULES_A_KWH
@@ -62,12 +62,12 @@ def show(services: Services, id: JobId) -> Answer:
 def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
     config, root = view.config, services.data_root
     servers = config.strategy.servers
-    place = services.queue.read().of(view.id) if view.state.is_queued else None
+    place = services.queue.read().find_job(view.id) if view.state.is_queued else None
     yield from (
         ("Job", view.id),
         ("Name", view.name),
         ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
-        ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
+        ("Queue", f"place {place.number}: {place.message}" if place is not None else ""),
         ("Reason", place.entry.reason if place is not None else _continued(view)),
         ("Cause", cause(view)),
         ("Fix", view.error.remedy if view.error else ""),
@@ -89,8 +89,8 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Tags", ", ".join(view.tags)),
         ("Notes", view.notes),
         ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
-        ("Started", in_local_time(view.status.started)),
-        ("Ended", in_local_time(view.status.ended)),
+        ("Started", in_local_time(view.status.started_at)),
+        ("Ended", in_local_time(view.status.ended_at)),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
         ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
         ("Folder", root.display_path(root.job(view.id).path)),
@@ -101,10 +101,10 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
 
 def _continued(view: JobView) -> str:
     """Return why the program itself continued the job, and on how many nodes."""
-    found = view.status.continued
+    found = view.status.continuation
     if found is None or view.state.is_queued:
         return ""
-    count = f" {found.nodes} since {in_local_time(found.since)}." if found.nodes else ""
+    count = f" {found.nodes} since {in_local_time(found.started_at)}." if found.nodes else ""
     return f"{found.reason}{count}"
 
 
@@ -201,14 +201,14 @@ def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> 
     while True:
         chunk = services.queries.log(job_id, rank, offset, _LOG_PIECE, run)
         lines, end, rest = (rest + chunk.text).rpartition("\n")
-        yield plain(lines + end)
+        yield strip_codes(lines + end)
         if "\r" in rest:
             # A progress bar without ends of lines can be megabytes long.
             rest = last_state(rest) + "\r" * rest.endswith("\r")
         if chunk.offset == offset or chunk.offset >= chunk.size:
             break
         offset = chunk.offset
-    yield plain(rest)
+    yield strip_codes(rest)
 
 
 @command("job acts", reads_jobs=True)

@@ -103,10 +103,10 @@ def _plan(sweep: Sweep, found: Expansion) -> Answer:
         {
             "sweep": None,
             "jobs": [{"name": job.name, "values": dict(job.values)} for job in found.jobs],
-            "faults": [{"field": one.field, "sentence": one.sentence} for one in found.faults],
+            "faults": [{"field": one.field, "sentence": one.message} for one in found.errors],
         },
         _plan_parts(sweep, found),
-        failed=bool(found.faults),
+        failed=bool(found.errors),
     )
 
 
@@ -116,8 +116,8 @@ def _plan_parts(sweep: Sweep, found: Expansion) -> Iterator[Part]:
     paths = [axis.path for axis in sweep.axes]
     rows = ((job.name, *(value_text(v) for _, v in job.values)) for job in found.jobs)
     yield Table(("NAME", *paths), rows, "The sweep has no jobs.")
-    for fault in found.faults:
-        yield Note(fault.sentence)
+    for fault in found.errors:
+        yield Note(fault.message)
     yield Note(f"{_jobs(len(found.jobs))}; nothing was created.")
 
 

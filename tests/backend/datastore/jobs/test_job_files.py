@@ -51,7 +51,7 @@ def config(**changes: Any) -> JobConfig:
         **changes,
     }
     parsed = parse_job(raw)
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     return parsed.config
 
 

@@ -220,7 +220,7 @@ def test_the_exit_record_is_believed_before_status_and_process() -> None:
 def test_a_reader_between_the_last_two_writes_sees_the_final_state(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = RunExit(1, JobState.FINISHED, "", ended="2026-11-23T18:42:44.100Z")
+    ended = RunExit(1, JobState.FINISHED, "", ended_at="2026-11-23T18:42:44.100Z")
     last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated="2026-11-23T18:42:43.856090Z")
 
     def read_as_the_run_ends(path: Path) -> Mapping[str, Any]:
@@ -233,7 +233,7 @@ def test_a_reader_between_the_last_two_writes_sees_the_final_state(
     early = RunStateReader(folder).read().status
     replace_json(folder.status, final_status(ended, last_of_rank_0).to_dict())
     later = RunStateReader(folder).read().status
-    assert (early.step, early.updated) == (64, ended.ended)
+    assert (early.step, early.updated_at) == (64, ended.ended_at)
     assert replace(early, heartbeat=0) == replace(later, heartbeat=0)
 
 

@@ -24,7 +24,7 @@ from backend.datastore.access.hashes import MANIFEST, manifest, read_manifest
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.imports import import_version
 from backend.datastore.library.staging import make_staging, stagings
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
     contents,
@@ -333,7 +333,7 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
     root, source = tmp_path / "root", tmp_path / "empty"
     root.mkdir(exist_ok=True)
     source.mkdir(exist_ok=True)
-    if name_fault(name):
+    if name_error(name):
         with refused(root):
             import_now(root, source, name)
     else:

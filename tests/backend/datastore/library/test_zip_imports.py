@@ -209,7 +209,7 @@ def test_f47_a_zip_larger_than_the_disk_is_refused_first(
     root: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_zip(path, ("a.csv", b"1" * 1000))
-    monkeypatch.setattr(imports, "room_of", lambda path: DiskSpace(10**9, 1000, None))
+    monkeypatch.setattr(imports, "disk_space", lambda path: DiskSpace(10**9, 1000, None))
     with refused(root, "GB left"):
         import_now(root, path)
 

@@ -180,10 +180,10 @@ def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: Plac
     services = remote_place.desktop()
     remote_place.stock(services)
     check = services.jobs.check(raw_job())
-    (fault,) = check.faults
+    (fault,) = check.errors
     assert fault.field == "placement[0].node"
-    assert "does not mount the data root" in fault.sentence
-    assert "--data-root DIR" in fault.sentence
+    assert "does not mount the data root" in fault.message
+    assert "--data-root DIR" in fault.message
     assert services.nodes.reading().name == "this-computer"
 
 

@@ -159,8 +159,8 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     assert room is not None
     assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
     assert found.ok
-    assert str(services.data_root.path) in found.sentence
-    assert f"--data-root {remote_place.address} mirror clear" in found.sentence
+    assert str(services.data_root.path) in found.message
+    assert f"--data-root {remote_place.address} mirror clear" in found.message
 
     where = ["--data-root", str(remote_place.address), "--catalogue", str(services.catalogue.path)]
     assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
@@ -170,7 +170,7 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     assert after is not None
     assert after.fetched_bytes == 0
     finding = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    assert "mirror clear" not in finding.sentence
+    assert "mirror clear" not in finding.message
 
 
 def test_a_mounted_data_root_has_no_mirror(

@@ -25,7 +25,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RankError, RunExit
+from backend.records.jobs.status import Continuation, RankError, RunExit
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from tests.backend.node.queue.test_next_run import launch, on
 from tests.backend.node.queue.test_scheduler import READING
@@ -44,7 +44,7 @@ def made(tmp_path: Path, **more: Any) -> Launch:
     placement = [one.to_dict() for one in on(*ALL.split())]
     raw = raw_job(**{"placement": placement, "on_failure": settings, **more})
     config = parse_job(raw).config
-    assert config is not None, parse_job(raw).faults
+    assert config is not None, parse_job(raw).errors
     return launch(tmp_path, config, 1)
 
 
@@ -106,7 +106,7 @@ def test_a_retry_takes_the_nodes_that_the_job_allows(
     assert where(found) == nodes
     if found is None:
         return
-    assert error.sentence in found.continuation.reason
+    assert error.message in found.continuation.reason
     assert set(found.continuation.avoids).isdisjoint(nodes.split())
     assert found.continuation.nodes == (
         "" if nodes.count(" ") == 2 else f"{len(nodes.split())} of 3 nodes"
@@ -159,7 +159,7 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
 def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
     whole = made(tmp_path, retries=1, nodes="others", shrink=True, grow=True)
     config = replace(whole.config, placement=on("gpu01", "gpu04"))
-    before = Continued("Two were lost.", before=("gpu01", "gpu02", "gpu03"), avoids=("gpu03",))
+    before = Continuation("Two were lost.", chosen_nodes=("gpu01", "gpu02", "gpu03"), avoids=("gpu03",))
     now = next_launch(whole, config, "", {"gpu04": "10.0.0.4"})
 
     found = next_growth(
@@ -202,7 +202,7 @@ def test_a_possible_fault_of_the_code_is_retried_once_without_a_new_checkpoint(
     tmp_path: Path, error: RankError, saved: int, again: bool
 ) -> None:
     before = made(tmp_path, retries=9)
-    continued = Continued("It was killed.", retries=1, step=40, cause="killed")
+    continued = Continuation("It was killed.", retries=1, step=40, cause="killed")
     found = next_retry(replace(before, continued=continued), error, saved)
     assert (found is not None) is again
 
@@ -334,7 +334,7 @@ def test_gpus_are_replaced_by_free_ones_of_the_same_kind(tmp_path: Path) -> None
 def test_bad_settings_have_a_sentence_each(more: dict[str, Any], field: str) -> None:
     count = more.pop("nodes", 3)
     placement = [{"node": f"gpu0{n}", "processes": 1} for n in range(count)]
-    faults = parse_job(raw_job(placement=placement, **more)).faults
+    faults = parse_job(raw_job(placement=placement, **more)).errors
     assert [fault.field for fault in faults] == ([field] if field else [])
 
 
@@ -342,10 +342,10 @@ def test_bad_settings_have_a_sentence_each(more: dict[str, Any], field: str) -> 
 def test_a_script_that_cannot_resume_is_not_continued(policy: dict[str, Any]) -> None:
     placement = [{"node": f"gpu0{n}", "processes": 1} for n in range(3)]
     raw = {"name": "a", "script": "s", "entry": "a.py", "placement": placement}
-    (fault,) = parse_job({**raw, "on_failure": policy}).faults
-    assert "resume_arguments" in fault.sentence
+    (fault,) = parse_job({**raw, "on_failure": policy}).errors
+    assert "resume_arguments" in fault.message
     can_resume = {**raw, "on_failure": policy, "resume_arguments": ["--resume", "{checkpoint}"]}
-    assert parse_job(can_resume).faults == ()
+    assert parse_job(can_resume).errors == ()
 
 
 def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> 
     for path in (folder.checkpoints, folder.attempt(1).path):
         path.mkdir(parents=True)
     before = made(folder.path, shrink=True)
-    record = RunExit(1, JobState.ERROR, LOST.sentence, LOST)
+    record = RunExit(1, JobState.ERROR, LOST.message, LOST)
 
     retry.carry_out(folder, before, retry.plan(folder, before, record, ["gpu02"]))
 
@@ -365,8 +365,8 @@ def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> 
     (act,) = folder.acts.glob("*.json")
     assert "gpu02 no longer answers" in read_json(act)["what"]
     queued = Launch.from_dict(read_json(folder.queued_launch))
-    assert queued.continued is not None
-    assert queued.continued.nodes == "2 of 3 nodes"
+    assert queued.continuation is not None
+    assert queued.continuation.nodes == "2 of 3 nodes"
 
 
 def facts_of(number: int) -> NodeEntry:
@@ -472,7 +472,7 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
     before = made(folder.path, **settings)
     reason = "" if by_user else "gpu02 can be used again."
-    queue_next(folder, before, reason, continuation=Continued(reason, placement=on(*ALL.split())))
+    queue_next(folder, before, reason, continuation=Continuation(reason, placement=on(*ALL.split())))
     now = [0.0]
     woken: list[list[str]] = []
     monkeypatch.setattr(remote_cleanup, "wake", lambda launch, down: woken.append(down))

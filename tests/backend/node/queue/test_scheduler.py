@@ -120,7 +120,7 @@ def test_the_next_job_is_claimed_and_started(
     assert started == [("a", 1)]
     assert read_json(folder.status)["state"] == "STARTING"
     assert Launch.from_dict(read_json(folder.launch)).run == 1
-    assert read_json(folder.attempt(1).claimed)["pid"] == os.getpid()
+    assert read_json(folder.attempt(1).claim)["pid"] == os.getpid()
     assert not folder.queued.exists()
     assert [path.name for path in root.queue.iterdir()] == ["b"]
     # All its processors are taken until the first one is over.
@@ -246,7 +246,7 @@ def test_a_job_with_a_dead_claimer_is_started_later(
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
     claimer = replace(DEAD, boot_id="another") if rebooted else DEAD
-    replace_json(folder.attempt(1).claimed, claimer.to_dict())
+    replace_json(folder.attempt(1).claim, claimer.to_dict())
     first = poll(watch, clock)
     assert first == (("a",) if rebooted else ())
     assert watch.has_work is not rebooted
@@ -263,7 +263,7 @@ def test_a_claim_of_a_live_process_is_not_taken_over(
 ) -> None:
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
-    replace_json(folder.attempt(1).claimed, process_identity.own_process().to_dict())
+    replace_json(folder.attempt(1).claim, process_identity.own_process().to_dict())
     for _ in range(5):
         assert poll(watch, clock) == ()
     assert started == []
@@ -436,8 +436,8 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     before = RunStatus(
         JobState.INTERRUPTED,
         run=2,
-        started="2026-11-21T08:01:00Z",
-        updated="2026-11-21T08:03:30Z",
+        started_at="2026-11-21T08:01:00Z",
+        updated_at="2026-11-21T08:03:30Z",
         earlier_s=60.0,
         earlier_gpu_s=480.0,
         gpus=4,

@@ -167,7 +167,7 @@ def ended(run: int, minute: int, pause: str = PAUSE) -> RunExit:
     time = (
         f"{datetime(2026, 11, 28, 10, tzinfo=UTC) + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}"
     )
-    return RunExit(run, JobState.INTERRUPTED, pause, ended=time, pause=pause)
+    return RunExit(run, JobState.INTERRUPTED, pause, ended_at=time, pause=pause)
 
 
 @pytest.mark.parametrize(

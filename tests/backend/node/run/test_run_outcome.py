@@ -119,7 +119,7 @@ def test_a_script_that_ends_with_0_after_an_error_says_so(log: str, message: str
     ],
 )
 def test_an_unknown_end_quotes_the_last_line(log: str, message: str) -> None:
-    assert message in judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 1."), log).sentence
+    assert message in judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 1."), log).message
 
 
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
@@ -415,7 +415,7 @@ def test_a_signal_says_what_to_do_where_the_log_says_nothing(name: str, cause: s
     assert error is not None
     assert (error.cause, error.evidence) == (cause, ())
     assert bool(error.remedy) == (cause != UNKNOWN)
-    assert error.sentence == f"Rank 0 was killed ({name})."
+    assert error.message == f"Rank 0 was killed ({name})."
 
 
 @pytest.mark.parametrize(
@@ -571,7 +571,7 @@ def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
     seen = RankObservation(Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert record.error is not None
-    assert "ran out of memory; choose a smaller batch size" in record.error.sentence
+    assert "ran out of memory; choose a smaller batch size" in record.error.message
 
 
 def test_a_rank_may_report_the_error_of_another_one() -> None:
@@ -652,14 +652,14 @@ def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
     error = judge(mpirun_log=mpirun, **more).error
     assert error is not None
     assert error.cause == "ssh_unreachable"
-    assert error.sentence == (
+    assert error.message == (
         str(more["give_up_reason"]) if own else "gpu2 did not answer SSH (No route to host)."
     )
 
 
 def test_a_code_without_a_known_reason_shows_the_last_lines() -> None:
     error = judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 7 in training."), "a\nb\n")
-    assert error.sentence == (
+    assert error.message == (
         "Rank 1 on gpu2 exited with code 7 in training; the last line of its log is “b”."
     )
     assert (error.cause, error.remedy) == ("unknown", "")
@@ -674,7 +674,7 @@ def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
         error=RankError("Out of GPU memory. Try batch size 8 instead of 16.", 1, "gpu2", trace),
     )
     error = judged(own, trace)
-    assert error.sentence == "Out of GPU memory. Try batch size 8 instead of 16."
+    assert error.message == "Out of GPU memory. Try batch size 8 instead of 16."
     assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
 
 
@@ -703,7 +703,7 @@ def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
     error = RankError.from_dict(record)
     assert error.traceback
     found = judged(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)
-    assert (found.sentence, found.remedy) == ("The batch cannot be made. Ask for less.", "")
+    assert (found.message, found.remedy) == ("The batch cannot be made. Ask for less.", "")
     assert found.evidence
 
 
@@ -714,7 +714,7 @@ def test_a_quoted_exception_is_explained() -> None:
         ended(1, "error", f"{text}, in the model's step."),
         error=RankError(f"{text}, in the model's step.", 1, "gpu2", trace),
     )
-    assert judged(raised, trace).sentence == (
+    assert judged(raised, trace).message == (
         "The installed PyTorch does not support this GPU model."
     )
 
@@ -722,7 +722,7 @@ def test_a_quoted_exception_is_explained() -> None:
 def test_the_log_of_a_hanging_rank_is_not_its_cause() -> None:
     still = ended(1, "stalled", "Rank 1 on gpu2 made no progress for 60 s in training.")
     error = judged(still, "RuntimeError: CUDA out of memory.\n")
-    assert (error.sentence, error.cause) == (
+    assert (error.message, error.cause) == (
         "Rank 1 on gpu2 made no progress for 60 s in training.",
         "",
     )
@@ -797,7 +797,7 @@ def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
         left = replace(left, error=RankError(sentence, 1, "gpu2", trace))
     error = judged(left, log)
     assert error.cause == cause
-    assert says in error.sentence
+    assert says in error.message
     if cause != "disk_full":
         assert "fewer loader workers" in error.remedy
         assert ("/dev/shm" if cause == "shm_full" else "nofile") in error.remedy
@@ -813,7 +813,7 @@ def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
     mpirun = (LogPart.from_text("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
     error = judge(killed, logs=others, mpirun_log=mpirun).error
     assert error is not None
-    assert error.sentence == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
+    assert error.message == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
     assert (error.cause, error.rank, error.evidence) == ("killed", 1, ())
 
 

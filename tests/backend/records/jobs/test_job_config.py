@@ -12,7 +12,7 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import NOTHING, JobConfig, parse_job, to_share, with_changes
 from backend.records.jobs.rules import RULES, Rule
 from backend.records.jobs.settings import CHANGEABLE, SETTINGS, value_at
@@ -43,13 +43,13 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def faults(raw: Any) -> dict[str, str]:
     parsed = parse_job(raw)
-    assert (parsed.config is None) == bool(parsed.faults)
-    return {fault.field: fault.sentence for fault in parsed.faults}
+    assert (parsed.config is None) == bool(parsed.errors)
+    return {fault.field: fault.message for fault in parsed.errors}
 
 
 def config(raw: Any) -> JobConfig:
     parsed = parse_job(raw)
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     return parsed.config
 
 
@@ -293,12 +293,12 @@ def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None
     broken = BROKEN[rule.name]
     raw = broken if "script" in broken else {**GOOD, **broken}
     parsed = parse_job(raw)
-    assert [fault.field for fault in parsed.faults] == [rule.needs[0]]
+    assert [fault.field for fault in parsed.errors] == [rule.needs[0]]
     assert set(rule.needs) <= SETTINGS.keys()
     assert "{job" not in rule.in_words("The setting")
     for path in rule.needs:
-        assert rule.fault(parsed.draft, [Fault(path, f"{path}: is wrong.")]) == ""
-    assert rule.fault(parsed.draft, [Fault("epochs", "epochs: is wrong.")])
+        assert rule.fault(parsed.draft, [ConfigError(path, f"{path}: is wrong.")]) == ""
+    assert rule.fault(parsed.draft, [ConfigError("epochs", "epochs: is wrong.")])
 
 
 def test_each_rule_has_a_name_of_its_own() -> None:
@@ -318,11 +318,11 @@ def test_f51_incompatible_settings_are_faults() -> None:
 def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps() -> None:
     raw = {**GOOD, "strategy": {"name": "sandblaster"}, "optimizer": {"lr": 1.0}}
     parsed = parse_job(raw)
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     assert parsed.config.optimizer.name == "lbfgs"
     assert (parsed.config.workers, parsed.config.steps_per_epoch(1438)) == (1, 1)
     one = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
-    assert [fault.field for fault in one.faults] == ["strategy.name"]
+    assert [fault.field for fault in one.errors] == ["strategy.name"]
     for field, value in (
         ("optimizer", {"name": "adam", "lr": 0.1}),
         ("schedule", {"name": "cosine"}),
@@ -330,7 +330,7 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
         ("gradient_norm", 1.0),
         ("mixed_precision", True),
     ):
-        assert any(f.field.startswith(field) for f in parse_job({**raw, field: value}).faults)
+        assert any(f.field.startswith(field) for f in parse_job({**raw, field: value}).errors)
     assert "optimizer.name" in faults(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
 
 
@@ -359,7 +359,7 @@ def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) 
 def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
     by_two = config(changed("strategy.reduction", "adasum"))
     three = [{"node": "a", "processes": 3}]
-    found = with_changes(by_two, {"placement": three}).faults
+    found = with_changes(by_two, {"placement": three}).errors
     assert [fault.field for fault in found] == ["strategy.reduction"]
 
 
@@ -395,10 +395,10 @@ TOML = st.recursive(
 @given(st.dictionaries(KEYS, TOML), st.booleans())
 def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool) -> None:
     parsed = parse_job({**GOOD, **raw} if full else raw)
-    assert (parsed.config is None) == bool(parsed.faults)
-    for fault in parsed.faults:
-        assert fault.sentence.startswith(f"{fault.field}: ")
-        assert fault.sentence.endswith((".", "?"))
+    assert (parsed.config is None) == bool(parsed.errors)
+    for fault in parsed.errors:
+        assert fault.message.startswith(f"{fault.field}: ")
+        assert fault.message.endswith((".", "?"))
 
 
 def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -30,7 +30,7 @@ VALUES = {name: f"<{name}>" for name in PLACEHOLDERS}
 
 
 def faults(**changed: Any) -> dict[str, str]:
-    return {one.field: one.sentence for one in parse_job({**JOB, **changed}).faults}
+    return {one.field: one.message for one in parse_job({**JOB, **changed}).errors}
 
 
 def test_a_job_with_a_script_comes_back_as_it_was_written() -> None:
@@ -74,8 +74,8 @@ def test_a_setting_that_a_script_cannot_have_is_a_fault_of_its_field(
 
 @pytest.mark.parametrize("key", ["entry", "arguments", "python", "stop_signal", "processes_per"])
 def test_settings_of_scripts_need_a_script(key: str) -> None:
-    assert parse_job({"name": "x", key: "node"}).faults
-    assert f"{key}: needs a script." in [one.sentence for one in parse_job({key: ""}).faults]
+    assert parse_job({"name": "x", key: "node"}).errors
+    assert f"{key}: needs a script." in [one.message for one in parse_job({key: ""}).errors]
 
 
 @pytest.mark.parametrize(

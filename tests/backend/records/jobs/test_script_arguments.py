@@ -103,7 +103,7 @@ def test_a_value_takes_the_place_that_it_has_in_the_list(words, name, value, aft
 def test_a_sweep_over_arguments_makes_one_job_for_each_value() -> None:
     axes = (parse_axis("arguments.lr", "0.1, 1e-3"), parse_axis("arguments.amp", "yes,no"))
     found = expand(Sweep(BASE, axes))
-    assert not found.faults
+    assert not found.errors
     assert [job.name for job in found.jobs] == [
         "mine lr=0.1 amp=yes",
         "mine lr=0.1 amp=no",
@@ -159,12 +159,12 @@ def test_a_sweep_over_arguments_of_a_job_with_a_model_says_that_it_needs_a_scrip
     raw = {**BASE, "model": "net"}
     del raw["script"]
     found = expand(Sweep(raw, (parse_axis("arguments.lr", "1,2"),)))
-    assert any("needs a script" in one.sentence for one in found.faults)
+    assert any("needs a script" in one.message for one in found.errors)
 
 
 def test_a_line_that_cannot_be_split_stays_for_the_check_to_name() -> None:
     found = expand(Sweep({**BASE, "arguments": '--x "a'}, (parse_axis("arguments.lr", "1,2"),)))
-    assert [one.field for one in found.faults] == ["arguments"]
+    assert [one.field for one in found.errors] == ["arguments"]
     assert found.jobs[0].raw["arguments"] == '--x "a'
 
 

@@ -51,9 +51,9 @@ def test_only_the_gpus_with_faults_are_left_out() -> None:
 
 def test_a_warning_prevents_no_start() -> None:
     found = Preflight(("a",), (fault("a", is_warning=True),), 1.0)
-    assert found.passed
+    assert found.succeeded
     assert found.warnings
-    assert not Preflight(("a",), (fault("a"),), 1.0).passed
+    assert not Preflight(("a",), (fault("a"),), 1.0).succeeded
 
 
 def test_the_document_is_plain() -> None:
@@ -107,11 +107,11 @@ def test_a_later_check_of_a_part_changes_only_the_findings_of_that_part() -> Non
         2.0,
     )
     after = before.after_part(part, ("b",))
-    assert {(one.check, one.nodes) for one in after.faults} == {
+    assert {(one.check, one.nodes) for one in after.blocking_findings} == {
         ("agent", ("c",)),
         ("clock", ("b",)),
     }
     assert [one.check for one in after.findings if one.ok] == ["Python"]
     healed = after.after_part(Preflight((), (point("agent", True),), 1.0), ("c",))
     assert {one.check for one in healed.findings if one.ok} == {"Python", "agent"}
-    assert [one.check for one in healed.faults] == ["clock"]
+    assert [one.check for one in healed.blocking_findings] == ["clock"]

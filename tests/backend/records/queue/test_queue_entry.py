@@ -14,21 +14,21 @@ from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import (
     Cause,
     QueueEntry,
-    Running,
+    RunningJob,
     in_order,
     node_key,
-    place_between,
+    position_between,
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
     NodeView,
     QuietTimes,
-    Scene,
+    ClusterState,
     gives_way_to,
     judge_queue,
     node_view_of,
     quiet_after,
-    why_waiting,
+    wait_reason,
 )
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC).astimezone()
@@ -47,11 +47,11 @@ def on_desk(name, processes=1, **more):
 
 
 def run(of, left_s=None):
-    return Running(of.job_id, of.name, of.slots, left_s)
+    return RunningJob(of.job_id, of.name, of.slots, left_s)
 
 
 def scene(*running, nodes=NODES, **more):
-    return Scene(NOW, nodes, tuple(run(one) for one in running), **more)
+    return ClusterState(NOW, nodes, tuple(run(one) for one in running), **more)
 
 
 def with_node(**changes):
@@ -173,9 +173,9 @@ CAUSES = [
 
 @pytest.mark.parametrize(("cause", "waits", "ahead", "at", "sentence"), CAUSES)
 def test_s2_each_cause_has_its_sentence(cause, waits, ahead, at, sentence):
-    waiting = why_waiting(waits, ahead, at)
+    waiting = wait_reason(waits, ahead, at)
     assert waiting is not None
-    assert (waiting.cause, waiting.sentence) == (cause, sentence)
+    assert (waiting.cause, waiting.message) == (cause, sentence)
 
 
 def test_s2_the_table_above_knows_all_causes():
@@ -183,7 +183,7 @@ def test_s2_the_table_above_knows_all_causes():
 
 
 def test_a_job_for_which_there_is_room_waits_for_nothing():
-    assert why_waiting(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
+    assert wait_reason(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
 
 
 def test_reasons_that_the_user_must_fix_come_first():
@@ -202,7 +202,7 @@ def test_reasons_that_the_user_must_fix_come_first():
         (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}))),
         (WANTED, scene(entry("resnet", 0))),
     ):
-        waiting = why_waiting(waits, (), where)
+        waiting = wait_reason(waits, (), where)
         assert waiting is not None
         seen.append(waiting.cause)
     assert seen == [
@@ -286,9 +286,9 @@ def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
 def test_a_place_between_two_is_between_them_or_there_is_none(left, gap):
-    place = place_between(left, left + gap)
+    place = position_between(left, left + gap)
     assert place is None or left < place < left + gap
-    assert place_between(left, None) > left > place_between(None, left)
+    assert position_between(left, None) > left > position_between(None, left)
 
 
 def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
@@ -317,17 +317,17 @@ def reading(*processes, memory=80 * 2**30):
 def test_the_processes_of_a_gpu_show_who_uses_it():
     alice = GpuProcess(7, "alice", 2**30, "/usr/bin/python3 train.py")
     ours = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
-    assert node_view_of(reading(alice), ()).foreign == {"GPU-0": "alice: python3 (pid 7)"}
-    assert node_view_of(reading(ours), {"job-1/1"}).foreign == {}
-    left = node_view_of(reading(ours), {"job-1/2"}).foreign["GPU-0"]
+    assert node_view_of(reading(alice), ()).foreign_holders == {"GPU-0": "alice: python3 (pid 7)"}
+    assert node_view_of(reading(ours), {"job-1/1"}).foreign_holders == {}
+    left = node_view_of(reading(ours), {"job-1/2"}).foreign_holders["GPU-0"]
     assert left == "a process that an earlier run left behind (pid 8)"
     # The screen of a user's own computer lies on its GPU.
-    assert node_view_of(reading(alice), (), is_a_desk=True).foreign == {}
+    assert node_view_of(reading(alice), (), is_a_desk=True).foreign_holders == {}
     # On a node it does, too, and there it is known by what it does.
     screen = replace(alice, command="/usr/lib/xorg/Xorg", only_draws=True)
-    assert node_view_of(reading(screen), ()).foreign == {}
+    assert node_view_of(reading(screen), ()).foreign_holders == {}
     large = replace(alice, memory_bytes=40 * 2**30)
-    assert node_view_of(reading(large), (), is_a_desk=True).foreign != {}
+    assert node_view_of(reading(large), (), is_a_desk=True).foreign_holders != {}
 
 
 ALICE = GpuProcess(7, "alice", 40 * 2**30, "python3")
@@ -364,7 +364,7 @@ def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk
 def waits_for_quiet(quiet, now, *others, run=1, **changes):
     paused = replace(WANTED, quiet_s=300, run=run)
     nodes = quiet.update(with_node(**changes), now, (paused, *others))
-    waiting = why_waiting(paused, (), scene(nodes=nodes))
+    waiting = wait_reason(paused, (), scene(nodes=nodes))
     return waiting and waiting.cause
 
 
@@ -380,7 +380,7 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     assert waits_for_quiet(quiet, 1800) is None
     # Other GPUs of the node do not matter, nor do processes on it for a job that does not give way.
     assert waits_for_quiet(quiet, 1801, foreign={"GPU-3": "alice: a (pid 7)"}) is None
-    assert why_waiting(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
+    assert wait_reason(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
     # A node that was not checked for long, or was away, may have been in use.
     assert waits_for_quiet(quiet, 1900, why_down="gpu03 is offline.") is Cause.NODE_DOWN
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
@@ -420,7 +420,7 @@ def test_more_pauses_within_an_hour_are_followed_by_longer_waits(pauses, quiet_s
 
 
 def forecast(jobs, *running):
-    at = Scene(NOW, NODES, running)
+    at = ClusterState(NOW, NODES, running)
     return starts_in(jobs, judge_queue(jobs, at), at)
 
 
@@ -451,7 +451,7 @@ def test_s6_an_unknown_start_time_is_not_guessed():
     hour = (NOW + timedelta(hours=1)).isoformat()
     assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}
     down = with_node(why_down="gpu03 is off.")
-    at = Scene(NOW, down, ())
+    at = ClusterState(NOW, down, ())
     assert starts_in([WANTED], judge_queue([WANTED], at), at) == {"mine": None}
     assert lasts_s(100, 0.1) == pytest.approx(10.0)
     assert lasts_s(100, None) is None

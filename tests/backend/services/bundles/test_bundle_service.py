@@ -72,10 +72,10 @@ def finished_job(services: Services, sources: Path) -> str:
     replace_json(weights.with_suffix(".json"), record.to_dict())
     replace_json(folder.latest, {"name": CHECKPOINT})
     status = RunStatus(
-        JobState.FINISHED, 1, 1, 1, 4, 4, 4, 2, {"loss": 0.4}, updated="2026-11-21T07:31:00Z"
+        JobState.FINISHED, 1, 1, 1, 4, 4, 4, 2, {"loss": 0.4}, updated_at="2026-11-21T07:31:00Z"
     )
     replace_json(folder.status, status.to_dict())
-    end = RunExit(1, JobState.FINISHED, "", ended=status.updated)
+    end = RunExit(1, JobState.FINISHED, "", ended_at=status.updated_at)
     replace_json(folder.attempt(1).exit, end.to_dict())
     return file.id
 

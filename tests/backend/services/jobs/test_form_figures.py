@@ -25,7 +25,7 @@ from tests.backend.services.bundles.test_bundle_service import finished_job
 
 @pytest.fixture
 def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
-    monkeypatch.setattr(DataSizeCounter, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
     opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
     yield opened
     opened.close()
@@ -41,7 +41,7 @@ def test_time_and_disk_are_predicted_from_the_job_before(
     services.jobs.queries.show(job_id)
     raw = {**services.jobs.clone(job_id), "epochs": 10}
     check = services.jobs.check(raw)
-    assert check.faults == ()
+    assert check.errors == ()
     assert check.steps_per_epoch == 32
     found = check.forecast
     assert (found.total_steps, found.lasts_s, found.like) == (320, 80.0, "Täglich/1")
@@ -111,5 +111,5 @@ def test_a_fault_takes_away_only_the_figures_that_follow_from_it(
     placement = [{"node": "this-computer", "processes": 1}]
     raw = {"name": "j", "epochs": 3, "batch_size": 8, "optimizer": optimizer}
     check = services.jobs.check({**raw, "placement": placement, **changed})
-    assert check.faults
+    assert check.errors
     assert (check.global_batch, bool(check.rates)) == ((8, True) if has_figures else (None, False))

@@ -167,7 +167,7 @@ def test_no_run_resumes_without_a_preflight_check(
     beat(place)
     view, run = started(place, services)
     add_checkpoint(run, 4)
-    record = RunExit(1, JobState.INTERRUPTED, "Stopped.", ended="2026-11-21T07:31:00Z")
+    record = RunExit(1, JobState.INTERRUPTED, "Stopped.", ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
 
     def refuse(*_: object) -> None:
@@ -208,7 +208,7 @@ def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, bea
     view, run = started(place, services)
     names = [add_checkpoint(run, step) for step in (4, 7, 9)]
     error = RankError("The loss is 9.", 0, cause=LOSS_DIVERGED, sound_step=8)
-    record = RunExit(1, JobState.ERROR, "The loss is 9.", error, ended="2026-11-21T07:31:00Z")
+    record = RunExit(1, JobState.ERROR, "The loss is 9.", error, ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
     assert services.jobs.lifecycle.resume(view.id).run == 2
     launch = read_json(run.folder.launch)
@@ -225,7 +225,7 @@ def test_a_checkpoint_with_nan_is_refused_and_the_one_before_is_taken(
     beat(place)
     view, run = started(place, services)
     sound, bad = add_checkpoint(run, 4), add_checkpoint(run, 7, not_finite="layer.bias")
-    record = RunExit(1, JobState.ERROR, "It failed.", None, ended="2026-11-21T07:31:00Z")
+    record = RunExit(1, JobState.ERROR, "It failed.", None, ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
     marks = {c.name: (c.is_latest, c.is_best) for c in services.queries.checkpoints(view.id)}
     assert marks == {sound: (True, True), bad: (False, False)}

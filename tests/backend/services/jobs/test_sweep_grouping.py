@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.shell.command_search import CommandSearch
-from app.shell.palette_commands import _job_or_sweep
+from app.shell.palette_commands import _job_entry
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, JobSummary, make_line
 from backend.records.sweeps.spec import sweep_of
@@ -218,7 +218,7 @@ def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
     found = index.find_by_name(text, 50)
     assert len(found) == jobs
     search = CommandSearch()
-    entries = tuple(map(_job_or_sweep, (*index.find_sweeps(text, 50), *found)))
+    entries = tuple(map(_job_entry, (*index.find_sweeps(text, 50), *found)))
     assert {one.key for one in search.find(text, entries)} == {one.key for one in entries}
 
 

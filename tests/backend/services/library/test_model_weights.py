@@ -65,8 +65,8 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
     assert left == [], "nothing is left of the copying"
 
     check = other.jobs.check(on_node())
-    assert check.faults == ()
-    (sentence,) = [one.sentence for one in check.findings if one.check == "start_from"]
+    assert check.errors == ()
+    (sentence,) = [one.message for one in check.findings if one.check == "start_from"]
     assert sentence.startswith("It begins with the weights of tiny@1")
     view = other.jobs.create(on_node(name="fine"))
     assert view.config.start_from == "tiny@1/weights.pt"
@@ -98,9 +98,9 @@ def test_weights_placed_by_hand_are_found(place: Place, services: Services) -> N
     view = services.jobs.create(on_node())
     assert view.config.start_from == "tiny@1/weights.safetensors"
     named = services.jobs.check(on_node(start_from="tiny/weights.safetensors"))
-    assert named.faults == ()
+    assert named.errors == ()
     absent = services.jobs.check(on_node(start_from="tiny/weights.pt"))
-    assert [fault.field for fault in absent.faults] == ["start_from"]
+    assert [fault.field for fault in absent.errors] == ["start_from"]
 
 
 def test_changed_weights_start_nothing(place: Place, services: Services, file: Path) -> None:

@@ -13,7 +13,7 @@ from backend.base.errors import BackendError
 from backend.datastore.nodes import files as node_files
 from backend.provisioning import cluster_key
 from backend.provisioning.wheelhouse import Wheelhouse, Wheelhouses
-from backend.records.nodes.entry import NodeEntry, NodeFacts, SetUp
+from backend.records.nodes.entry import NodeEntry, NodeInfo, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.nodes.provisioning import DesktopPaths, ProvisioningService
 from backend.ssh.interface import Shell, Unreachable
@@ -66,7 +66,7 @@ class Cluster:
             raise Unreachable(f"{entry.name} did not answer.", "Check whether it is on.")
         return self.nodes[entry.name].open(entry)
 
-    def inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def inspect(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
         return self.nodes[entry.name].facts
 
     def set_up(

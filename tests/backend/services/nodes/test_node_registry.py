@@ -68,8 +68,8 @@ def test_a_node_is_added_found_again_inspected_and_removed(
     added = open_service().add("gpu1", sshd.address, accept=accept)
     assert asked == [sshd.host_key]
     assert added.data_root == str(root.path)
-    assert added.facts is not None
-    assert added.facts.data_root_writable
+    assert added.info is not None
+    assert added.info.data_root_writable
     assert not added.is_ready
     service = open_service()
     assert service.list() == (added,)
@@ -91,7 +91,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
     one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
-    assert one.no_share
+    assert one.is_staged
     carried = Path(one.data_root)
     assert carried.parent == sshd.home / ".ringmaster" / "carried"
     other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
@@ -329,12 +329,12 @@ def test_f34_a_data_root_unmounted_at_an_inspection_keeps_its_path(
     mounted.unlink()
     away = service.inspect("gpu1")
     assert away.data_root == str(mounted)
-    assert away.facts is not None
-    assert not away.facts.data_root_writable
+    assert away.info is not None
+    assert not away.info.data_root_writable
     mounted.symlink_to(root.path)
     back = service.inspect("gpu1")
-    assert back.facts is not None
-    assert back.facts.data_root_writable
+    assert back.info is not None
+    assert back.info.data_root_writable
 
 
 class Memory(KeyringBackend):

@@ -26,7 +26,7 @@ from backend.records.nodes.entry import (
     NodeAddress,
     NodeEntry,
     NodeInstallation,
-    PythonFound,
+    NodePython,
 )
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services.nodes import provisioning
@@ -68,7 +68,7 @@ def test_nodes_are_set_up_at_once_with_one_recipe_and_one_key_and_written_down(
     there = [entry.installation for entry in entries]
     assert len({(one.environment, one.mpi_version) for one in there if one}) == 1
     assert {update.node for update in cluster.updates} == set(NAMES)
-    assert all(entry.facts is not None for entry in entries)
+    assert all(entry.info is not None for entry in entries)
     assert_they_know_each_other(cluster)
 
 
@@ -101,7 +101,7 @@ def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Clu
     assert 'from="10.88.0.2/32,10.88.0.3/32,100.64.0.3/32,10.99.0.4/32,100.64.0.4/32"' in listed[0]
     assert 'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in listed[1]
     assert "Host 10.88.0.2 100.64.0.2\n" in (cluster.nodes["gpu3"].home / "ssh/config").read_text()
-    sentence = next(one for one in cluster.updates[-1].steps if one.title == "Open MPI").sentence
+    sentence = next(one for one in cluster.updates[-1].steps if one.title == "Open MPI").message
     assert "accepted from 10.99.0.4/32, 10.88.0.2" in sentence
 
 
@@ -110,7 +110,7 @@ def test_the_set_up_shows_the_accepted_key_of_the_node(cluster: Cluster) -> None
     line.write_text(HOST_KEY)
     shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
     cluster.set_up("gpu1")
-    assert {update.trusted for update in cluster.updates} == {shown.split()[1]}
+    assert {update.trusted_fingerprint for update in cluster.updates} == {shown.split()[1]}
 
 
 def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> None:
@@ -134,7 +134,7 @@ def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> N
             "set the node up from that computer. Or set the node up without Horovod.",
         ),
         (
-            {"pythons": (PythonFound("/usr/bin/python3.14", "3.14.0", True),)},
+            {"pythons": (NodePython("/usr/bin/python3.14", "3.14.0", True),)},
             "There is no Horovod for Python 3.14 on x86_64 without CUDA, which "
             "gpu2 has; built on this computer: Python 3.11 on x86_64 without CUDA.",
             "Run RINGMASTER_PYTHON=python3.14 ./installers/run doctor to build it "
@@ -154,7 +154,7 @@ def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
     assert (refused.message, refused.remedy) == (sentence, remedy)
     failed = [update for update in cluster.updates if update.node == "gpu2"][-1].failed
     assert failed is not None
-    assert (failed.title, failed.sentence) == ("Python", sentence)
+    assert (failed.title, failed.message) == ("Python", sentence)
     assert (node.shell.sent_bytes, node.home.exists()) == (0, False)
     assert cluster.gathered == 1, "wheels were fetched for it"
     assert cluster.entry("gpu1").is_ready

@@ -75,7 +75,7 @@ def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LAT
     run.folder.logs.mkdir(exist_ok=True)
     run.folder.rank_log(0).write_text("".join(f"line {n}\n" for n in range(40)))
     error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
-    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended=ended_at)
+    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended_at=ended_at)
     replace_json(run.folder.attempt(view.run).exit, ended.to_dict())
     run.say(JobState.ERROR, updated=ended_at)
     return view.id

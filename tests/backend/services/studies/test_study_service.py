@@ -152,7 +152,7 @@ def test_stop_takes_waiting_jobs_from_the_queue_and_resume_brings_them_back(
     resumed = services.sweeps.resume(made.tag)
     queued = JobState.QUEUED
     assert [view.state for view in resumed] == [JobState.FINISHED, queued, queued, queued]
-    waiting = [place.entry.job_id for place in services.queue.read().places]
+    waiting = [place.entry.job_id for place in services.queue.read().jobs]
     assert waiting == [view.id for view in made.jobs[1:]]
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_b
     services.sweeps.stop(made.tag)
     end(services, made.jobs[0].id, JobState.INTERRUPTED)
     assert services.sweeps.resume(made.tag)[0].state is JobState.QUEUED
-    assert services.queue.read().places[0].entry.run == 2
+    assert services.queue.read().jobs[0].entry.run == 2
 
 
 def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> None:

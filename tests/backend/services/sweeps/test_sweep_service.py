@@ -68,7 +68,7 @@ class CancelledAt(Progress):
 
 
 def waiting(services: Services) -> list[str]:
-    return [place.entry.name for place in services.queue.read().places]
+    return [place.entry.name for place in services.queue.read().jobs]
 
 
 def test_a_sweep_keeps_the_typed_name_and_is_numbered_only_if_there_is_one_of_it(
@@ -122,7 +122,7 @@ def test_the_form_gets_the_first_job_and_the_faults_of_all_jobs(services: Servic
     assert (check.jobs, check.global_batch, check.may_start) == (6, 16, True)
     assert check.learning_rate == pytest.approx(0.02)
     bad = services.sweeps.check(Sweep(raw_job(2), (Axis("batch_size", (8, 0)),)))
-    assert [fault.field for fault in bad.faults] == ["batch_size"]
+    assert [fault.field for fault in bad.errors] == ["batch_size"]
     assert not bad.may_start
 
 

@@ -100,8 +100,8 @@ def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) ->
     with pytest.raises(BackendError) as refusal:
         services.jobs.lifecycle.start(job.id)
     assert NO_PYTORCH in refusal.value.message
-    faults = services.preflight.run(job.config).faults
-    assert [(one.sentence, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
+    faults = services.preflight.run(job.config).blocking_findings
+    assert [(one.message, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
 
 
 def test_the_example_trains_by_ddp_where_the_environment_has_no_horovod(
@@ -121,7 +121,7 @@ def test_users_code_is_not_executed_by_a_python_without_pytorch(services: Servic
 
 def test_the_doctor_names_one_cause_once(services: Services) -> None:
     found = services.nodes.doctor()
-    assert [one.sentence for one in found if not one.ok] == [NO_PYTORCH]
+    assert [one.message for one in found if not one.ok] == [NO_PYTORCH]
     assert not {"horovod", "mpirun"} & {one.check for one in found}
     assert not any(
         one.ok for one in services.nodes.check(THIS_COMPUTER) if one.check == "two ranks"

@@ -87,7 +87,7 @@ def test_pictures_without_a_box_are_counted_over_the_set(request_of: Any) -> Non
 def test_what_was_said_of_the_data_is_a_warning_of_the_preflight_check() -> None:
     job = JobPreflight("", "", data_notes=(SENTENCE,))
     found = [one for one in judge(job)[0] if one.check == names.DATA]
-    assert [(one.sentence, one.blocks) for one in found] == [(SENTENCE, False)]
+    assert [(one.message, one.blocks) for one in found] == [(SENTENCE, False)]
 
 
 @given(st.lists(st.text(min_size=1), max_size=6), st.sampled_from(["file", "box", "class"]))

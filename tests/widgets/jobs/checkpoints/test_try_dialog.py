@@ -19,7 +19,7 @@ from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import LineEdit
 from widgets.common.task_status import TaskStatus
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
-from widgets.jobs.checkpoints.precision_recall import ColourKeys, PrecisionRecall
+from widgets.jobs.checkpoints.precision_recall import ColourLegend, PrecisionRecall
 from widgets.jobs.checkpoints.prediction_view import GuessBars, PredictionView, SampleAnswer
 from widgets.jobs.checkpoints.try_dialog import TryDialog
 from widgets.library.sample_grid import SampleGrid
@@ -81,7 +81,7 @@ def test_nothing_is_tried_twice_at_a_time(dialog):
 
 def test_some_samples_of_a_set_are_asked_for(dialog):
     the(SegmentedControl, dialog).choose("training")
-    the(SegmentedControl, dialog).chosen.emit("training")
+    the(SegmentedControl, dialog).key_chosen.emit("training")
     the(LineEdit, dialog).setText("3, 10-20")
     button(dialog, "Try it").click()
     (request,) = dialog.asked
@@ -125,12 +125,12 @@ def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     view = PredictionView("", tries.whole(), False)
     found = tries.whole()
     one = found.mistakes[0]
-    the(ConfusionMatrix, view).chosen.emit(int(one.sample.target), int(one.prediction))
+    the(ConfusionMatrix, view).cell_chosen.emit(int(one.sample.target), int(one.prediction))
     grid = the(SampleGrid, view).samples
     assert grid
     assert {sample.target for sample in grid} == {f"{one.sample.target}\n→ {one.prediction}"}
     assert says(view, f"samples of {one.sample.target} predicted as {one.prediction}")
-    the(SegmentedControl, view).chosen.emit("best")
+    the(SegmentedControl, view).key_chosen.emit("best")
     assert len(the(SampleGrid, view).samples) == len(found.best)
 
 
@@ -220,7 +220,7 @@ def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbo
     assert [table.index(1, column).data() for column in range(4)] == [
         "egg", "9", "58\N{NO-BREAK SPACE}%", "34\N{NO-BREAK SPACE}%",
     ]  # fmt: skip
-    shown = {keys.accessibleName() for keys in view.findChildren(ColourKeys) if keys.isVisible()}
+    shown = {keys.accessibleName() for keys in view.findChildren(ColourLegend) if keys.isVisible()}
     assert shown == {"Overlap 0.50, Overlap 0.75, copepod, egg", "Target, Prediction"}
     assert not view.findChildren(ConfusionMatrix)
 
@@ -232,7 +232,7 @@ def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, theme_manager)
     qtbot.addWidget(view)
     view.show()
     assert not view.findChildren(PrecisionRecall)
-    assert not any(keys.isVisible() for keys in view.findChildren(ColourKeys))
+    assert not any(keys.isVisible() for keys in view.findChildren(ColourLegend))
 
 
 def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, theme_manager):

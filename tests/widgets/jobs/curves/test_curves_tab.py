@@ -12,7 +12,7 @@ from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued
+from backend.records.jobs.status import Continuation
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
@@ -275,9 +275,9 @@ def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
     with asks(detail.job_actions, do.COMPARE) as requested:
-        menu_of(detail.header.more)["Compare"].trigger()
+        menu_of(detail.header.menu_button)["Compare"].trigger()
     assert requested.args == ["a"]
-    with asks(detail.job_actions, do.CSV) as requested:
+    with asks(detail.job_actions, do.SAVE_CSV) as requested:
         (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())
         csv.trigger()
     assert requested.args == ["a"]
@@ -347,7 +347,7 @@ def test_the_rest_of_a_cleared_history_is_not_added(tab):
 
 def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
     before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
-    continued = Continued("c was lost.", before=before, placement=left)
+    continued = Continuation("c was lost.", chosen_nodes=before, placement=left)
     tab.show_view(changed(LIVE, run=2, continued=continued))
     assert [(one.x, one.text) for one in the(LargePlot, tab).marks.posts] == [(41, "2 of 3 nodes")]
     tab.show_view(changed(LIVE, run=3))

@@ -37,7 +37,7 @@ from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.log.log_ansi import plain
+from widgets.jobs.log.log_ansi import strip_codes
 from widgets.jobs.page.bundle_dialog import BundleDialog
 
 CONFIG = parse_job(
@@ -385,7 +385,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
     for answer in (
         lambda: dialog.show_progress(0.5, "Writing"),
         lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
-        lambda: dialog.show_done("/home/mai/digits.zip"),
+        lambda: dialog.show_exported("/home/mai/digits.zip"),
     ):
         answer()
         dialog.layout().activate()
@@ -476,8 +476,8 @@ def test_an_unknown_cause_shows_the_last_lines_of_the_log(detail):
 
 
 def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
-    assert plain("\x1b[31mred\x1b[0m\x00\x07") == "red"
-    assert plain("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
+    assert strip_codes("\x1b[31mred\x1b[0m\x00\x07") == "red"
+    assert strip_codes("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
 
 
 def test_the_slow_one_of_two_ranks_is_named(detail):
@@ -550,12 +550,12 @@ def test_shown_figures_change_to_other_units(qtbot, qapp):
     detail.show_checkpoints(lab.FAILED.id, lab.checkpoints(lab.FAILED))
     detail.show()
     try:
-        theme_manager.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
+        theme_manager.set_units(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
         assert says(detail.checkpoints, "iB.")
-        when = next(f.value for f in the(KeyValueRow, detail.failure).facts if f.caption == "When")
+        when = next(f.value for f in the(KeyValueRow, detail.failure).items if f.caption == "When")
         assert when.endswith(("AM", "PM"))
     finally:
-        theme_manager.write_in(formats.Units())
+        theme_manager.set_units(formats.Units())
         shiboken6.delete(theme_manager)
         qapp.setStyleSheet("")
 
@@ -580,7 +580,7 @@ def test_the_checkpoints_of_a_script_are_read_while_it_names_no_epochs(
     qtbot.addWidget(detail)
     view = changed(LIVE, state=state, config=replace(CONFIG, script=script))
     detail.open_job(view)
-    actions.on(do.READ_CHECKPOINTS, lambda *_: asked.append(1))
+    actions.add_handler(do.READ_CHECKPOINTS, lambda *_: asked.append(1))
     for heartbeat in (8, 9):
         detail.show_view(changed(view, heartbeat=heartbeat))
         elapse(detail)

@@ -16,7 +16,7 @@ from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import facts
+from widgets.jobs.detail.header_facts import header_figures
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_columns import JobColumn, best_words, shown
 from widgets.jobs.sweeps.sweep_pane import _best_first
@@ -25,7 +25,7 @@ JUDGED = changed(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.
 
 
 def test_the_head_of_a_job_says_which_loss_it_shows():
-    values = {fact.caption: fact.value for fact in facts(JUDGED)}
+    values = {fact.caption: fact.value for fact in header_figures(JUDGED)}
     assert values["Best saved: val. loss"] == "0.250"
     assert values["Loss, raw"] == "0.500"
     assert "Loss" not in values

@@ -10,7 +10,7 @@ def test_actions_are_listed_below_the_notes_newest_first(qtbot, theme_manager):
     tab = NotesTab(JobActions())
     qtbot.addWidget(tab)
     tab.open_job(LIVE)
-    tab.show_acts(
+    tab.show_audit_entries(
         (
             AuditEntry("2020-11-21T15:04:00Z", "Stopped", "ben", "desk-7"),
             AuditEntry("2020-11-21T14:02:00Z", "Started", "mai", "desk-3"),

@@ -18,7 +18,7 @@ from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.jobs.actions import job_actions as do
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.detail.run_history_menu import run_words
+from widgets.jobs.detail.run_history_menu import run_label
 from widgets.jobs.page.jobs_page import JobsPage
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -66,10 +66,10 @@ def choose(page, number):
 
 
 def test_a_run_is_described_in_one_line():
-    assert run_words(RUNS[0], NOW) == "Run 3 · Training · steps 1 to 3"
-    assert run_words(RUNS[1], NOW).startswith("Run 2 · Stopped by ben · 12 Nov ")
-    assert run_words(RUNS[1], NOW).endswith(f" · steps 11 to {formats.count(1200)}")
-    assert run_words(RUNS[2], NOW).endswith(" · no steps")
+    assert run_label(RUNS[0], NOW) == "Run 3 · Training · steps 1 to 3"
+    assert run_label(RUNS[1], NOW).startswith("Run 2 · Stopped by ben · 12 Nov ")
+    assert run_label(RUNS[1], NOW).endswith(f" · steps 11 to {formats.count(1200)}")
+    assert run_label(RUNS[2], NOW).endswith(" · no steps")
 
 
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
@@ -84,7 +84,7 @@ def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
 
 def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, page):
     detail = page.detail
-    with asks(detail.job_actions, do.EARLIER) as requested:
+    with asks(detail.job_actions, do.SHOW_EARLIER_RUN) as requested:
         choose(page, 2)
     assert requested.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))

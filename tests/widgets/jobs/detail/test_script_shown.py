@@ -14,18 +14,18 @@ from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import says, texts
 from widgets.common.labels import Label
 from widgets.jobs.actions.job_actions import (
-    ELSEWHERE,
+    MOVE,
     QUEUE,
     RESUME,
     START_OVER,
     JobActions,
-    JobFacts,
+    JobSubject,
     main_action,
 )
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, checkpoint_title
 from widgets.jobs.checkpoints.exporter import Exporter
-from widgets.jobs.detail.header_facts import facts, what_stop_costs
+from widgets.jobs.detail.header_facts import header_figures, stop_cost_message
 from widgets.jobs.failure.failure_tab import FailureTab
 
 FILE = replace(
@@ -53,25 +53,25 @@ RESUMES = {"resume_arguments": ["--resume", "{checkpoint}"]}
 @pytest.mark.parametrize("settings", [{}, RESUMES])
 @pytest.mark.parametrize("shown", [lambda view: view, line_of], ids=["open", "in the list"])
 def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, shown):
-    on = JobFacts(shown(script(state, **settings)), has_checkpoints=True)
+    on = JobSubject(shown(script(state, **settings)), has_checkpoints=True)
     act = main_action(on)
     assert act.text == RESUME.text
-    assert act.able(on) == bool(settings)
-    assert (act.why_not == WHY_NO_RESUME) == (not settings)
-    assert QUEUE.offered(on) == ELSEWHERE.offered(on) == bool(settings)
-    waiting = JobFacts(shown(script(JobState.QUEUED, **settings)), has_checkpoints=True)
+    assert act.is_enabled(on) == bool(settings)
+    assert (act.disabled_tip == WHY_NO_RESUME) == (not settings)
+    assert QUEUE.is_offered(on) == MOVE.is_offered(on) == bool(settings)
+    waiting = JobSubject(shown(script(JobState.QUEUED, **settings)), has_checkpoints=True)
     assert main_action(waiting) == (RESUME if settings else START_OVER)
 
 
 def test_a_script_without_epochs_has_none_in_the_header():
     for state in JobState:
         view = script(state)
-        assert "Epoch" not in {fact.caption for fact in facts(view)}
+        assert "Epoch" not in {fact.caption for fact in header_figures(view)}
         for kept in ((), (FILE,)):
-            assert "epoch" not in what_stop_costs(view, kept)
+            assert "epoch" not in stop_cost_message(view, kept)
     with_epochs = changed(script(JobState.TRAINING), epoch=3, epochs=10)
-    assert ("Epoch", "3 of 10") in [(fact.caption, fact.value) for fact in facts(with_epochs)]
-    live = {fact.caption for fact in facts(script(JobState.TRAINING))}
+    assert ("Epoch", "3 of 10") in [(fact.caption, fact.value) for fact in header_figures(with_epochs)]
+    live = {fact.caption for fact in header_figures(script(JobState.TRAINING))}
     assert "Runs for" in live
     assert "Ready at" not in live
 
@@ -88,7 +88,7 @@ def test_a_script_without_epochs_has_none_in_the_header():
     ],
 )
 def test_the_cost_of_a_stop_depends_on_the_checkpoints_of_the_script(state, kept, words):
-    assert words in what_stop_costs(script(state), kept)
+    assert words in stop_cost_message(script(state), kept)
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES, {"remove_old_checkpoints": True}])

@@ -8,7 +8,7 @@ from PySide6.QtGui import QContextMenuEvent, QEnterEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QStackedWidget
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
@@ -29,7 +29,7 @@ from tests.windows import (
     the,
 )
 from widgets.common.buttons import Switch
-from widgets.common.fields import FaultLine, Field, LineEdit
+from widgets.common.fields import ErrorLine, Field, LineEdit
 from widgets.common.theme import TARGET_MIN
 from widgets.jobs.form.form_sections import Details, FormSections
 from widgets.jobs.form.form_side import FormFoot
@@ -194,10 +194,10 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(for
 )
 def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
     sentence = "It must be a number."
-    form.show_check(JobCheck(faults=(Fault(path, f"{path}: {sentence}"),)))
+    form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {sentence}"),)))
     QApplication.processEvents()
     field = setting_field(form, path)
-    (line,) = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
+    (line,) = [one for one in the(FormSections, form).findChildren(ErrorLine) if one.text()]
     left = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
     at = field.mapTo(form, QPoint()).x()
     spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
@@ -239,13 +239,13 @@ def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
     assert button(popover, "Use 3 values").text() == "Use 3 values"
     with qtbot.waitSignal(fields_of(form).changed):
         QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
-    shown = setting_field(form, "optimizer.lr").shown
+    shown = setting_field(form, "optimizer.lr").visible_control
     assert isinstance(shown, LineEdit)
     assert shown.text() == "0.01, 0.03, 0.1"
     draft = form.draft()
     assert draft.axes == (RATE,)
     assert draft.raw["optimizer"] == {**DIGITS["optimizer"], "lr": 0.01}
-    assert parse_job(draft.raw).faults == ()
+    assert parse_job(draft.raw).errors == ()
 
 
 def test_a_range_is_given_by_its_ends_and_how_many(form):
@@ -311,7 +311,7 @@ def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, 
     assert popover.axis().values == (1, 2)
     QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
     field = setting_field(form, path)
-    assert field.shown.hasFocus()
+    assert field.visible_control.hasFocus()
     popover = opened(form, path)
     qtbot.waitUntil(line_of(popover, VALUES).hasFocus)
     QTest.keyClicks(line_of(popover, VALUES), "3, 4, 5")
@@ -319,7 +319,7 @@ def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, 
     assert [axis.values for axis in form.draft().axes] == [(3, 4, 5)]
     popover = opened(form, path)
     QTest.keyClick(popover, Qt.Key.Key_Escape)
-    assert field.shown.hasFocus()
+    assert field.visible_control.hasFocus()
 
 
 def test_escape_changes_nothing(form):
@@ -384,10 +384,10 @@ def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form
 def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.lr", (0.1, 0)),)))
     sentence = "optimizer.lr: “0” must be above 0."
-    form.show_check(JobCheck(faults=(Fault("optimizer.lr", sentence),), jobs=2))
+    form.show_check(JobCheck(errors=(ConfigError("optimizer.lr", sentence),), jobs=2))
     field = setting_field(form, "optimizer.lr")
     assert field.error() == "Learning rate “0” must be above 0."
-    assert field.shown.property("bad") == "true"
+    assert field.visible_control.property("bad") == "true"
     assert acts_of(form).start.text() == "1 problem to fix"
 
 

@@ -177,7 +177,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     row = page.table.model.row_of(ids[1])
     acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
     assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
-    with asks(page.job_actions, do.EVENTS) as asked:
+    with asks(page.job_actions, do.TENSORBOARD) as asked:
         acts["Open TensorBoard"].trigger()
     assert asked.args == [ids[1]]
     acts["Export…"].trigger()
@@ -193,7 +193,7 @@ def test_the_menu_of_a_ticked_row_acts_on_all_ticked_rows(qtbot, page, ids):
     assert requested.args == [tuple(ids[1:4])]
 
 
-@pytest.mark.parametrize("action", do.KEYED_BULK, ids=lambda one: one.id)
+@pytest.mark.parametrize("action", do.KEYED_BULK_ACTIONS, ids=lambda one: one.id)
 def test_keys_act_on_the_row_of_the_table_or_on_all_chosen_rows(qtbot, page, ids, action):
     page.show_table()
     view = page.table.view

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck
-from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
+from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuedJob, WaitReason
 from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets import drags
@@ -37,12 +37,12 @@ from widgets.shell.main_window import MainWindow
 QUEUED = changed(CREATED, state=JobState.QUEUED)
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end"
 REASONS = {
-    "retinanet-r50": Waiting(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
-    "vit-s16 lr 0.08": Waiting(
+    "retinanet-r50": WaitReason(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
+    "vit-s16 lr 0.08": WaitReason(
         Cause.TURN, "Waiting for “retinanet-r50”, which is before it in the queue on gpu06."
     ),
-    LONG: Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
-    "nightly": Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
+    LONG: WaitReason(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
+    "nightly": WaitReason(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
 }
 
 
@@ -50,7 +50,7 @@ def place(name, number, *, priority=0, starts_in_s=None, **more):
     entry = QueueEntry(
         name, name, 1, (Placement("this-computer", 2),), "m1", priority=priority, **more
     )
-    return QueuePlace(entry, number, REASONS.get(name), starts_in_s)
+    return QueuedJob(entry, number, REASONS.get(name), starts_in_s)
 
 
 def queue(*names, paused=""):
@@ -197,7 +197,7 @@ def test_a_row_moved_by_hand_moves_under_the_pointer(page):
 
 def acts(page, view, where):
     menu = QMenu(page)
-    on = do.JobFacts(view, None, where)
+    on = do.JobSubject(view, None, where)
     fill_menu(menu, [do.QUEUE_ACTIONS], on, lambda action: page.job_actions.ask(action, view.id))
     return {action.text(): action for action in menu.actions()}, menu
 
@@ -209,7 +209,7 @@ def test_the_menu_offers_suitable_actions(qtbot, page):
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     found, _kept = acts(page, job("nightly"), place("nightly", 4))
     assert set(found) == {"Move to the top", "Priority and time…", "Remove from queue"}
-    with asks(page.job_actions, do.LEAVE) as requested:
+    with asks(page.job_actions, do.LEAVE_QUEUE) as requested:
         found["Remove from queue"].trigger()
     assert requested.args == ["nightly"]
     first, _kept = acts(page, job("a"), place("a", 1))
@@ -220,7 +220,7 @@ def test_the_detail_says_why_a_job_waits_and_removes_it_from_the_queue(qtbot, pa
     page.open_job("vit-s16 lr 0.08")
     assert "Place 2. Waiting for “retinanet-r50”" in the(Banner, page.detail).accessibleName()
     assert button(page.detail.header, "Remove from queue").text() == "Remove from queue"
-    with asks(page.job_actions, do.LEAVE):
+    with asks(page.job_actions, do.LEAVE_QUEUE):
         button(page.detail.header, "Remove from queue").click()
     page.open_job("draft")
     assert button(page.detail.header, "Queue").text() == "Queue"

@@ -12,7 +12,7 @@ from backend.records.nodes.preflight import Fix, PreflightFinding, placement_aft
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
 from tests.windows import button, says, texts, the
-from widgets.common.cards import ProgressLine, Scroll
+from widgets.common.cards import ProgressLine, VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.preflight import preflight_text as words
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
@@ -48,8 +48,8 @@ def row_of(dialog: PreflightDialog, finding: PreflightFinding) -> PreflightRow:
     return found
 
 
-def scroll_of(dialog: PreflightDialog) -> Scroll:
-    (found,) = (one for one in dialog.findChildren(Scroll) if one.isAncestorOf(rows(dialog)[0]))
+def scroll_of(dialog: PreflightDialog) -> VerticalScrollArea:
+    (found,) = (one for one in dialog.findChildren(VerticalScrollArea) if one.isAncestorOf(rows(dialog)[0]))
     return found
 
 
@@ -220,7 +220,7 @@ def test_the_report_is_text_for_a_mail(dialog: PreflightDialog, qtbot: QtBot) ->
 
 def test_names_too_long_for_a_button_stay_off_it() -> None:
     found = samples.many(64)
-    assert {words.button(finding) for finding in found.faults} == {"Set it up"}
+    assert {words.button(finding) for finding in found.blocking_findings} == {"Set it up"}
     assert words.circumstances(found).startswith("Checked 8 points on 64 nodes in")
 
 

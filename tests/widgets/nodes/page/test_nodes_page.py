@@ -22,7 +22,7 @@ from widgets.common.cards import PageHeader
 from widgets.common.fields import SearchField
 from widgets.common.key_value_row import KeyValueRow
 from widgets.nodes.history.history_card import HistoryCard
-from widgets.nodes.history.node_history import past_of
+from widgets.nodes.history.node_history import to_history_data
 from widgets.nodes.page import node_actions as do
 from widgets.nodes.page.attention import AttentionCards, attentions
 from widgets.nodes.page.gpu_card import GpuCard
@@ -180,7 +180,7 @@ def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu07")
     assert page.detail.isVisible()
-    assert the(PageHeader, page.detail).sentence.text() == "Needs attention: GPU 3 slowed by heat"
+    assert the(PageHeader, page.detail).subtitle.text() == "Needs attention: GPU 3 slowed by heat"
     assert not button(page.detail, "Add a node").isVisible()
     with qtbot.waitSignal(page.opened) as opened:
         qtbot.keyClick(page.detail, Qt.Key.Key_Escape)
@@ -275,7 +275,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     page.open_node("gpu11")
     assert "Try again" in texts(page.detail)
     assert not any(one.isVisible() for one in page.detail.findChildren(GpuCard))
-    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail).facts}
+    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail).items}
     assert captions["Processor"] == "128 cores"
     with asks(page.node_actions, do.RETRY) as requested:
         press(qtbot, page.detail, "Try again")
@@ -325,9 +325,9 @@ def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     with asks(page.node_actions, do.READ_PAST) as requested:
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
-    page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
+    page.show_past("gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
     assert says(the(HistoryCard, page.detail), "Since ")
-    page.show_past("gone", past_of([]))
+    page.show_past("gone", to_history_data([]))
 
 
 def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
@@ -335,7 +335,7 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
     page.open_node("cpu01")
     assert not the(HistoryCard, page.detail).isVisible()
     now = page._clock()
-    page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
+    page.show_past("cpu01", to_history_data([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
     assert the(HistoryCard, page.detail).isVisible()
     assert tuple(the(HistoryCard, page.detail).plot.curves) == ("node",)
 

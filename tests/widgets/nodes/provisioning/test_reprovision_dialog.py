@@ -25,7 +25,7 @@ LEFT = Qt.MouseButton.LeftButton
 def node(name, *, ready=True, **changes):
     entry = samples.entry(name, ready=ready)
     facts = {"mpirun": "/usr/bin/mpirun", "mpi_version": "4.1.4", "data_root": "/lab/ring"}
-    facts = replace(entry.facts, **{**facts, "data_root_writable": True, **changes})
+    facts = replace(entry.info, **{**facts, "data_root_writable": True, **changes})
     return replace(entry, facts=facts)
 
 
