@@ -42,19 +42,19 @@ class EventsController(Controller):
         progress = self._runner.progress(self.dialog.guard_callback(dialog, dialog.show_progress))
         dialog.cancel_requested.connect(progress.cancel)
 
-        def opened() -> tuple[str, bool]:
+        def start_viewer() -> tuple[str, bool]:
             has_graph = not with_weights or self._inspection.write_events(job_id, progress)
             return self._viewers.open(job_id, progress), has_graph
 
         self._runner.run(
             f"events of {job_id}",
-            opened,
+            start_viewer,
             self.dialog.guard_callback(dialog, partial(self._show, dialog)),
             self.dialog.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),
         )
 
-    def _show(self, dialog: ProgressDialog, opened: tuple[str, bool]) -> None:
-        url, has_graph = opened
+    def _show(self, dialog: ProgressDialog, result: tuple[str, bool]) -> None:
+        url, has_graph = result
         QDesktopServices.openUrl(QUrl(url))
         if has_graph:
             dialog.accept()

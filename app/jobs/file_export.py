@@ -62,17 +62,17 @@ class FileExport(Controller):
 
     def _write(self, suggested: str, write: Callable[[Path], Path]) -> None:
         kind = _FILTERS[Path(suggested).suffix]
-        safe = suggested.replace("/", " ").replace("\\", " ")
+        safe_name = suggested.replace("/", " ").replace("\\", " ")
         # The dialog itself asks before it overwrites a file.
-        chosen, _ = QFileDialog.getSaveFileName(self._window, "Save", safe, kind)
-        if not chosen:
+        target, _ = QFileDialog.getSaveFileName(self._window, "Save", safe_name, kind)
+        if not target:
             return
-        path = Path(chosen)
+        path = Path(target)
         self._runner.notify(f"Writing {path.name}…")
         self._runner.run(
             "save",
             lambda: write(path),
-            lambda made: self._runner.notify(f"Saved {made.name}"),
+            lambda file: self._runner.notify(f"Saved {file.name}"),
             lambda error: self._runner.notify(error.with_remedy),
         )
 

@@ -34,15 +34,15 @@ class InspectionController(Controller):
         self.dialog: DialogHolder[InspectionDialog] = DialogHolder()
         actions.add_handler(INSPECT_CHECKPOINT, self._open)
 
-    def _open(self, job_id: str, chosen: str, checkpoints: Sequence[Checkpoint]) -> None:
-        dialog = InspectionDialog(checkpoints, chosen, self._window)
+    def _open(self, job_id: str, checkpoint: str, checkpoints: Sequence[Checkpoint]) -> None:
+        dialog = InspectionDialog(checkpoints, checkpoint, self._window)
         dialog.requested.connect(partial(self._inspect, job_id, dialog))
         dialog.cancelled.connect(self._cancel)
         dialog.finished.connect(self._cancel)
         self.dialog.open(dialog)
         dialog.request_inspection()
 
-    def _inspect(self, job_id: str, dialog: InspectionDialog, wanted: InspectionRequest) -> None:
+    def _inspect(self, job_id: str, dialog: InspectionDialog, request: InspectionRequest) -> None:
         self._cancel()
         progress = self._progress = self._runner.progress(
             self.dialog.guard_callback(dialog, dialog.show_progress)
@@ -50,7 +50,7 @@ class InspectionController(Controller):
         self._runner.run(
             "inspect",
             lambda: self._inspection.checkpoint(
-                job_id, wanted.checkpoint, wanted.other_checkpoint, wanted.sample_index, progress=progress
+                job_id, request.checkpoint, request.other_checkpoint, request.sample_index, progress=progress
             ),
             self.dialog.guard_callback(dialog, dialog.show_inspection),
             self.dialog.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),

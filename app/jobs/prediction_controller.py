@@ -43,12 +43,12 @@ class PredictionController(Controller):
         self._services = services
         self._progress: Progress | None = None
         self.dialog: DialogHolder[TryDialog] = DialogHolder()
-        actions.add_handler(TRY_CHECKPOINT, self.ask)
+        actions.add_handler(TRY_CHECKPOINT, self.open_dialog)
 
-    def ask(self, view: JobView, checkpoints: Sequence[Checkpoint], chosen: str) -> None:
+    def open_dialog(self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint: str) -> None:
         """Open the dialog for a checkpoint of a job."""
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
-        dialog = TryDialog(view, tuple(checkpoints), chosen, home, self._window)
+        dialog = TryDialog(view, tuple(checkpoints), checkpoint, home, self._window)
         dialog.try_requested.connect(self._predict)
         dialog.cancel_requested.connect(self._cancel)
         dialog.save_requested.connect(self._save)
@@ -64,9 +64,9 @@ class PredictionController(Controller):
         )
         return datasets, loaders
 
-    def _show_library(self, found: tuple[list[str], list[str]]) -> None:
+    def _show_library(self, references: tuple[list[str], list[str]]) -> None:
         if self.dialog.dialog is not None:
-            self.dialog.dialog.show_library(*found)
+            self.dialog.dialog.show_library(*references)
 
     @Slot(object)
     def _predict(self, request: TryRequest) -> None:
@@ -86,7 +86,7 @@ class PredictionController(Controller):
             "predict",
             predict,
             self.dialog.guard_callback(dialog, partial(dialog.show_answers, request)),
-            self.dialog.guard_callback(dialog, partial(_refuse, dialog)),
+            self.dialog.guard_callback(dialog, partial(_show_error, dialog)),
         )
 
     @Slot()
@@ -95,16 +95,16 @@ class PredictionController(Controller):
             self._progress.cancel()
 
     @Slot(object, str)
-    def _save(self, found: Prediction, path: str) -> None:
+    def _save(self, prediction: Prediction, path: str) -> None:
         dialog = self.dialog.dialog
         if dialog is not None:
             self._runner.run(
                 "predict",
-                lambda: self._services.predictions.write_table(found, Path(path)),
-                self.dialog.guard_callback(dialog, lambda made: dialog.show_saved(str(made))),
-                self.dialog.guard_callback(dialog, partial(_refuse, dialog)),
+                lambda: self._services.predictions.write_table(prediction, Path(path)),
+                self.dialog.guard_callback(dialog, lambda file: dialog.show_saved(str(file))),
+                self.dialog.guard_callback(dialog, partial(_show_error, dialog)),
             )
 
 
-def _refuse(dialog: TryDialog, error: BackendError) -> None:
+def _show_error(dialog: TryDialog, error: BackendError) -> None:
     dialog.show_error(error.with_remedy)

@@ -25,8 +25,8 @@ class SweepController(QObject):
         taken: A `SweepTaken`.
     """
 
-    made = Signal(object)
-    taken = Signal(object)
+    sweep_queued = Signal(object)
+    sweep_removed = Signal(object)
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class SweepController(QObject):
     def queue(self, draft: JobDraft) -> None:
         self._form.set_busy("Checking…")
         progress = self._runner.progress(
-            lambda _share, what: self._form.set_busy(formats.with_ellipsis(what))
+            lambda _share, step: self._form.set_busy(formats.with_ellipsis(step))
         )
         self._progress = progress
         self._runner.run(
             "create",
             partial(self._sweeps.queue, draft.sweep, progress),
-            self._queued,
-            self._refused,
+            self._show_queued,
+            self._show_error,
         )
 
     @Slot()
@@ -67,21 +67,21 @@ class SweepController(QObject):
     @Slot(str)
     def take_back(self, tag: str) -> None:
         self._form.set_busy("Removing the sweep…")
-        self._runner.run("create", partial(self._sweeps.take_back, tag), self._taken, self._refused)
+        self._runner.run("create", partial(self._sweeps.take_back, tag), self._show_removed, self._show_error)
 
-    def _queued(self, made: SweepMade) -> None:
+    def _show_queued(self, sweep: SweepMade) -> None:
         self._progress = None
         self._form.set_busy("")
-        self._runner.notify(f"Queued {len(made.jobs)} jobs")
-        self.made.emit(made)
+        self._runner.notify(f"Queued {len(sweep.jobs)} jobs")
+        self.sweep_queued.emit(sweep)
 
-    def _taken(self, taken: SweepTaken) -> None:
+    def _show_removed(self, result: SweepTaken) -> None:
         self._form.show_error("")
-        stay = f"; {len(taken.left)} that already ran stay" if taken.left else ""
-        self._runner.notify(f"Moved {len(taken.taken)} jobs to the trash{stay}")
-        self.taken.emit(taken)
+        hint = f"; {len(result.left)} that already ran stay" if result.left else ""
+        self._runner.notify(f"Moved {len(result.taken)} jobs to the trash{hint}")
+        self.sweep_removed.emit(result)
 
-    def _refused(self, error: BackendError) -> None:
+    def _show_error(self, error: BackendError) -> None:
         self._progress = None
         if isinstance(error, IncompleteSweep):
             self._form.show_half_made(str(error), error.tag)

@@ -332,7 +332,7 @@ class Program(QObject):
         from app.jobs.queue_controller import QueueController
         from app.jobs.status_poller import StatusPoller
         from app.jobs.study_controller import StudyController
-        from app.jobs.trash_controller import JobTrash
+        from app.jobs.trash_controller import TrashController
         from app.library.depth_controller import DepthController
         from app.library.gallery_controller import GalleryController
         from app.library.layers_controller import LayersController
@@ -355,7 +355,7 @@ class Program(QObject):
             services, runner, self._poller, jobs, self.form, window, self
         )
         self._bulk_controller = BulkController(services, runner, jobs, self._job_controller, window, self)
-        self._job_trash = JobTrash(services, runner, jobs, window, self)
+        self._job_trash = TrashController(services, runner, jobs, window, self)
         self._checkpoint_drag = CheckpointDragSource(services.jobs, runner, jobs.job_actions, self)
         self._bundle_controller = BundleController(services, runner, jobs, window, self)
         self._prediction_controller = PredictionController(
@@ -400,7 +400,7 @@ class Program(QObject):
             runner,
             self._pages.compare,
             self._file_export,
-            self._list_controller.rows,
+            self._list_controller.find_rows,
             self,
         )
         self._job_trash.undoable.connect(
@@ -411,23 +411,23 @@ class Program(QObject):
 
     def _wire_jobs(self) -> None:
         side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts
-        poller.all_listed.connect(self._list_controller.take)
+        poller.all_listed.connect(self._list_controller.take_listing)
         poller.all_listed.connect(self.frame.bell.see_listing)
         poller.listed.connect(self._show_jobs)
         poller.listed.connect(self._queue_controller.show_jobs)
         poller.updated.connect(self._show_update)
-        poller.updated.connect(self._bundle_controller.see)
-        poller.unreadable.connect(self.jobs.detail.show_read_error)
-        poller.unreadable.connect(self._show_unreadable)
-        poller.unlisted.connect(side_bar.show_error)
-        poller.unlisted.connect(self.jobs.show_error)
-        self._list_controller.counted.connect(partial(side_bar.set_count, "jobs"))
-        self._queue_controller.shown.connect(side_bar.show_queue)
+        poller.updated.connect(self._bundle_controller.compare_replay)
+        poller.job_failed.connect(self.jobs.detail.show_read_error)
+        poller.job_failed.connect(self._show_unreadable)
+        poller.list_failed.connect(side_bar.show_error)
+        poller.list_failed.connect(self.jobs.show_error)
+        self._list_controller.count_changed.connect(partial(side_bar.set_count, "jobs"))
+        self._queue_controller.queue_shown.connect(side_bar.show_queue)
         drafts.form_requested.connect(partial(self.window.go, "new-job"))
         drafts.bundle_opened.connect(self._bundle_controller.unbundle)
         self._job_controller.jobs_requested.connect(partial(self.window.go, "jobs"))
-        self._bundle_controller.made.connect(self._job_controller.show_new)
-        self._study_controller.made.connect(lambda _made: self.window.go("jobs"))
+        self._bundle_controller.job_created.connect(self._job_controller.show_new)
+        self._study_controller.study_queued.connect(lambda _made: self.window.go("jobs"))
         self.window.refresh_requested.connect(self._refresh)
 
     def _wire_compare(self) -> None:
@@ -435,10 +435,10 @@ class Program(QObject):
         from widgets.nodes.page import node_actions
 
         controller, actions = self._compare_controller, self.jobs.job_actions
-        controller.place_requested.connect(partial(self.window.go, "compare"))
-        self._poller.all_listed.connect(controller.see)
+        controller.page_requested.connect(partial(self.window.go, "compare"))
+        self._poller.all_listed.connect(controller.see_listing)
         self.window.side_bar.take_jobs(self._pages.compare.offer_for)
-        self.window.side_bar.jobs_dropped.connect(controller.drop)
+        self.window.side_bar.jobs_dropped.connect(controller.add_dropped)
         actions.add_handler(do.COMPARE, lambda job_id: controller.compare((job_id,)))
         actions.add_handler(do.COMPARE_ALL, controller.compare)
         actions.add_handler(do.CSV_ALL, partial(self._file_export.save_csv, "curves"))
@@ -465,8 +465,8 @@ class Program(QObject):
             page.detail.package_requested.connect(
                 partial(drafts.packages.ask, nodes=(THIS_COMPUTER,), on_installed=try_again)
             )
-        self._list_controller.used.connect(controller.show_uses)
-        self._list_controller.used.connect(self._onboarding.see_uses)
+        self._list_controller.uses_changed.connect(controller.show_uses)
+        self._list_controller.uses_changed.connect(self._onboarding.see_uses)
         self.window.dropped.connect(self._open_dropped)
         first_start = self.jobs.first_start
         for kind, button in ((Kind.DATASET, first_start.dataset), (Kind.MODEL, first_start.model)):
@@ -490,10 +490,10 @@ class Program(QObject):
         offer_objects(
             self.frame,
             ObjectSources(
-                jobs=self._list_controller.named,
+                jobs=self._list_controller.find_by_name,
                 nodes=lambda: self._node_names,
                 items=self._library_controller.items,
-                templates=templates.all,
+                templates=templates.list_templates,
             ),
             open_job=self._open_job,
             open_sweep=self._open_sweep,
@@ -524,7 +524,7 @@ class Program(QObject):
             self._library_controller.import_dropped(Path(path))
 
     def _save_csv_of(self, job_id: str) -> None:
-        line = self.jobs.model.line(job_id)
+        line = self.jobs.model.summary(job_id)
         if line is not None:
             self._file_export.save_csv(line.name, (job_id,))
 
@@ -558,7 +558,7 @@ class Program(QObject):
         self._live_refresh.request()
 
     def _show_live(self) -> None:
-        live = sorted(self._poller.live(), key=lambda view: (view.status.started_at, view.id))
+        live = sorted(self._poller.live_views(), key=lambda view: (view.status.started_at, view.id))
         self.window.side_bar.show_live(tuple(live))
         self.frame.tray.show_live(tuple(live))
 
@@ -589,7 +589,7 @@ class Program(QObject):
         self.frame.notice_rules.see_nodes(states)
         if local_reading is not None:
             self.jobs.first_start.show_reading(local_reading)
-        self.jobs.detail.show_node_histories(self.nodes.histories, self.nodes.beats(), time.time())
+        self.jobs.detail.show_node_histories(self.nodes.histories, self.nodes.heartbeats(), time.time())
         self._node_controller.watch(self.jobs.detail.job_nodes)
 
 

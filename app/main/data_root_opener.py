@@ -128,7 +128,7 @@ class DataRootOpener(QObject):
             self._has_given_passphrase = True
             self._try_again()
 
-        dialog.given.connect(use_passphrase)
+        dialog.passphrase_given.connect(use_passphrase)
         self._runner.run("keyring", SystemKeyring().unavailable_reason, self._report_keyring, log.swallowed)
         self._dialog.open(dialog)
 

@@ -119,7 +119,7 @@ class NodeController(Controller):
         actions.add_handler(do.GIVE_WAY, self._ask_hours)
         actions.add_handler(do.REMOVE_NOW, self._remove)
         actions.add_handler(do.FORGET, self._remove_passphrase)
-        actions.add_handler(do.READ_PAST, self._read_history)
+        actions.add_handler(do.READ_HISTORY, self._read_history)
 
     def start(self) -> None:
         self._page.begin_reading()
@@ -262,7 +262,7 @@ class NodeController(Controller):
 
     def _show_history(self, name: str, history: NodeHistoryData) -> None:
         if name in self._history_times_s:
-            self._page.show_past(name, history)
+            self._page.show_agent_history(name, history)
 
     def _remove_histories(self) -> None:
         """Remove the histories of unwatched nodes except the last few; the oldest go first."""
@@ -299,7 +299,7 @@ class NodeController(Controller):
         options = usual_options([one.entry for one in self._remote_states or () if one.entry is not None])
         dialog = AddNodeDialog([state.name for state in self._remote_states or ()], self._window, options)
         dialog.inspection_requested.connect(self._add_requested)
-        dialog.trusted.connect(self._accept_key)
+        dialog.key_trusted.connect(self._accept_key)
         dialog.passphrase_given.connect(self._use_passphrase)
         dialog.cancelled.connect(self._forget_add_dialog)
         dialog.finished.connect(self._forget_add_dialog)

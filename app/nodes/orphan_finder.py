@@ -17,7 +17,7 @@ from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan
 from backend.services.context.container import Services
 from widgets.nodes.page.node_actions import CHECK, END_ORPHAN
-from widgets.nodes.page.node_lists import process_words
+from widgets.nodes.page.node_lists import process_label
 from widgets.nodes.page.nodes_page import NodesPage
 
 
@@ -33,7 +33,7 @@ class OrphanFinder(QObject):
         self._page = page
         self._orphans_by_node: dict[str, tuple[Orphan, ...]] = {}
         self._ending_processes: defaultdict[str, set[ProcessIdentity]] = defaultdict(set)
-        page.opened.connect(self.search)
+        page.node_opened.connect(self.search)
         page.node_actions.add_handler(CHECK, self.search)
         page.node_actions.add_handler(END_ORPHAN, self.end_process)
 
@@ -58,7 +58,7 @@ class OrphanFinder(QObject):
             self._ending_processes[node].discard(orphan.process)
             self._show(node, remaining_orphans)
             still_runs = any(o.process == orphan.process for o in remaining_orphans)
-            title = process_words(orphan)
+            title = process_label(orphan)
             self._runner.notify(
                 f"{title} did not end. Ask the node's administrator."
                 if still_runs

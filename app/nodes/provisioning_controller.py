@@ -91,7 +91,7 @@ class ProvisioningController(Controller):
         """Take the removal of a node."""
         self._options_by_node.pop(name, None)
         if self._dialog is not None:
-            self._dialog.remove(name)
+            self._dialog.remove_node(name)
 
     # The options.
 
@@ -126,7 +126,7 @@ class ProvisioningController(Controller):
             lambda names, options: self._start_set_up(names, options, inputs.entries)
         )
         dialog.refresh_requested.connect(self._refresh)
-        dialog.trusted.connect(self._accept_and_inspect)
+        dialog.key_trusted.connect(self._accept_and_inspect)
         self._options_dialog.open(dialog)
 
     def _choices_parent(self) -> QWidget:
@@ -163,7 +163,7 @@ class ProvisioningController(Controller):
     @Slot(object)
     def _accept_and_inspect(self, key: HostKey) -> None:
         if self._options_dialog.dialog is not None:
-            self._refresh(self._options_dialog.dialog.ticked(), key)
+            self._refresh(self._options_dialog.dialog.selected_names(), key)
 
     # The steps.
 
@@ -194,7 +194,7 @@ class ProvisioningController(Controller):
     def _show(self, name: str) -> None:
         dialog = self._progress_dialog()
         dialog.show()
-        dialog.choose(name)
+        dialog.select_node(name)
 
     def _progress_dialog(self) -> SetUpDialog:
         if self._dialog is None:
@@ -203,7 +203,7 @@ class ProvisioningController(Controller):
             self._dialog.choices_requested.connect(self._choose_again)
             self._dialog.cancel_requested.connect(self._cancel)
             self._dialog.node_opened.connect(self._page.open_node)
-            self._dialog.trusted.connect(self._accept_key)
+            self._dialog.key_trusted.connect(self._accept_key)
         return self._dialog
 
     @Slot(str, str)
@@ -258,7 +258,7 @@ class ProvisioningController(Controller):
         names = tuple(progresses)
         state = _with_cause_key(SetUp(names[0]), error)
         for name in names[1:] if state.key is not None else names:
-            self._progress_dialog().remove(name)
+            self._progress_dialog().remove_node(name)
         self._finish(progresses)
         if state.key is None:
             self._show_error(error)

@@ -85,11 +85,11 @@ def offer_pages(
         return f"{view.name}, the open job" if view is not None else ""
 
     def open_sweep_title() -> str:
-        summary = jobs.model.line(jobs.open_sweep_tag)
+        summary = jobs.model.summary(jobs.open_sweep_tag)
         return f"{summary.name}, the open sweep" if summary is not None else ""
 
     def open_node_title() -> str:
-        return node_title(nodes.detail.node) if nodes.shows_one else ""
+        return node_title(nodes.detail.node) if nodes.shows_node else ""
 
     add(jobs.detail, "jobs", open_job_title, lambda: open_job(jobs.open_id))
     add(jobs.sweep, "jobs", open_sweep_title, lambda: open_sweep(jobs.open_sweep_tag))

@@ -169,7 +169,7 @@ class User(QObject):
         _press(viewport, at)
 
     def _some_jobs(self, count: int) -> tuple[str, ...]:
-        live = [view.id for view in self._program._poller.live()]
+        live = [view.id for view in self._program._poller.live_views()]
         return tuple(self._random.sample(live, min(count, len(live))))
 
 

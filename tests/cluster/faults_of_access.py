@@ -163,7 +163,7 @@ def address_gone(ready: ReadyCluster, node: str) -> Iterator[None]:
     def change(entry: NodeEntry) -> NodeEntry:
         assert entry.info is not None
         facts = replace(entry.info, interfaces=(Interface("eth0", foreign),))
-        return replace(entry, ranks_address=foreign, facts=facts)
+        return replace(entry, ranks_address=foreign, info=facts)
 
     with changed_entry(ready, node, change):
         yield

@@ -66,7 +66,7 @@ def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
 
     def change(entry: NodeEntry) -> NodeEntry:
         assert entry.info is not None
-        return replace(entry, facts=replace(entry.info, data_root=""))
+        return replace(entry, info=replace(entry.info, data_root=""))
 
     with changed_entry(ready, node, change):
         yield

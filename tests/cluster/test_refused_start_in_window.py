@@ -34,7 +34,7 @@ def job(program: Program, tmp_path: Path) -> JobView:
 
 
 def dialog_of(program: Program) -> PreflightDialog:
-    talk = program._job_controller._starts.talk
+    talk = program._job_controller._start_controller.session
     assert talk is not None
     return talk.dialog
 
@@ -49,13 +49,13 @@ def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
 def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
     program: Program, ready_cluster: ReadyCluster, job: JobView, qtbot: QtBot
 ) -> None:
-    starts = program._job_controller._starts
+    starts = program._job_controller._start_controller
     with (
         FAULTS["agent_stopped"].made(ready_cluster, "node2"),
         FAULTS["cluster_key_missing"].made(ready_cluster, "node1"),
     ):
         program._job_controller.start(job.id)
-        qtbot.waitUntil(lambda: starts.talk is not None)
+        qtbot.waitUntil(lambda: starts.session is not None)
         dialog = dialog_of(program)
         qtbot.waitUntil(lambda: not dialog._is_busy)
         assert {finding.check for finding in dialog._rows if finding.blocks} == {
@@ -68,6 +68,6 @@ def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
             repair(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)
         qtbot.mouseClick(dialog._start, LEFT)
-        qtbot.waitUntil(lambda: starts.talk is None)
+        qtbot.waitUntil(lambda: starts.session is None)
     done = services(program).jobs.queries.wait(job.id)
     assert (done.run, done.state) == (1, JobState.FINISHED)

@@ -246,7 +246,7 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     for name in ("node1", "node2"):
         qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).subtitle)
         assert row_of(program, name).condition is Condition.UNHEALTHY
-        qtbot.waitUntil(lambda name=name: program.nodes.beats()[name] == "now")
+        qtbot.waitUntil(lambda name=name: program.nodes.heartbeats()[name] == "now")
     qtbot.waitUntil(lambda: row_of(program, "node3").condition is Condition.WELL)
     stocked.services.jobs.lifecycle.stop(view.id)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED

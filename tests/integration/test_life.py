@@ -58,9 +58,9 @@ def test_m02_the_form_gets_the_results_of_the_settings(services: Services, workp
     assert check.rates[0] == 0.1
     assert check.rates[-1] < 0.001
     check = services.jobs.check(raw_job(batch_size=257, epochs=0, model="nothing"))
-    assert {fault.field for fault in check.errors} == {"batch_size", "epochs", "model"}
+    assert {fault.path for fault in check.errors} == {"batch_size", "epochs", "model"}
     check = services.jobs.check(raw_job(batch_size=257))
-    assert [fault.field for fault in check.errors] == ["batch_size"]
+    assert [fault.path for fault in check.errors] == ["batch_size"]
     assert not check.may_start
 
 

@@ -235,7 +235,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     # Between two neighbours there is room only so often; then all get new places.
     for name, place in (("c", 1.0), ("b", nextafter(1.0, 2.0)), ("a", 5.0)):
         entry = QueueEntry.from_dict(read_json(queue.data_root.job(ids[name]).queued))
-        queue_files.put(queue.data_root, replace(entry, place=place))
+        queue_files.put(queue.data_root, replace(entry, position=place))
     queue.queue.reorder(ids["a"], before_id=ids["b"])
     assert order() == "cab"
     queue.queue.change(ids["b"], 9)

@@ -72,7 +72,7 @@ def layers():
 def nodes():
     model = RackModel()
     rows = [node_row(samples.state(f"gpu{number}")) for number in range(4)]
-    return model, lambda some: model.put([rows[number] for number in some])
+    return model, lambda some: model.set_rows([rows[number] for number in some])
 
 
 def titles():

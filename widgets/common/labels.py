@@ -71,7 +71,7 @@ class Label(QLabel):
         self._tip = ""
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(theme.font(role))
-        self.setProperty("tone", color_role)
+        self.setProperty("colorRole", color_role)
         self.setWordWrap(wrap)
         sides = {
             "left": Qt.AlignmentFlag.AlignLeft,
@@ -112,11 +112,11 @@ class Label(QLabel):
             self._show()
 
     def color_role(self) -> str:
-        return str(self.property("tone"))
+        return str(self.property("colorRole"))
 
     def set_color_role(self, color_role: ColorRole) -> None:
         if color_role != self.color_role():
-            self.setProperty("tone", color_role)
+            self.setProperty("colorRole", color_role)
             repolish(self)
 
     def set_role(self, role: Role) -> None:

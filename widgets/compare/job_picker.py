@@ -88,7 +88,7 @@ class JobPicker(Dialog):
         rows = self._rows
         slots = [slot for job_id in self._compared if (slot := rows.slot_of(job_id)) is not None]
         left = rows.order[~np.isin(rows.order, slots)]
-        self._model.show_rows(replace(rows, order=left), at_once=True)
+        self._model.show_rows(replace(rows, order=left), is_user_request=True)
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -112,7 +112,7 @@ class JobPicker(Dialog):
         self._list.setVisible(some)
         self._nothing.setVisible(not some)
         text = self._search.text()
-        if self._rows.total > len(self._compared):
+        if self._rows.total_count > len(self._compared):
             self._nothing.show_message("magnifying-glass", f"No job matches “{text}”.")
         else:
             self._nothing.show_message("stack", "There are no other jobs.")

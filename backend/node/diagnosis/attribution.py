@@ -62,47 +62,53 @@ _SURROUNDINGS = re.compile(
 """Words in a message that point to something outside the code."""
 
 
-def attribute(raised: LoggedException) -> Attribution:
+def attribute(exception: LoggedException) -> Attribution:
     """Return who caused the exception, if the traceback decides it."""
-    last = raised.frames[-1] if raised.frames else None
-    if _OF_CALL.search(raised.text):
+    last_frame = exception.frames[-1] if exception.frames else None
+    if _OF_CALL.search(exception.text):
         return Attribution.CALL
-    if last is None:
+    if last_frame is None:
         return Attribution.UNDECIDED
-    if last.is_of_library and _OF_VERSIONS.search(raised.text):
+    if last_frame.is_of_library and _OF_VERSIONS.search(exception.text):
         return Attribution.LIBRARIES
-    if not last.is_of_library:
-        if _OF_OWN_IMPORT.search(raised.text) or (
-            raised.kind == "ImportError" and last.source.startswith("from .")
+    if not last_frame.is_of_library:
+        if _OF_OWN_IMPORT.search(exception.text) or (
+            exception.kind == "ImportError" and last_frame.source.startswith("from .")
         ):
             return Attribution.CODE
-        if is_own_check(last) and not _is_slip(raised, last):
+        if is_own_check(last_frame) and not _is_broken_check(exception, last_frame):
             return Attribution.CHECK
-        if _OF_CODE.search(raised.kind):
+        if _OF_CODE.search(exception.kind):
             return Attribution.CODE
-    elif raised.user_frame is None or is_from_other_library(raised) or not _COMPUTING.search(last.file):
+    elif (
+        exception.user_frame is None
+        or is_from_other_library(exception)
+        or not _COMPUTING.search(last_frame.file)
+    ):
         return Attribution.UNDECIDED
-    if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
+    if _OF_USE.search(exception.kind) and not _SURROUNDINGS.search(exception.text):
         return Attribution.CODE
     return Attribution.UNDECIDED
 
 
-def is_program_error(raised: LoggedException) -> bool:
+def is_program_error(exception: LoggedException) -> bool:
     """Return whether the type is raised by programs, not by the system around them."""
-    return bool(_OF_CODE.search(raised.kind) or _OF_USE.search(raised.kind))
+    return bool(_OF_CODE.search(exception.kind) or _OF_USE.search(exception.kind))
 
 
-def is_from_other_library(raised: LoggedException) -> bool:
+def is_from_other_library(exception: LoggedException) -> bool:
     """Return whether a library raised it that does more than compute."""
-    outside = [
-        one for one in raised.frames if not (one.is_of_library and _TENSORS.search(one.file))
+    other_frames = [
+        frame
+        for frame in exception.frames
+        if not (frame.is_of_library and _TENSORS.search(frame.file))
     ]
-    return bool(outside) and outside[-1].is_of_library
+    return bool(other_frames) and other_frames[-1].is_of_library
 
 
-def _is_slip(raised: LoggedException, frame: TracebackFrame) -> bool:
+def _is_broken_check(exception: LoggedException, frame: TracebackFrame) -> bool:
     """Return whether the checking line itself failed, before there was a result."""
-    return frame.source.startswith("assert") and raised.kind != "AssertionError"
+    return frame.source.startswith("assert") and exception.kind != "AssertionError"
 
 
 def is_own_check(frame: TracebackFrame) -> bool:

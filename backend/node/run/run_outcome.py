@@ -156,7 +156,9 @@ def final_status(
         heartbeat = last_status.heartbeat if last_status is not None else 0
         last_status = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
         if launch is not None:
-            last_status = replace(last_status, epochs=launch.config.epochs, world_size=len(launch.ranks))
+            last_status = replace(
+                last_status, epochs=launch.config.epochs, world_size=len(launch.ranks)
+            )
     return replace(last_status.with_exit(record), heartbeat=last_status.heartbeat + 1)
 
 
@@ -170,9 +172,19 @@ def _derive_end(ended_run: EndedRun) -> tuple[JobState, str, _ReportedFailure | 
     if required_ranks and len(complete_exits) == len(required_ranks):
         if all(record.outcome == "finished" for record in complete_exits):
             last_status = ended_run.last_status
-            early_finishes = [last_status.early_finish] if last_status is not None and last_status.run == ended_run.run else []
-            message = " ".join([*early_finishes, *map(_message_with_rank, _lost_rank_errors(ended_run))]).strip()
-            message = message or _late_abort_message(ended_run) or _WROTE_NOTHING * ended_run.wrote_nothing
+            early_finishes = (
+                [last_status.early_finish]
+                if last_status is not None and last_status.run == ended_run.run
+                else []
+            )
+            message = " ".join(
+                [*early_finishes, *map(_message_with_rank, _lost_rank_errors(ended_run))]
+            ).strip()
+            message = (
+                message
+                or _late_abort_message(ended_run)
+                or _WROTE_NOTHING * ended_run.wrote_nothing
+            )
             message = message or _log_end_message(ended_run) or _NO_CURVE * ended_run.has_no_curve
             return JobState.FINISHED, message, None
         return JobState.INTERRUPTED, _stop_message(ended_run), None
@@ -191,14 +203,20 @@ def _ended_by_stop(ended_run: EndedRun) -> bool:
 
     A script that knows MPI and does not finish it at a stop makes mpirun end the rest.
     """
-    stopped_exits = [record for record in ended_run.exits if record.outcome in ("finished", "interrupted")]
-    killed_exits = [record for record in ended_run.exits if record.outcome == "signal" and record.secondary]
+    stopped_exits = [
+        record for record in ended_run.exits if record.outcome in ("finished", "interrupted")
+    ]
+    killed_exits = [
+        record for record in ended_run.exits if record.outcome == "signal" and record.secondary
+    ]
     return bool(stopped_exits) and len(stopped_exits) + len(killed_exits) == len(ended_run.ranks)
 
 
 def _late_abort_message(ended_run: EndedRun) -> str:
     """Name the first process of a script that was done before a signal ended it, "" without one."""
-    plans = (plan for record in ended_run.exits for plan in ended_run.ranks if plan.rank == record.rank)
+    plans = (
+        plan for record in ended_run.exits for plan in ended_run.ranks if plan.rank == record.rank
+    )
     aborted_plans = (p for record, p in zip(ended_run.exits, plans, strict=False) if record.signal)
     first_plan = next(aborted_plans, None) if ended_run.runs_script else None
     return _LATE_ABORT.format(wording.rank_label(first_plan)) if first_plan else ""
@@ -279,9 +297,13 @@ def _explain_failure(failure: _ReportedFailure, ended_run: EndedRun) -> RankErro
     if stands_still and explanation.cause not in _STOPS_A_LOADER:
         # A rank that stands still has not ended of what its log says last.
         return replace(error, evidence=explanation.evidence)
-    keeps_message = not is_of_another and (error.says_remedy or _is_own_message_better(failure, explanation))
+    keeps_message = not is_of_another and (
+        error.says_remedy or _is_own_message_better(failure, explanation)
+    )
     # A sentence of a rank's own ends with the way out, which fits it better.
-    has_remedy = keeps_message and has_exception and (error.says_remedy or not explanation.is_quoted)
+    has_remedy = (
+        keeps_message and has_exception and (error.says_remedy or not explanation.is_quoted)
+    )
     return replace(
         error,
         message=error.message if keeps_message else explanation.sentence,
@@ -358,7 +380,9 @@ def _mark_secondary(ended_run: EndedRun) -> EndedRun:
     """
     codes = _abort_codes(ended_run)
     exits = (
-        replace(record, secondary=True) if record.outcome == "exit" and record.code in codes else record
+        replace(record, secondary=True)
+        if record.outcome == "exit" and record.code in codes
+        else record
         for record in ended_run.exits
     )
     return replace(ended_run, exits=tuple(exits))
@@ -372,12 +396,19 @@ def _abort_codes(ended_run: EndedRun) -> set[int | None]:
     if not _PEER_LOST.search(ended_run.launcher_log):
         return set()
     # mpirun names the first one; all leave with the same code.
-    named_ranks = {int(match["reporter"] or match["rank"]) for match in _ABORTED.finditer(ended_run.launcher_log)}
+    named_ranks = {
+        int(match["reporter"] or match["rank"])
+        for match in _ABORTED.finditer(ended_run.launcher_log)
+    }
     return {record.code for record in ended_run.exits if record.rank in named_ranks}
 
 
 def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
-    failures = [(exit_record.error, exit_record) for exit_record in ended_run.exits if exit_record.error is not None]
+    failures = [
+        (exit_record.error, exit_record)
+        for exit_record in ended_run.exits
+        if exit_record.error is not None
+    ]
     for error, record in failures:
         # Rank 0 reports the loss of a worker's batch, and that worker ends as an echo.
         is_cause = not record.secondary or error.rank in ended_run.expendable_ranks
@@ -386,10 +417,14 @@ def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
     external_failure = _external_failure(ended_run)
     if external_failure is not None:
         return external_failure
-    missing = {plan.rank for plan in ended_run.ranks} - {exit_record.rank for exit_record in ended_run.exits}
+    missing = {plan.rank for plan in ended_run.ranks} - {
+        exit_record.rank for exit_record in ended_run.exits
+    }
     if not failures or (ended_run.expendable_ranks and missing - ended_run.expendable_ranks):
         is_lost = 0 < len(missing) < len(ended_run.ranks)
-        return _ReportedFailure(_vanished_rank_error(ended_run), knows_why=False, is_of_machine=is_lost)
+        return _ReportedFailure(
+            _vanished_rank_error(ended_run), knows_why=False, is_of_machine=is_lost
+        )
     # A job that can lose workers continues until the last one has ended.
     primary_failures = [exit_record for exit_record in failures if not exit_record[1].secondary]
     if primary_failures:
@@ -402,15 +437,22 @@ def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
     """Judge by mpirun and the supervisor, where no rank reported the first failure."""
     if ended_run.launcher_error:
         return _ReportedFailure(
-            RankError(ended_run.launcher_error, node=_lost_head(ended_run)), is_of_machine=ended_run.is_of_machine
+            RankError(ended_run.launcher_error, node=_lost_head(ended_run)),
+            is_of_machine=ended_run.is_of_machine,
         )
     if ended_run.end_signal:
-        signal_message = f"The run was ended from outside: its supervisor got {ended_run.end_signal}."
+        signal_message = (
+            f"The run was ended from outside: its supervisor got {ended_run.end_signal}."
+        )
         return _ReportedFailure(RankError(signal_message), is_from_outside=True, is_of_machine=True)
     node_error = _silent_node_error(ended_run) or _lost_root_error(ended_run)
     if node_error is not None:
         return _ReportedFailure(node_error, is_from_outside=True, is_of_machine=True)
-    loss_error = _killed_guard_error(ended_run) or _lost_contact_error(ended_run) or _lost_node_error(ended_run)
+    loss_error = (
+        _killed_guard_error(ended_run)
+        or _lost_contact_error(ended_run)
+        or _lost_node_error(ended_run)
+    )
     if loss_error is not None:
         return _ReportedFailure(loss_error, is_of_machine=True)
     if ended_run.unreached_nodes:
@@ -449,7 +491,11 @@ def _silent_node_error(ended_run: EndedRun) -> RankError | None:
 def _lost_root_error(ended_run: EndedRun) -> RankError | None:
     """Report a node that could not record how its ranks ended: a missing record is no silence."""
     reported_ranks = {record.rank for record in ended_run.exits}
-    missing_plans = [p for p in ended_run.ranks if p.node in ended_run.nodes_without_root and p.rank not in reported_ranks]
+    missing_plans = [
+        p
+        for p in ended_run.ranks
+        if p.node in ended_run.nodes_without_root and p.rank not in reported_ranks
+    ]
     if not missing_plans:
         return None
     node = missing_plans[0].node
@@ -466,7 +512,11 @@ def _lost_root_error(ended_run: EndedRun) -> RankError | None:
 
 def _vanished_rank_error(ended_run: EndedRun) -> RankError:
     """Report ranks that are gone for an unknown reason."""
-    missing_plans = [plan for plan in ended_run.ranks if plan.rank not in {record.rank for record in ended_run.exits}]
+    missing_plans = [
+        plan
+        for plan in ended_run.ranks
+        if plan.rank not in {record.rank for record in ended_run.exits}
+    ]
     launcher_message = _launcher_message(ended_run.launcher_log)
     if len(missing_plans) == len(ended_run.ranks):
         return RankError(
@@ -487,7 +537,9 @@ def _vanished_rank_error(ended_run: EndedRun) -> RankError:
 def _killed_guard_error(ended_run: EndedRun) -> RankError | None:
     """A rank that mpirun saw die and whose guard could not say so."""
     for match in _GUARD_KILLED.finditer(ended_run.launcher_log):
-        plan = next((element for element in ended_run.ranks if element.rank == int(match["rank"])), None)
+        plan = next(
+            (element for element in ended_run.ranks if element.rank == int(match["rank"])), None
+        )
         if plan is None or any(element.rank == plan.rank for element in ended_run.exits):
             continue
         number = int(match["number"])
@@ -547,7 +599,11 @@ def _termination_error(ended_run: EndedRun) -> RankError | None:
 
 def _rank_list(ranks: Sequence[int]) -> str:
     *previous_ranks, last_rank = map(str, ranks)
-    return f"ranks {', '.join(previous_ranks)} and {last_rank}" if previous_ranks else f"rank {last_rank}"
+    return (
+        f"ranks {', '.join(previous_ranks)} and {last_rank}"
+        if previous_ranks
+        else f"rank {last_rank}"
+    )
 
 
 def _lost_node_error(ended_run: EndedRun) -> RankError | None:
@@ -575,7 +631,9 @@ def _lost_node_error(ended_run: EndedRun) -> RankError | None:
 def _unreached_node_error(ended_run: EndedRun) -> RankError:
     """Nodes that are gone, where neither mpirun nor a rank said so: it was still starting."""
     *previous_nodes, last_node = (wording.node_label(node) for node in ended_run.unreached_nodes)
-    subject = f"{', '.join(previous_nodes)} and {last_node} do" if previous_nodes else f"{last_node} does"
+    subject = (
+        f"{', '.join(previous_nodes)} and {last_node} do" if previous_nodes else f"{last_node} does"
+    )
     effect = "ended" if ended_run.exits else "could not begin"
     return RankError(
         f"{subject} not answer over SSH, so the run {effect}.",
@@ -608,7 +666,9 @@ def _stop_cause(ended_run: EndedRun) -> str:
 
 def _stop_message(ended_run: EndedRun) -> str:
     if ended_run.runs_script:
-        checkpoint_message = f"The newest checkpoint is {checkpoint_text(ended_run.newest_checkpoint)}."
+        checkpoint_message = (
+            f"The newest checkpoint is {checkpoint_text(ended_run.newest_checkpoint)}."
+        )
         if not ended_run.newest_checkpoint:
             checkpoint_message = "There is no checkpoint: the script wrote none."
         elif not ended_run.checkpoint_of_run:

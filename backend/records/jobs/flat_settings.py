@@ -110,7 +110,7 @@ def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
     parsed = parse_job(raw)
     if parsed.config is not None:
         return _effective(parsed.config, {})
-    at_fault = {fault.field for fault in parsed.errors}
+    at_fault = {fault.path for fault in parsed.errors}
     shown = flat(raw)
     repaired = parse_job(_repaired(raw, other, at_fault)).config
     if repaired is None:

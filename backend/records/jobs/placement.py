@@ -76,7 +76,7 @@ def take_placement(table: Table) -> tuple[Placement, ...]:
         beside = _beside(entry, gpus)
         entry.report_unknown_keys(("node", "processes", "gpus", "beside"))
         for fault in faults:
-            table.add_error(fault.field, fault.message.partition(": ")[2])
+            table.add_error(fault.path, fault.message.partition(": ")[2])
         placements.append(Placement(node, processes, gpus, beside))
     nodes = [p.node for p in placements]
     if len(set(nodes)) < len(nodes):

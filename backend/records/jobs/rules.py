@@ -48,7 +48,7 @@ class Rule:
 
 
 def _is_about(fault: ConfigError, path: str) -> bool:
-    return path in (fault.field, fault.part) or path.startswith(f"{fault.field}.")
+    return path in (fault.path, fault.part) or path.startswith(f"{fault.path}.")
 
 
 def _nesterov(job: JobConfig) -> bool:

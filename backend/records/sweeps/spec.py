@@ -439,12 +439,12 @@ def _cut(name: str, values: str) -> str:
 
 def _with_value(fault: ConfigError, job: SweptJob) -> ConfigError:
     """Add the value to a fault of a swept field, unless its sentence has it."""
-    value = dict(job.values).get(fault.field)
-    begin = f"{fault.field}: "
+    value = dict(job.values).get(fault.path)
+    begin = f"{fault.path}: "
     shown = f"“{value_text(value)}”"
     if value is None or not fault.message.startswith(f"{begin}must") or shown in fault.message:
         return fault
-    return ConfigError(fault.field, f"{begin}{shown} {fault.message[len(begin) :]}")
+    return ConfigError(fault.path, f"{begin}{shown} {fault.message[len(begin) :]}")
 
 
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:

@@ -366,7 +366,7 @@ def _changed(
     parsed = with_changes(file.config, changes)
     if parsed.config is None:
         raise BackendError(
-            " ".join(fault.message_for(label(fault.field)) for fault in parsed.errors),
+            " ".join(fault.message_for(label(fault.path)) for fault in parsed.errors),
             "Choose other values; nothing was started.",
         )
     return replace(file, config=parsed.config)

@@ -124,7 +124,7 @@ class JobService:
         pins = [checked.pins[key] for key in _TOGETHER if key in checked.pins]
         if len(pins) == len(_TOGETHER):
             together = tuple(pin.sha256 for pin in pins)
-            check = replace(check, together=together, trial=self._library.cached_check(*pins))
+            check = replace(check, content_hashes=together, trial=self._library.cached_check(*pins))
         if checked.config is None:
             return check
         if check.trial is not None and not checked.config.script:

@@ -176,7 +176,7 @@ class ProvisioningService:
             trusted = self._trusted(entry)
 
             def report(state: SetUp) -> None:
-                on_change(replace(state, trusted=trusted))
+                on_change(replace(state, trusted_fingerprint=trusted))
 
             try:
                 done = set_up(entry, self._open_shell, plan, report, lambda: cancelled(entry.name))

@@ -165,7 +165,7 @@ class NodeRegistry:
         finally:
             shell.close()
         facts = _known_root(found.facts, entry)
-        fresh = replace(entry, facts=facts, ranks_address=_kept_address(entry, found))
+        fresh = replace(entry, info=facts, ranks_address=_kept_address(entry, found))
         node_files.write_entry(self._root, fresh)
         return fresh
 

@@ -23,12 +23,10 @@ CLOCK_WARNING_S = 60.0
 def node(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     name, entry, label = node.name, node.entry, wording.node_label(node.name)
     if entry is None and name != THIS_COMPUTER:
-        cluster_nodes = ", ".join(job.cluster_nodes)
+        nodes = ", ".join(job.cluster_nodes)
         yield Result(
             f"There is no node “{sanitize(name)}”.",
-            f"Known nodes: {cluster_nodes}."
-            if cluster_nodes
-            else f"Add it: {COMMAND} node add HOST",
+            f"Known nodes: {nodes}." if nodes else f"Add it: {COMMAND} node add HOST",
         )
     if entry is not None and not entry.in_service:
         yield Result(
@@ -77,7 +75,7 @@ def clock(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     if abs(offset_s) >= CLOCK_WARNING_S:
         direction = "ahead of" if offset_s > 0 else "behind"
         yield Result(
-            f"The clock of {node.name} is {abs(offset_s) / 60:.0f} min {direction} this computer's; "
-            "times in its logs will look wrong.",
+            f"The clock of {node.name} is {abs(offset_s) / 60:.0f} min {direction} this "
+            "computer's; times in its logs will look wrong.",
             f"Switch on time synchronisation on {node.name}: timedatectl set-ntp true",
         )

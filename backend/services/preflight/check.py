@@ -1,4 +1,4 @@
-"""The form of a preflight check: what is asked of a node, and how the answer is judged.
+"""Form of a preflight check: a probe of each node, and judges of the replies.
 
 `backend.services.preflight.checks` has the table of all checks.
 """
@@ -18,18 +18,18 @@ from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget, Reply
 
 _TIMED_OUT = 124
-"""The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
+"""The exit code of a program that ran past its limit, in `backend.node.checks.preflight_probe`."""
 
 Replies = Mapping[str, Reply | None]
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A question to a node: a function of `backend.node.checks.preflight_probe`.
+    """A query to a node: a function of `backend.node.checks.preflight_probe`.
 
     Attributes:
-        name: The key of its answer.
-        ask: The function. The node calls it with the fields of `PreflightTarget`.
+        name: The key of the reply.
+        function: The function that the node calls with the fields of `PreflightTarget`.
         argv: The program that `preflight_probe.command` runs.
     """
 
@@ -47,12 +47,12 @@ class Probe:
 
 @dataclass(frozen=True)
 class Result:
-    """A finding without what its check says of all its findings.
+    """The part of a finding that a judge decides; the check adds the rest.
 
     Attributes:
         fix: None for the fix of the check.
         nodes: None for the node that is judged.
-        check: The name of another check, if it is one of that.
+        check: The name of the check to which the finding belongs, if it is another check.
         details: More fields of `PreflightFinding`.
     """
 
@@ -79,7 +79,7 @@ def no_results(target: PreflightTarget, replies: Replies) -> Iterable[Result]:
 
 
 def is_executable(target: PreflightTarget, replies: Replies) -> bool:
-    """Return False where no program can be executed: whatever fails has this one cause."""
+    """Return False where no program can be executed: all other failures have this cause."""
     return not (replies.get("home") or {}).get("noexec")
 
 
@@ -89,21 +89,22 @@ class Check:
 
     Attributes:
         name: Also its label, see `PreflightFinding.label`.
-        probe: What is asked of each node; None if ``is_answered`` says it.
-        judge: Judges the answer of one node; pure, as all judges are.
-        known: Judges what is known of one node without ``probe``.
-        together: Judges what must fit between the nodes.
-        silence: Judges that ``probe`` was not answered, where that says more than "not checked".
-        of_nodes: The nodes that the check concerns.
-        waits_for: Of a check between nodes: the others to which it has no answer. If all of them
-            have a fault, that is the reason.
-        needs: What must hold at a node before ``judge`` says anything: a fault that follows from
-            another one is left out.
-        is_answered: What must hold besides the answer to ``probe``.
-        fix: Offered with its findings, unless a judge says another.
+        probe: The query to each node; None if ``is_answered`` is enough.
+        judge: Judges the reply of one node; pure, as all judges are.
+        node_judge: Judges one node without its reply to ``probe``.
+        job_judges: Judge the nodes of the job together.
+        silence_judge: Judges a missing reply, where that says more than "not checked".
+        applies_to: The nodes that the check concerns.
+        missing_peers: For a check between nodes, returns the other nodes without a result. If all
+            of them have a finding, that is the reason.
+        conditions: Must hold at a node before ``judge`` runs, so that a consequence of another
+            finding is left out.
+        is_answered: Must hold besides a reply to ``probe``.
+        fix: The fix of its findings, unless a judge chooses another.
         only_warns: Its findings never prevent a start.
-        sets_aside: What a set-up again replaces: "environment", "program", "own mpi" or nothing.
-        alike: Reads and sets the option of a set-up that must be the same on all nodes.
+        replaced_part: The part that a new set-up replaces: "environment", "program", "own mpi" or
+            nothing.
+        uniform_option: Reads and sets the option of a set-up that must be the same on all nodes.
     """
 
     name: str
@@ -124,7 +125,7 @@ class Check:
     def node_findings(
         self, node: NodePreflight, job: JobPreflight, reply: Reply | None
     ) -> Iterator[PreflightFinding]:
-        """Yield what is wrong with one node; ``facts`` are its answer."""
+        """Yield the findings of one node; ``reply`` is its answer to the probe."""
         results, target, replies = list(self.node_judge(node, job)), node.target, node.replies
         if target is not None and reply is not None:
             results += self.judge(target, reply)
@@ -140,7 +141,7 @@ class Check:
         return not has_no_peers and self.applies_to(node, job)
 
     def reply(self, node: NodePreflight, job: JobPreflight) -> Reply | None:
-        """Return what ``judge`` judges; None if it is unknown, and so neither good nor bad."""
+        """Return the reply for ``judge``; None if it is unknown, and so neither good nor bad."""
         if node.target is None or not (self.is_relevant(node, job) and self.is_answered(node, job)):
             return None
         if self.missing_peers is not None and self.missing_peers(node, job):
@@ -152,7 +153,7 @@ class Check:
         return self.probe.reply(node.replies)
 
     def _is_due(self, target: PreflightTarget, replies: Replies) -> bool:
-        return all(need(target, replies) for need in self.conditions)
+        return all(condition(target, replies) for condition in self.conditions)
 
     def finding(self, result: Result, *nodes: str) -> PreflightFinding:
         finding = PreflightFinding(
@@ -170,7 +171,7 @@ class Check:
 def unchecked_result(
     node: str, checks: Sequence[str], cause: str = "", *, is_warning: bool = False
 ) -> Result:
-    """Say that checks of a node were not made; those that only warn never prevent a start."""
+    """Return a result for checks of a node that were not made; a warning prevents no start."""
     label = wording.node_label(node)
     return Result(
         f"{', '.join(checks)} of {label}: not checked{cause and ', '}{sanitize(cause, 160)}.",

@@ -1,7 +1,7 @@
-"""The table of all preflight checks: what is asked, how it is judged, and which fix is offered.
+"""Table of all preflight checks, each with its probe, its judges and its fix.
 
-A new check is one entry of `CHECKS`, with its judge in the module of its domain. It asks for a fact
-with a `Probe`; most are `preflight_probe.command`, for anything that a program prints.
+A new check is one entry of `CHECKS`, with its judge in the module of its domain. Its `Probe` is
+mostly `preflight_probe.command`, for anything that a program prints.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from backend.services.preflight.context import JobPreflight, NodePreflight
 _log = logging.getLogger(__name__)
 
 LOAD = Probe("load", preflight_probe.load)
-"""Asked of each node; it explains a late answer."""
+"""The probe of each node's load, which explains a late answer."""
 
 
 def _login_results(job: JobPreflight) -> Iterator[Result]:
-    login_tests, route_tests = (
-        connectivity.connection_tests(kind, job) for kind in ("ssh", "route")
-    )
+    login_tests = connectivity.connection_tests("ssh", job)
+    route_tests = connectivity.connection_tests("route", job)
     # The filter of a limited key is started by the Python that may be at fault.
     return connectivity.login_findings(login_tests, route_tests, job.faulty_nodes(names.PYTHON))
 
@@ -82,10 +81,10 @@ CHECKS: tuple[Check, ...] = (
             lambda options, shared: replace(options, shared=shared),
         ),
     ),
-    _library_check("torch", known=installation.local_setup),
+    _library_check("torch", node_judge=installation.local_setup),
     _library_check(
         "horovod",
-        together=(installation.missing_horovod, partial(installation.versions, "horovod")),
+        job_judges=(installation.missing_horovod, partial(installation.versions, "horovod")),
     ),
     _library_check("mpi4py"),
     Check(
@@ -98,7 +97,7 @@ CHECKS: tuple[Check, ...] = (
         replaced_part="own mpi",
         uniform_option=(
             lambda entry: entry.has_own_mpi,
-            lambda options, own: replace(options, system_mpi=own),
+            lambda options, system_mpi: replace(options, system_mpi=system_mpi),
         ),
     ),
     Check(
@@ -225,17 +224,17 @@ CHECKS: tuple[Check, ...] = (
         only_warns=True,
     ),
 )
-"""In the order in which they are shown."""
+"""All checks, in the order in which they are shown."""
 BY_NAME: Mapping[str, Check] = {check.name: check for check in CHECKS}
 
 
 def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[str, str], ...]]:
-    """Return all findings, and each check that has no answer with its node; it has not passed."""
+    """Return all findings, and the names of the checks without an answer, each with its node."""
     findings, unanswered = job.findings, []
     for check in CHECKS:
         for node in job.nodes:
             try:
-                # Once: the thread of a node that is late may still add facts.
+                # Once: the thread of a late node may still add replies.
                 reply = check.reply(node, job)
                 findings += check.node_findings(node, job, reply)
             except Exception as error:  # noqa: BLE001 - an answer that is no answer
@@ -246,22 +245,22 @@ def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[
                 )
             if reply is None and check.is_relevant(node, job):
                 unanswered.append((check, node))
-        findings += [check.finding(one) for judge in check.job_judges for one in judge(job)]
+        findings += [check.finding(result) for judge in check.job_judges for result in judge(job)]
     findings += _unexplained_findings(job, unanswered)
-    failed_names = {one.check for one in findings} | {check.name for check, _ in unanswered}
+    failed_names = {finding.check for finding in findings}
+    failed_names |= {check.name for check, _ in unanswered}
     for check in CHECKS:
-        if check.name not in failed_names and any(
-            check.is_relevant(node, job) for node in job.nodes
-        ):
-            passed_finding = PreflightFinding(check.name, True, "")
-            findings.append(replace(passed_finding, sentence=f"{passed_finding.label}: OK"))
+        is_failed = check.name in failed_names
+        if not is_failed and any(check.is_relevant(node, job) for node in job.nodes):
+            finding = PreflightFinding(check.name, True, "")
+            findings.append(replace(finding, message=f"{finding.label}: OK"))
     order = {check.name: index for index, check in enumerate(CHECKS)}
-    findings.sort(key=lambda one: (one.ok, one.is_warning, order[one.check]))
+    findings.sort(key=lambda finding: (finding.ok, finding.is_warning, order[finding.check]))
     return tuple(findings), tuple((check.name, node.name) for check, node in unanswered)
 
 
 def judge_replies(node: NodePreflight) -> Iterator[PreflightFinding]:
-    """Yield the findings on what one node has answered."""
+    """Yield the findings on the replies of one node."""
     job = JobPreflight(node.target.library if node.target else "", "", (node,))
     for check in CHECKS:
         if check.probe is not None and check.probe.name in (node.replies or {}):
@@ -271,7 +270,7 @@ def judge_replies(node: NodePreflight) -> Iterator[PreflightFinding]:
 def _unexplained_findings(
     job: JobPreflight, unanswered: Sequence[tuple[Check, NodePreflight]]
 ) -> Iterator[PreflightFinding]:
-    """Yield a finding for what has no answer although nothing else is wrong with the node."""
+    """Yield a finding for checks without an answer where the node has no other finding."""
     blocking = [finding for finding in job.findings if finding.blocks]
     if any(not finding.nodes for finding in blocking):
         return
@@ -279,21 +278,17 @@ def _unexplained_findings(
     unexplained: dict[str, list[Check]] = {}
     for check, node in unanswered:
         missing_peers = check.missing_peers(node, job) if check.missing_peers is not None else set()
-        related_checks = [
-            one for one in CHECKS if one is check or one.probe is check.probe is not None
-        ]
-        is_known = any(node.name in job.faulty_nodes(one.name) for one in related_checks)
-        if not (
+        related_checks = [c for c in CHECKS if c is check or c.probe is check.probe is not None]
+        is_explained = (
             node.name in faulty_nodes
-            or is_known
+            or any(node.name in job.faulty_nodes(c.name) for c in related_checks)
             or (missing_peers and missing_peers <= faulty_nodes)
-        ):
+        )
+        if not is_explained:
             unexplained.setdefault(node.name, []).append(check)
     for name, checks in unexplained.items():
-        check_names, is_warning = (
-            [check.name for check in checks],
-            all(one.only_warns for one in checks),
-        )
+        check_names = [check.name for check in checks]
+        is_warning = all(check.only_warns for check in checks)
         node = next(node for node in job.nodes if node.name == name)
         probe = checks[0].probe if len(checks) == 1 else None
         cause = ((node.replies or {}).get(probe.name) or {}).get("why", "") if probe else ""

@@ -24,9 +24,9 @@ _MTU_REMEDY = (
 
 @dataclass(frozen=True)
 class ConnectionTest:
-    """One node's attempt to reach another, with the facts of `preflight_probe`.
+    """One node's attempt to reach another, with the result of `preflight_probe`.
 
-    ``busy``: which of them is busy, as a clause, or "".
+    ``load_clause`` names the busy node of the two, or is "".
     """
 
     source: str
@@ -46,7 +46,7 @@ def busy_load(reply: Reply) -> str:
 
 
 def _other_nodes(node: NodePreflight, job: JobPreflight) -> set[str]:
-    return {other_node.name for other_node in job.nodes} - {node.name}
+    return {n.name for n in job.nodes} - {node.name}
 
 
 def peers_without_address(node: NodePreflight, job: JobPreflight) -> set[str]:
@@ -55,18 +55,16 @@ def peers_without_address(node: NodePreflight, job: JobPreflight) -> set[str]:
 
 def peers_without_settings(node: NodePreflight, job: JobPreflight) -> set[str]:
     is_head = node.target is None or node.target.leads
-    return (
-        _other_nodes(node, job) if is_head and not isinstance(node.settings_update, bool) else set()
-    )
+    has_settings = isinstance(node.settings_update, bool)
+    return _other_nodes(node, job) if is_head and not has_settings else set()
 
 
 def untested_peers(kind: str, node: NodePreflight, job: JobPreflight) -> set[str]:
     """Return the other nodes that ``node`` should have reached and has no result for."""
     if node.target is not None and kind == "ssh" and not node.target.leads:
         return set()
-    return _other_nodes(node, job) - {
-        result["node"] for result in node.connection_results if result["kind"] == kind
-    }
+    results = [result for result in node.connection_results if result["kind"] == kind]
+    return _other_nodes(node, job) - {result["node"] for result in results}
 
 
 def no_common_network(job: JobPreflight) -> Iterator[Result]:
@@ -117,15 +115,13 @@ def _load_clause(*nodes: NodePreflight) -> str:
 
 def route_findings(route_tests: Sequence[ConnectionTest]) -> Iterator[Result]:
     node_count = len({test.source for test in route_tests})
-    for faulty_nodes, failed_tests in _group_by_faulty_node(
-        [test for test in route_tests if not test.succeeded], node_count
-    ):
-        yield _missing_route(faulty_nodes, failed_tests)
-    slow_tests = [
-        test for test in route_tests if test.succeeded and _bytes_per_s(test) < SLOW_BYTES_PER_S
-    ]
-    for faulty_nodes, failed_tests in _group_by_faulty_node(slow_tests, node_count):
-        rate = min(map(_bytes_per_s, failed_tests))
+    failed_tests = [test for test in route_tests if not test.succeeded]
+    for faulty_nodes, group in _group_by_faulty_node(failed_tests, node_count):
+        yield _missing_route(faulty_nodes, group)
+    open_tests = [test for test in route_tests if test.succeeded]
+    slow_tests = [test for test in open_tests if _bytes_per_s(test) < SLOW_BYTES_PER_S]
+    for faulty_nodes, group in _group_by_faulty_node(slow_tests, node_count):
+        rate = min(map(_bytes_per_s, group))
         names = " and ".join(faulty_nodes)
         yield Result(
             f"The network of {names} transfers only {rate / 1e6:.1f} MB/s; the ranks will wait for "
@@ -142,19 +138,16 @@ def login_findings(
     route_tests: Sequence[ConnectionTest],
     excused_nodes: Collection[str] = (),
 ) -> Iterator[Result]:
-    """``log_ins`` are those of the head node; without a route they fail too and are ignored.
+    """Yield the findings on the logins of the head node, except those that fail without a route.
 
-    ``excused``: the nodes that have another fault, with which a login fails, too.
+    ``excused_nodes`` have another finding, with which a login fails, too.
     """
     unreachable = {(test.source, test.target) for test in route_tests if not test.succeeded}
     refused_tests = [test for test in login_tests if test.result["code"]]
-    refused_tests = [
-        test for test in refused_tests if (test.source, test.target) not in unreachable
-    ]
+    refused_tests = [t for t in refused_tests if (t.source, t.target) not in unreachable]
     blamed_tests = [test for test in refused_tests if test.target not in excused_nodes]
-    is_everywhere = (
-        len(refused_tests) == len(login_tests) > 1 == len({_reason(test) for test in refused_tests})
-    )
+    reasons = {_reason(test) for test in refused_tests}
+    is_everywhere = len(refused_tests) == len(login_tests) > 1 == len(reasons)
     if blamed_tests and is_everywhere and not blamed_tests[0].result.get("shell"):
         # If all attempts of one node fail in the same way, that node is at fault.
         yield _failed_logins(blamed_tests[0])
@@ -169,7 +162,7 @@ def _bytes_per_s(test: ConnectionTest) -> float:
 def _group_by_faulty_node(
     failed_tests: Sequence[ConnectionTest], node_count: int
 ) -> Iterator[tuple[tuple[str, ...], list[ConnectionTest]]]:
-    """Group failures by the node at fault: one that reaches no other, or none reaches; or a pair.
+    """Group failures by the node that reaches no other, or that none reaches; or by the pair.
 
     With two nodes it cannot be decided; then the pair is at fault.
     """
@@ -244,8 +237,8 @@ def _failed_logins(test: ConnectionTest) -> Result:
         return result
     return replace(
         result,
-        sentence=f"{test.source} cannot log in to any other node of the job by SSH, as mpirun must: "
-        f"{_ssh_message(test)}.",
+        message=f"{test.source} cannot log in to any other node of the job by SSH, as mpirun "
+        f"must: {_ssh_message(test)}.",
         nodes=(test.source,),
     )
 
@@ -257,21 +250,28 @@ def _ssh_message(test: ConnectionTest) -> str:
     )
 
 
+def _login_message(test: ConnectionTest) -> str:
+    return (
+        f"{test.source} cannot log in to {test.target} by SSH, as mpirun must: "
+        f"{_ssh_message(test)}."
+    )
+
+
 def _is_late(test: ConnectionTest) -> bool:
     return test.result["code"] == _TIMED_OUT or "timed out" in str(test.result["why"])
 
 
 def _late_login(test: ConnectionTest) -> Result:
-    """No key changes how long a login takes."""
-    message = f"{test.source} cannot log in to {test.target} by SSH, as mpirun must: {_ssh_message(test)}."
+    """Return the result of a login that ran past its limit, which no key makes faster."""
+    message = _login_message(test)
     remedy = (
         f"Log in to {test.target} from {test.source} by hand to see what it waits for, such as a "
         "name server or a disk; then check again."
     )
     if test.load_clause:
         message = (
-            f"{test.load_clause}: the SSH login of {test.source} at {test.target}, which mpirun needs, "
-            f"failed twice: {_ssh_message(test)}."
+            f"{test.load_clause}: the SSH login of {test.source} at {test.target}, which mpirun "
+            f"needs, failed twice: {_ssh_message(test)}."
         )
         remedy = "Wait until the load falls, or end what runs on it; then check again."
     return Result(message, remedy, Fix.LEAVE_OUT, (test.target,))
@@ -302,7 +302,7 @@ def _failed_login(test: ConnectionTest) -> Result:
             (test.source,),
         )
     return Result(
-        f"{test.source} cannot log in to {test.target} by SSH, as mpirun must: {_ssh_message(test)}.",
+        _login_message(test),
         "Install the cluster's key again. If that fails, log in by hand: on "
         f"{test.source}, ssh {test.target}.",
         nodes=(test.target,),

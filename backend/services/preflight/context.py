@@ -1,4 +1,4 @@
-"""Context of a preflight check: this desktop, and what is known of the job and its nodes."""
+"""Context of a preflight check: this desktop, the job and its nodes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
 
 Reply = Mapping[str, Any]
+"""A node's answer to a `Probe`."""
 
 
 @dataclass(frozen=True)
 class PreflightTarget:
-    """The part of the check for one node: ``placement`` is its share of the job."""
+    """Part of the check for one node: ``placement`` is its share of the job."""
 
     node: str
     placement: Placement
@@ -41,19 +42,19 @@ class PreflightTarget:
     leads: bool
     needed_bytes: int = 0
     library: str = "horovod"
-    """Imported besides torch; "" for the strategy "alone", which needs no mpirun."""
+    """The library besides torch; "" for the strategy "alone", which needs no mpirun."""
     jobs_are_narrow: bool = False
     """On this computer the folder of all jobs is writable for fewer users than its parent."""
     no_share: bool = False
-    """`data_root` is a staged one, see `NodeEntry`."""
+    """`data_root` is a staged root, see `NodeEntry`."""
     loader_workers: int = 0
     agent_folder: str = ""
     imports: str = ""
     """The file in which the node keeps the result of its imports."""
     script_python: str = ""
-    """The Python that the job names for its script, by path; "" for another."""
+    """The path of the Python that the job names for its script; "" without one."""
     needs_torch: bool = False
-    """The script imports it."""
+    """The script imports torch."""
 
     @property
     def label(self) -> str:
@@ -62,19 +63,20 @@ class PreflightTarget:
 
 @dataclass
 class NodePreflight:
-    """A node of the job: what is known of it, and what its thread has found out.
+    """A node of the job, with its registry entry and the results of its thread.
 
     Attributes:
-        target: None for a node that cannot be asked.
-        entry: None for this computer, and for a node that is unknown.
-        lack: Why this computer cannot train.
-        error: Why the node could not be asked, or not to the end.
-        heard: Its answer to ``listen`` of the probe, with its load; its Python ran, over SSH.
-        replies: Its answers by name, None in place of a late one; None while it is asked.
-        met: Its results with the other nodes.
-        settings: Whether mpirun's SSH settings changed, or why they could not be updated.
-        is_seen_here: This computer sees what the node wrote to the data root.
-        limits: Longer than the check's own where the node is busy.
+        target: None for a node that cannot be probed.
+        entry: None for this computer, and for an unknown node.
+        setup_error: Why this computer cannot train.
+        error: Why the node could not be probed, or only in part.
+        listener_reply: The node's answer to ``listen`` of the probe, with its load. With an answer,
+            SSH and the node's Python work.
+        replies: The node's answers by probe name, None for a late answer; None until they are in.
+        connection_results: The node's connections to the other nodes.
+        settings_update: Whether mpirun's SSH settings changed, or why they could not be updated.
+        is_proof_seen: This computer sees the file that the node wrote to the data root.
+        limits: Longer than the limits of the check where the node is busy.
     """
 
     placement: Placement
@@ -93,7 +95,7 @@ class NodePreflight:
     is_proof_seen: bool = True
     limits: PreflightLimits = field(default_factory=PreflightLimits)
     listening_event: threading.Event = field(default_factory=threading.Event)
-    """Set when the node listens, or has failed to."""
+    """Set when the node listens, or failed to listen."""
     finished_event: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -113,16 +115,16 @@ class NodePreflight:
 
 @dataclass
 class JobPreflight:
-    """A job that is checked, and all that is known of its nodes, in the order of the job.
+    """A job that is checked, with its nodes in the order of the job.
 
     Attributes:
-        library: What its strategy imports, see `PreflightTarget`.
+        library: The library that its strategy imports, see `PreflightTarget`.
         bundle: The name of this desktop's bundle.
-        known: The names of all nodes.
+        cluster_nodes: The names of all nodes of the cluster.
         root_error: Why this computer cannot write to the data root.
         network_error: Why the nodes have no network in common.
-        data_notes: What reading its dataset left out or guessed, and what a trial has warned of.
-        findings: The results of the checks before, in the order of the table.
+        data_notes: The reading notes of its dataset, and the warnings of a trial run.
+        findings: The results of the earlier checks, in the order of the table.
     """
 
     library: str
@@ -145,10 +147,8 @@ class JobPreflight:
 
     def faulty_nodes(self, check: str) -> set[str]:
         """Return the nodes with a finding of ``check``."""
-        failed_findings = (
-            finding for finding in self.findings if finding.check == check and not finding.ok
-        )
-        return {node for finding in failed_findings for node in finding.nodes}
+        findings = (finding for finding in self.findings if finding.check == check)
+        return {node for finding in findings if not finding.ok for node in finding.nodes}
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ VARIABLE = "RINGMASTER_PREFLIGHT_S"
 
 @dataclass(frozen=True)
 class PreflightLimits:
-    """Seconds. A check that has not ended by then was not made, and blocks the start."""
+    """Limits in seconds. A check without a result within its limit blocks the start."""
 
     total_s: float = 25.0
     listening_s: float = 11.0
-    """Until the nodes connect to each other, even if one is missing; longer than SSH's limit."""
+    """Wait for the listeners of all nodes before the connection tests; longer than SSH's limit."""
     connection_s: float = 4.0
     listen_s: float = 8.0
     inspection_s: float = 12.0
@@ -27,11 +27,11 @@ class PreflightLimits:
     root_s: float = 4.0
     answer_s: float = 4.0
     agent_s: float = 20.0
-    """Of the fix that starts an agent."""
+    """The limit of the fix that starts an agent."""
 
     @classmethod
     def scaled_to(cls, total_s: float) -> PreflightLimits:
-        """Return the limits of a check that may take ``whole_s``, all in proportion."""
+        """Return the limits of a check that may take ``total_s``, all in proportion."""
         factor = total_s / cls.total_s
         return cls(*(getattr(cls, field.name) * factor for field in fields(cls)))
 

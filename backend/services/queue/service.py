@@ -253,10 +253,10 @@ class QueueService:
         right = entries[equals[position + 1]].position if position + 1 < len(equals) else None
         place = position_between(left, right)
         if place is not None:
-            self._put(replace(entry, place=place))
+            self._put(replace(entry, position=place))
             return
         for number, n in enumerate(equals):
-            self._put(replace(entries[n], place=(number + 1) * STEP))
+            self._put(replace(entries[n], position=(number + 1) * STEP))
 
     def _put(self, entry: QueueEntry) -> None:
         with as_backend_error(f"The job {entry.job_id} could not be moved in the queue"):

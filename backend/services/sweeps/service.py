@@ -88,7 +88,7 @@ class SweepService:
         found = self.expand(sweep)
         first: Mapping[str, Any] = found.jobs[0].raw if found.jobs else sweep.base
         check = self._jobs.check(first)
-        return replace(check, faults=found.errors, jobs=len(found.jobs))
+        return replace(check, errors=found.errors, jobs=len(found.jobs))
 
     def queue(
         self,

@@ -170,7 +170,7 @@ def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
 
 
 def test_a_job_without_local_pytorch_is_tried_only_on_request(form, runner, monkeypatch):
-    monkeypatch.setattr(job_service, "lack_here", lambda: ToolError("No PyTorch here."))
+    monkeypatch.setattr(job_service, "training_error", lambda: ToolError("No PyTorch here."))
     elapse(form)
     runner.let_go()
     assert line(form).startswith("Not tried: its files or PyTorch are not on this")

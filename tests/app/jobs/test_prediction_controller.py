@@ -51,7 +51,7 @@ def controller(qtbot, predictions, immediately):
     library = SimpleNamespace(list=lambda kind: [SimpleNamespace(reference=f"{kind.value}@1")])
     services = SimpleNamespace(predictions=predictions, library=library)
     made = PredictionController(services, immediately, JobActions(), window)
-    made.ask(LIVE, MADE, MADE[1].name)
+    made.open_dialog(LIVE, MADE, MADE[1].name)
     yield made
     if made.dialog.dialog is not None:
         made.dialog.dialog.reject()

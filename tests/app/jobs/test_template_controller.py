@@ -124,7 +124,7 @@ def test_a_new_job_prefers_parts_that_worked_together_and_newer_imports(form, se
     assert chosen(form) == ["", "plankton", ""], "the dataset came after the last job"
     known = (Together("plankton", "nets", "tiny"),)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(services.library), "used_together", lambda _: known)
+        patch.setattr(type(services.library), "known_combinations", lambda _: known)
         form.controller.new_job_with(Kind.DATASET, "plankton@1")
         assert chosen(form) == ["tiny", "plankton", "nets"]
 

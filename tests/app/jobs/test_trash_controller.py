@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.jobs.trash_controller import JobTrash
+from app.jobs.trash_controller import TrashController
 from backend.datastore.jobs import files as job_files
 from backend.services.context.container import open_services
 from tests.asks import menu_of
@@ -50,7 +50,7 @@ def toast(qtbot):
 def trash(services, page, immediately, toast):
     """Wired to the toast as the window wires it."""
     immediately.notify = toast.show_message
-    trash = JobTrash(services, immediately, page, page)
+    trash = TrashController(services, immediately, page, page)
     trash.undoable.connect(lambda text, tag: toast.show_message(text, undo_tag=tag))
     toast.undone.connect(trash.undo)
     return trash

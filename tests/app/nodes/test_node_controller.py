@@ -145,7 +145,7 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
     assert not windows(AddNodeDialog)
     # What was added is set up at once, and its steps are shown.
     qtbot.addWidget(window(SetUpDialog))
-    assert window(SetUpDialog).chosen == "gpu13"
+    assert window(SetUpDialog).selected_node == "gpu13"
 
 
 def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controller, qtbot):
@@ -188,10 +188,10 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     page = the(PassphrasePage, dialog)
-    assert not page.keep.isEnabled()
+    assert not page.store_column.isEnabled()
     assert "This computer has no system keyring." in texts(page)
     dialog.show_keyring("")
-    assert page.keep.isEnabled()
+    assert page.store_column.isEnabled()
     assert not says(page, "has no system keyring")
 
 

@@ -453,7 +453,7 @@ def test_a_foreign_home_is_never_removed(node: Node, tmp_path: Path) -> None:
     assert entry.info is not None
     node.shell.broken = False
     for strange in (str(node.shell.home), str(tmp_path), "/"):
-        moved = replace(entry, facts=replace(entry.info, home=strange), installation=None)
+        moved = replace(entry, info=replace(entry.info, home=strange), installation=None)
         with pytest.raises(BackendError, match="not inside the home folder"):
             unprovision.remove(moved, node.shell)
     assert node.home.is_dir()

@@ -33,7 +33,7 @@ class CarriedPlace(Place):
         seeing = entry(self.data, NODE)
         assert seeing is not None
         address = replace(self.sshd.address, port=self.wire.port)
-        write_entry(self.data, replace(seeing, name=name, address=address, no_share=True))
+        write_entry(self.data, replace(seeing, name=name, address=address, is_staged=True))
 
     def desktop(self) -> Services:
         services = super().desktop()

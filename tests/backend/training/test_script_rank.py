@@ -217,7 +217,7 @@ def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
     tmp_path: Path, touched: list[tuple[int, int]], apart: bool, idle_at: int | None
 ) -> None:
     script = script_of(tmp_path, PLANS[2], *PLANS)
-    script._launch = replace(script._launch, apart=apart)
+    script._launch = replace(script._launch, is_staged=apart)
     logs = [JobFolder(tmp_path / "job").rank_log(rank) for rank in range(6)]
     for log in logs:
         log.touch()

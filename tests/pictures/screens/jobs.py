@@ -113,7 +113,7 @@ def queue_paused(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
     why = WaitReason(Cause.PAUSED, "The queue is paused by mai.")
-    places = (replace(place, waiting=why, starts_in_s=None) for place in waiting.jobs)
+    places = (replace(place, wait_reason=why, starts_in_s=None) for place in waiting.jobs)
     page.show_queue(Queue(tuple(places), why.message), at_once=True)
 
 
@@ -173,8 +173,8 @@ def jobs_row_menu(stage: Stage) -> None:
 def jobs_table_funnel(stage: Stage) -> None:
     page = table(stage)
     page.table._funnel_button.click()
-    page.table.funnel._high.setText("much")
-    page.table.funnel._high.editingFinished.emit()
+    page.table.filter_panel._high.setText("much")
+    page.table.filter_panel._high.editingFinished.emit()
 
 
 @screen("jobs-table-no-match")

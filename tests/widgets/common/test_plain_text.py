@@ -78,7 +78,7 @@ def _narrow_job(stage: Stage) -> None:
 
 
 def _failed(stage: Stage) -> None:
-    error = replace(lab.FAILED.error, sentence=f"{EVIL} raised.", traceback=f"{EVIL}\n{EVIL}")
+    error = replace(lab.FAILED.error, message=f"{EVIL} raised.", traceback=f"{EVIL}\n{EVIL}")
     _jobs(stage, changed(lab.FAILED, error=error), tab="failure")
 
 

@@ -19,7 +19,7 @@ def show_jobs(page: JobsPage, views, lines=()):
     ids = {view.id for view in views} | {line.id for line in lines}
     gone = tuple(finder.shown - ids)
     finder.shown = ids
-    finder.take(JobListing(tuple(views), tuple(lines), gone, len(ids)))
+    finder.take_listing(JobListing(tuple(views), tuple(lines), gone, len(ids)))
     return finder
 
 

@@ -68,7 +68,7 @@ def test_the_page_counts_passphrases_and_says_why_none_can_be_kept(page):
 
 
 def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_key(page, qtbot):
-    page.show_facts(replace(FACTS, accepted=KEYS))
+    page.show_facts(replace(FACTS, accepted_keys=KEYS))
     for key in KEYS:
         the(ComboBox, page).choose(f"{key.host}:{key.port}")
         assert the(SettingsRow, page).sentence.text() == f"ssh-ed25519 {key.fingerprint}"

@@ -13,14 +13,14 @@ from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.key_value_row import KeyValue
-from widgets.jobs.list.job_columns import took_s, where
-from widgets.jobs.list.job_delegate import forecast
+from widgets.jobs.list.job_columns import duration_s, resources_label
+from widgets.jobs.list.job_delegate import start_forecast
 
 
 def run_details(view: JobView) -> str:
     """Return where the job runs, since when, and who started it."""
     now = datetime.now().astimezone()
-    words = [f"{where(view)}"]
+    words = [f"{resources_label(view)}"]
     started = instant(view.status.started_at)
     if started is not None:
         by = f" by {view.user}" if view.user else ""
@@ -41,10 +41,10 @@ def header_figures(view: JobView) -> list[KeyValue]:
         facts.append(KeyValue("Ready at", formats.estimated_time(ready, now), "live"))
         facts.append(KeyValue("Left", formats.duration(view.status.eta_s)))
     elif view.state.is_live and view.config.script:
-        facts.append(KeyValue("Runs for", formats.duration(took_s(view, now))))
+        facts.append(KeyValue("Runs for", formats.duration(duration_s(view, now))))
     elif not view.state.is_live and view.run:
         label = "Took in total" if view.status.earlier_s else "Took"
-        facts.append(KeyValue(label, formats.duration(took_s(view, now))))
+        facts.append(KeyValue(label, formats.duration(duration_s(view, now))))
     if view.run:
         if view.epochs and view.status.epoch:
             facts.append(KeyValue("Epoch", formats.count_of(view.status.epoch, view.epochs)))
@@ -110,7 +110,7 @@ def stop_cost_message(
     if view.state is JobState.CREATED:
         return "Not started yet."
     if view.state.is_queued and queue_position is not None:
-        foreseen = forecast(queue_position)
+        foreseen = start_forecast(queue_position)
         return f"Starts {foreseen}. {there}".strip() if foreseen else there
     if view.config.script and view.run and not there:
         return "There is no checkpoint."

@@ -330,8 +330,8 @@ class JobFields(QObject):
         }
         homeless = []
         for fault in faults:
-            if fault.field in self._fields:
-                sentences.setdefault(fault.field, fault.message_for(self.label(fault.field)))
+            if fault.path in self._fields:
+                sentences.setdefault(fault.path, fault.message_for(self.label(fault.path)))
             else:
                 homeless.append(fault)
         for path, control in self._fields.items():

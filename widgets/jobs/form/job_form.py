@@ -281,7 +281,7 @@ class JobForm(QWidget):
         self._sections.trial.show_trial(trial)
         # What the user did not choose yet is no fault of the user's.
         open_parts = self._fields.open_parts()
-        check = replace(check, faults=tuple(f for f in check.errors if f.field not in open_parts))
+        check = replace(check, errors=tuple(f for f in check.errors if f.path not in open_parts))
         self._open_part = next(iter(open_parts), "")
         failed = trial.state is TrialState.FAILED
         misfit = (ConfigError(trial.field, trial.words),) if failed else ()
@@ -292,7 +292,7 @@ class JobForm(QWidget):
         self._picker.set_error(words)
         seen = [f for f in check.errors if f not in homeless]
         others = [_fault_in_words(f) for f in (*homeless, *misfit) if f not in placement]
-        self._wrong = [f.message_for(self._fields.label(f.field)) for f in seen]
+        self._wrong = [f.message_for(self._fields.label(f.path)) for f in seen]
         self._wrong += filter(None, (words, *others))
         self._check = check
         self._show_result(check)
@@ -552,12 +552,12 @@ def _fault_in_words(fault: ConfigError) -> str:
     """Return the sentence of a fault that has no field."""
     if fault.part != "environment":
         return fault.message
-    return fault.message_for(f"Environment variable “{sanitize(fault.field.partition('.')[2])}”:")
+    return fault.message_for(f"Environment variable “{sanitize(fault.path.partition('.')[2])}”:")
 
 
 def _label(fault: ConfigError) -> str:
     """Return a label for a field that has none: "Processes" of ``placement[0].processes``."""
-    return fault.field.rpartition(".")[2].partition("[")[0].capitalize()
+    return fault.path.rpartition(".")[2].partition("[")[0].capitalize()
 
 
 def _options(items: tuple[LibraryItem, ...]) -> tuple[tuple[str, str], ...]:

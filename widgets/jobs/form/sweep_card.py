@@ -82,10 +82,10 @@ class SweepCard(StyledFrame):
     def show_faults(self, faults: tuple[ConfigError, ...]) -> tuple[ConfigError, ...]:
         """Mark the faults of these fields; return the other faults."""
         at = {DRAWS: self._draws, SEED: self._seed}
-        found = {fault.field: fault for fault in faults if fault.field in at}
+        found = {fault.path: fault for fault in faults if fault.path in at}
         for path, field in at.items():
             field.set_error(found[path].message_for(field.label()) if path in found else "")
-        return tuple(fault for fault in faults if fault.field not in at)
+        return tuple(fault for fault in faults if fault.path not in at)
 
     @Slot()
     def _changed(self) -> None:

@@ -28,7 +28,7 @@ class TagDialog(Dialog):
     requested = Signal(object, object)
 
     def __init__(
-        self, names: Sequence[str], known: Sequence[str], parent: QWidget | None = None
+        self, names: Sequence[str], current_tags: Sequence[str], parent: QWidget | None = None
     ) -> None:
         super().__init__("Tag", _WIDTH, parent)
         hint = "Tags, separated by commas"
@@ -37,8 +37,8 @@ class TagDialog(Dialog):
         for edit in (self._add, self._remove):
             edit.textChanged.connect(self._fit)
         note = (
-            f"Current tags: {sanitize(', '.join(known), 120)}"
-            if known
+            f"Current tags: {sanitize(', '.join(current_tags), 120)}"
+            if current_tags
             else "These jobs have no tags."
         )
         self._add_field = Field("Add", self._add)

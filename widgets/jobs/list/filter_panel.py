@@ -26,7 +26,7 @@ class FilterPanel(StyledFrame):
         changed: The filter changed; call `narrowed`.
     """
 
-    changed = Signal()
+    filter_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("card", parent=parent)
@@ -46,7 +46,7 @@ class FilterPanel(StyledFrame):
             field.editingFinished.connect(self._emit_changed)
         clear = Button("Clear", kind="quiet")
         clear.clicked.connect(self.clear)
-        self._said = self.narrowed(JobQuery())
+        self._said = self.narrow_query(JobQuery())
         fields = ((Field(box.accessibleName(), box), 1) for box in self._boxes)
         self.setLayout(
             row(
@@ -77,7 +77,7 @@ class FilterPanel(StyledFrame):
                 shown.append((kept, title(kept)))
             box.set_options(shown, kept)
 
-    def narrowed(self, query: JobQuery) -> JobQuery:
+    def narrow_query(self, query: JobQuery) -> JobQuery:
         """Return ``query`` with these filters added."""
         return replace(
             query,
@@ -101,10 +101,10 @@ class FilterPanel(StyledFrame):
     def _emit_changed(self) -> None:
         for field, edit in ((self._low_field, self._low), (self._high_field, self._high)):
             field.set_error("" if _number(edit.text())[1] else _NUMBER)
-        now = self.narrowed(JobQuery())
+        now = self.narrow_query(JobQuery())
         if now != self._said:
             self._said = now
-            self.changed.emit()
+            self.filter_changed.emit()
 
 
 def _title(key: str) -> str:

@@ -23,9 +23,9 @@ from widgets.common.painting import (
 )
 from widgets.common.state_badge import live_word_width, paint_state, state_color_role, current_turn
 from widgets.common.theme import ROW_H, S1, S2, S3, S6, ColorRole
-from widgets.jobs.list.job_columns import best_words, where
+from widgets.jobs.list.job_columns import best_metric_labels, resources_label
 from widgets.jobs.list.job_list_model import JobListModel
-from widgets.jobs.list.sweep_text import counted_pieces
+from widgets.jobs.list.sweep_text import count_texts
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
@@ -48,8 +48,8 @@ _SHOWS_PERCENT = frozenset(
 
 # As numbers: operations on Qt flags take Python a microsecond each.
 SELECTED = QStyle.StateFlag.State_Selected.value
-POINTED = QStyle.StateFlag.State_MouseOver.value
-BY_KEY = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
+HOVERED = QStyle.StateFlag.State_MouseOver.value
+KEY_FOCUS = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
 
 
 class JobDelegate(QStyledItemDelegate):
@@ -65,14 +65,14 @@ class JobDelegate(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         # Roles are not used: each takes ten times as long on its way through Qt.
         model, number = self._model, index.row()
-        line = model.line_at(number)
+        line = model.summary_at(number)
         state = option.state.value
         box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         is_ticked = line.id in model.ticks
         chosen = is_ticked or bool(state & SELECTED)
-        paint_background(painter, box, is_selected=chosen, is_hovered=bool(state & POINTED))
-        if state & BY_KEY == BY_KEY:
+        paint_background(painter, box, is_selected=chosen, is_hovered=bool(state & HOVERED))
+        if state & KEY_FOCUS == KEY_FOCUS:
             paint_focus(painter, box)
         left = box.left() + S3 + (_INDENT if model.is_member(number) else 0)
         if line.sweep is not None:
@@ -88,7 +88,7 @@ class JobDelegate(QStyledItemDelegate):
         inner.setLeft(glyph.right() + S3)
         inner.adjust(0, S1, -S3, -S1)
         half = inner.height() / 2
-        place = model.place(line.id)
+        place = model.queue_position(line.id)
         first = QRectF(inner.left(), inner.top(), inner.width(), half)
         self._first_line(painter, first, line, place, model.name_at(number))
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
@@ -102,7 +102,7 @@ class JobDelegate(QStyledItemDelegate):
         place: QueuedJob | None,
         called: str,
     ) -> None:
-        name, value = best_words(view) if place is None else ("place", f"{place.number}")
+        name, value = best_metric_labels(view) if place is None else ("place", f"{place.number}")
         value_w, most = text_width(value, "strong"), int(line.width() * _CAPTION_MOST)
         if view.sweep is not None and name:
             best = f"{view.sweep.best_job} · {name}"
@@ -123,13 +123,13 @@ class JobDelegate(QStyledItemDelegate):
     def _second_line(
         self, painter: QPainter, line: QRectF, view: JobSummary, place: QueuedJob | None
     ) -> None:
-        when, tone = _when(view) if place is None else (forecast(place), "text2")
+        when, tone = _when(view) if place is None else (start_forecast(place), "text2")
         when_w = text_width(when, "body")
         corner = QRectF(line.right() - when_w, line.top(), when_w, line.height())
         paint_text(painter, corner, when, "body", tone, right=True)
         if view.sweep is not None:
             line.setRight(corner.left() - S2)
-            paint_pieces(painter, line, counted_pieces(view.sweep))
+            paint_colored_texts(painter, line, count_texts(view.sweep))
             return
         word = view.state.word
         if view.state in _SHOWS_PERCENT and view.progress is not None:
@@ -157,13 +157,13 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
     paint_icon(painter, inner.adjusted(2, 2, -2, -2), "check-bold", "on_ink")
 
 
-def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, ColorRole]]) -> None:
+def paint_colored_texts(painter: QPainter, line: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]) -> None:
     """Paint texts one after the other, each in its tone, as long as there is room."""
     line = QRectF(line)
-    for text, tone in pieces:
+    for text, color_role in colored_texts:
         if line.width() <= S2:
             return
-        line.setLeft(line.left() + paint_text(painter, line, text, "body", tone))
+        line.setLeft(line.left() + paint_text(painter, line, text, "body", color_role))
 
 
 def _reason(view: JobSummary) -> str:
@@ -171,17 +171,17 @@ def _reason(view: JobSummary) -> str:
         return view.reason
     if view.state is JobState.CREATED:
         return "Never started"
-    return where(view)
+    return resources_label(view)
 
 
-def forecast(place: QueuedJob) -> str:
+def start_forecast(queue_position: QueuedJob) -> str:
     """Return ``≈ 15:56``, "" if there is no forecast."""
-    if place.wait_reason is None or place.starts_in_s is None:
+    if queue_position.wait_reason is None or queue_position.starts_in_s is None:
         return ""
     now = datetime.now().astimezone()
-    when = now + timedelta(seconds=place.starts_in_s)
+    when = now + timedelta(seconds=queue_position.starts_in_s)
     # Within the next hours the day is clear without its name.
-    near = place.starts_in_s < _NEAR_S
+    near = queue_position.starts_in_s < _NEAR_S
     return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.estimated_time(when, now)
 
 

@@ -58,14 +58,14 @@ class JobListPane(QWidget):
     """
 
     query_changed = Signal(JobQuery)
-    chosen = Signal(str)
+    job_chosen = Signal(str)
     sweep_chosen = Signal(str)
-    pressed = Signal()
+    row_clicked = Signal()
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
         self.model = JobListModel()
-        self.strip = QueueStrip(actions)
+        self.queue_strip = QueueStrip(actions)
         new = Button("New job", kind="primary", icon="plus")
         new.setToolTip(plain_tip("New job", "Ctrl+N"))
         new.clicked.connect(lambda: actions.ask(NEW_JOB))
@@ -74,7 +74,7 @@ class JobListPane(QWidget):
         self.search.searched.connect(self._asked)
         self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
         self.groups.key_chosen.connect(self._asked)
-        self.to_table = IconButton("table", "Show as a full-width table")
+        self.table_button = IconButton("table", "Show as a full-width table")
         self.view = JobListView(self.model, actions)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
         style_view(self.view, "Jobs", row_h=ROW_H)
@@ -90,20 +90,20 @@ class JobListPane(QWidget):
         self.ticks = self.model.ticks
         self.ticks.changed.connect(self._show_ticked)
         self._to_tick: tuple[str, ...] = ()
-        self.bar = SelectionBar(actions, self.model.ticked, stacked=True)
-        self.bar.clear.clicked.connect(self.ticks.clear)
+        self.selection_bar = SelectionBar(actions, self.model.ticked_ids, stacked=True)
+        self.selection_bar.clear_button.clicked.connect(self.ticks.clear)
         self._below = QWidget()
-        self._below.setLayout(col(self.bar, margins=(S2, S2, S2, S2)))
+        self._below.setLayout(col(self.selection_bar, margins=(S2, S2, S2, S2)))
         self._below.hide()
         self.setMinimumWidth(LIST_NARROW_W - 24)
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
         head = row(title, STRETCH, new, gap=S1)
-        filters = row(self.groups, STRETCH, self.to_table)
+        filters = row(self.groups, STRETCH, self.table_button)
         self.setLayout(
             col(
                 col(head, self.search, filters, gap=S2, margins=(S4, S3, S4, S2)),
-                self.strip,
+                self.queue_strip,
                 (self.view, 1),
                 (self.no_match, 1),
                 self._below,
@@ -117,19 +117,19 @@ class JobListPane(QWidget):
         """Return the current query."""
         return JobQuery(text=self.search.text().strip(), group=GROUPS[self.groups.key()])
 
-    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
-        self.model.show_rows(rows, at_once=at_once)
+    def show_rows(self, rows: JobRows, *, is_user_request: bool = False) -> None:
+        self.model.show_rows(rows, is_user_request=is_user_request)
         if self.query != self._shown_query:
             self._shown_query = self.query
             self.view.scrollToTop()
         show_counts(self.groups, rows)
-        empty = rows.total > 0 and self.model.rowCount() == 0
+        empty = rows.total_count > 0 and self.model.rowCount() == 0
         if empty:
-            say_no_match(self.no_match, self.query)
+            show_no_match(self.no_match, self.query)
         self.view.setVisible(not empty)
         self.no_match.setVisible(empty)
-        there = [one for one in self.ticks if self.model.line(one) is not None]
-        if self._to_tick and at_once:
+        there = [one for one in self.ticks if self.model.summary(one) is not None]
+        if self._to_tick and is_user_request:
             there, self._to_tick = list(self._to_tick), ()
             self.ticks.add(there)
         self.ticks.keep(there)
@@ -141,7 +141,7 @@ class JobListPane(QWidget):
 
     def show_queue(self, queue: Queue) -> bool:
         """Show the queue; return whether a row has to move."""
-        self.strip.show_queue(queue)
+        self.queue_strip.show_queue(queue)
         return self.model.show_queue(queue)
 
     def choose(self, line_id: str) -> None:
@@ -150,7 +150,7 @@ class JobListPane(QWidget):
         self.model.set_open(line_id)
         row_number = self.model.row_of(line_id)
         if row_number < 0:
-            row_number = self.model.head_row(line_id)
+            row_number = self.model.sweep_row(line_id)
         selection = self.view.selectionModel()
         index = self.model.index(row_number, 0)
         if index == selection.currentIndex() and selection.isSelected(index) == index.isValid():
@@ -165,8 +165,8 @@ class JobListPane(QWidget):
         selection.blockSignals(blocked)
         self.view.viewport().update()
 
-    def step(self, by: int) -> None:
-        index = self.model.index(self.view.currentIndex().row() + by, 0)
+    def step(self, offset: int) -> None:
+        index = self.model.index(self.view.currentIndex().row() + offset, 0)
         if index.isValid():
             self.view.setCurrentIndex(index)
 
@@ -182,18 +182,18 @@ class JobListPane(QWidget):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Hold the rows while the pointer is over them."""
         if event.type() == QEvent.Type.Enter:
-            self.model.hold(True)
+            self.model.hold_rows(True)
         elif event.type() == QEvent.Type.Leave:
-            self.model.hold(False)
+            self.model.hold_rows(False)
             self.choose(self._shown_id)
         return super().eventFilter(watched, event)
 
     @Slot()
     def _show_ticked(self) -> None:
-        ids = self.model.ticked()
+        ids = self.model.ticked_ids()
         self._below.setVisible(bool(ids))
         if ids:
-            self.bar.show_chosen(len(ids), *self.model.going_of(ids))
+            self.selection_bar.show_selection(len(ids), *self.model.active_counts(ids))
 
     @Slot()
     def _asked(self) -> None:
@@ -203,7 +203,7 @@ class JobListPane(QWidget):
     def _current_changed(self, index: QModelIndex) -> None:
         # When a row is removed, Qt makes the next one current; the user did not choose it. A row
         # under a pressed button may be dragged.
-        if not self.view.is_held and not self.model.is_changing:
+        if not self.view.is_pressed and not self.model.is_changing:
             self._open(index)
 
     def _open(self, index: QModelIndex) -> None:
@@ -213,23 +213,23 @@ class JobListPane(QWidget):
         if line.sweep is not None:
             self.sweep_chosen.emit(line.id)
         else:
-            self.chosen.emit(line.id)
+            self.job_chosen.emit(line.id)
 
     @Slot(QModelIndex)
     def _clicked(self, index: QModelIndex) -> None:
         self.ticks.clear()
         self._open(index)
         if not self.folding.toggle(index):
-            self.pressed.emit()
+            self.row_clicked.emit()
 
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
     """Show the counts in the groups, as in ``Live 2``."""
-    for key, title, number in (("live", "Live", rows.live), ("waiting", "Waiting", rows.waiting)):
+    for key, title, number in (("live", "Live", rows.live_count), ("waiting", "Waiting", rows.waiting_count)):
         groups.set_count(key, title, formats.count(number) if number else "")
 
 
-def say_no_match(place: EmptyState, query: JobQuery) -> None:
+def show_no_match(empty_state: EmptyState, query: JobQuery) -> None:
     """Show why there are no rows, with a button that clears the query."""
     if query.text and query.group is None and not query.is_narrow:
         title = f"No job matches “{query.text}”."
@@ -238,7 +238,7 @@ def say_no_match(place: EmptyState, query: JobQuery) -> None:
     else:
         title = "No job matches this filter."
     sentence = "" if query.group is None and not query.is_narrow else "A filter is active."
-    place.show_message("magnifying-glass", title, sentence, button="Clear")
+    empty_state.show_message("magnifying-glass", title, sentence, button="Clear")
 
 
 class QueueStrip(QWidget):

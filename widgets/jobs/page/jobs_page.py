@@ -152,21 +152,21 @@ class JobsPage(QWidget):
         self.job_actions.add_handler(do.SHOW_NEWEST_RUN, self._reopen)
         self.job_actions.add_handler(do.PRIORITY, self._ask_priority)
         self.list.query_changed.connect(lambda query: self.rows_requested.emit(LIST, query))
-        self.list.chosen.connect(self.open_job)
+        self.list.job_chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
         self.list.folding.fold_requested.connect(partial(self.sweeps.fold, LIST))
-        self.list.pressed.connect(self._pressed)
+        self.list.row_clicked.connect(self._pressed)
         self.list.view.menu_requested.connect(partial(self._open_menu, LIST))
-        self.list.to_table.clicked.connect(self.show_table)
-        self.list.view.opened.connect(self._enter)
+        self.list.table_button.clicked.connect(self.show_table)
+        self.list.view.open_requested.connect(self._enter)
         # Read ahead for several jobs: a key is pressed sooner than a menu opens.
         self.list.view.trash_requested.connect(self._request_trash)
         self.table.query_changed.connect(lambda query: self.rows_requested.emit(TABLE, query))
-        self.table.view.opened.connect(self.reveal)
+        self.table.view.job_opened.connect(self.reveal)
         self.table.view.folding.fold_requested.connect(partial(self.sweeps.fold, TABLE))
         self.table.view.menu_requested.connect(partial(self._open_menu, TABLE))
-        self.sweep.view.opened.connect(self.open_job)
-        self.table.back.clicked.connect(self.show_list)
+        self.sweep.view.job_opened.connect(self.open_job)
+        self.table.list_button.clicked.connect(self.show_list)
         self._turning = QTimer(self)
         self._turning.setInterval(_TURN_INTERVAL_MS)
         self._turning.timeout.connect(self.list.view.viewport().update)
@@ -275,12 +275,12 @@ class JobsPage(QWidget):
 
     def show_rows(self, which: str, rows: JobRows, *, at_once: bool = False) -> None:
         """Show the rows of the list or the table; ``at_once`` moves rows under the pointer."""
-        self._total = rows.total
+        self._total = rows.total_count
         self._slow.stop()
         if which == TABLE:
-            self.table.show_rows(rows, at_once=at_once)
+            self.table.show_rows(rows, is_user_request=at_once)
         else:
-            self.list.show_rows(rows, at_once=at_once)
+            self.list.show_rows(rows, is_user_request=at_once)
         self._open_awaited()
         self._show_sweep()
         self._settle()
@@ -293,13 +293,13 @@ class JobsPage(QWidget):
         if slots:
             self._show_sweep()
         # The update of the queue and that of the job's state arrive in either order.
-        self.detail.show_queue_position(self.model.place(self._open_id))
+        self.detail.show_queue_position(self.model.queue_position(self._open_id))
 
     def show_queue(self, queue: Queue, *, at_once: bool = False) -> None:
         """Set the places of the waiting jobs; ``at_once`` moves rows under the pointer."""
         moved = self.list.show_queue(queue)
         self.table.show_queue(queue)
-        self.detail.show_queue_position(self.model.place(self._open_id))
+        self.detail.show_queue_position(self.model.queue_position(self._open_id))
         if moved:
             self.queue_moved.emit(at_once)
 
@@ -342,7 +342,7 @@ class JobsPage(QWidget):
             if view is not None:
                 self._show_open(view)
             else:
-                line = self.model.line(job_id)
+                line = self.model.summary(job_id)
                 named = f" “{line.name}”" if line is not None else ""
                 self._opening.show_message("stack", f"Opening{named}…")
                 self._right.setCurrentWidget(self._opening)
@@ -369,7 +369,7 @@ class JobsPage(QWidget):
     def choose(self, ids: Sequence[str]) -> None:
         """Select these jobs in the visible list or table, once they exist."""
         if self._is_table():
-            self.table.choose(ids)
+            self.table.select_jobs(ids)
         else:
             self.list.tick(ids)
         which = TABLE if self._is_table() else LIST
@@ -398,7 +398,7 @@ class JobsPage(QWidget):
             self.show_view(view)
 
     def _open_awaited(self) -> None:
-        line = self.model.line(self._awaited_sweep) if self._awaited_sweep else None
+        line = self.model.summary(self._awaited_sweep) if self._awaited_sweep else None
         if line is not None and line.sweep is not None and len(line.sweep.ids) >= FEWEST:
             self.open_sweep(self._awaited_sweep)
 
@@ -406,7 +406,7 @@ class JobsPage(QWidget):
         """Show the open sweep; close it if it no longer exists."""
         if not self._open_sweep:
             return
-        line = self.model.line(self._open_sweep)
+        line = self.model.summary(self._open_sweep)
         if line is None or line.sweep is None or len(line.sweep.ids) < FEWEST:
             self._open_sweep = ""
             self._right.setCurrentWidget(self._nothing_open)
@@ -479,7 +479,7 @@ class JobsPage(QWidget):
     @Slot()
     def _settle(self) -> None:
         """Choose the page to show, and open a job if the user has not."""
-        self.detail.show_queue_position(self.model.place(self._open_id))
+        self.detail.show_queue_position(self.model.queue_position(self._open_id))
         if self._total is None and not self._views:
             if not self._slow.isActive() and self._pages.currentIndex() == 0:
                 self._pages.setCurrentWidget(self._reading)
@@ -497,7 +497,7 @@ class JobsPage(QWidget):
 
     def _open_first(self) -> None:
         """Open the job or sweep that was open in the last session, or the first row."""
-        line = self.model.line(self._to_open) if self._to_open else None
+        line = self.model.summary(self._to_open) if self._to_open else None
         first: JobSummary = line or self.model.index(0, 0).data(JOB_ROLE)
         if first.sweep is None:
             self.open_job(first.id)
@@ -508,7 +508,7 @@ class JobsPage(QWidget):
     def _show_open(self, view: JobView) -> None:
         self._is_shown = True
         self.detail.open_job(view)
-        self.detail.show_queue_position(self.model.place(view.id))
+        self.detail.show_queue_position(self.model.queue_position(view.id))
         self._right.setCurrentWidget(self.detail)
         then, self._then = self._then, None
         if then is not None:
@@ -534,7 +534,7 @@ class JobsPage(QWidget):
 
     @Slot()
     def _request_trash(self) -> None:
-        ids = self.model.ticked() or ((self._open_id,) if self._open_id else ())
+        ids = self.model.ticked_ids() or ((self._open_id,) if self._open_id else ())
         if ids:
             self.job_actions.ask(do.TRASH_ALL, ids)
 
@@ -555,7 +555,7 @@ class JobsPage(QWidget):
 
     def _act_on_rows(self, action: BulkAction) -> None:
         """Act on all selected rows, or on the current one."""
-        ids = self.table.view.chosen() or self.table.view.current_ids()
+        ids = self.table.view.selected_ids() or self.table.view.current_ids()
         if ids:
             self.job_actions.ask(action, ids)
 
@@ -567,7 +567,7 @@ class JobsPage(QWidget):
             self.job_actions.ask(action, job_id)
 
     def _ask_priority(self, job_id: str) -> None:
-        place = self.model.place(job_id)
+        place = self.model.queue_position(job_id)
         if place is not None:
             dialog = QueueDialog(place.entry, self.job_actions, self)
             dialog.finished.connect(dialog.deleteLater)
@@ -589,9 +589,9 @@ class JobsPage(QWidget):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        chosen = self.table.view.chosen() if which == TABLE else self.model.ticked()
+        chosen = self.table.view.selected_ids() if which == TABLE else self.model.ticked_ids()
         if len(chosen) > 1 and line.id in chosen:
-            on = Selection(len(chosen), *self.model.going_of(chosen))
+            on = Selection(len(chosen), *self.model.active_counts(chosen))
             fill_menu(menu, (BULK_ACTIONS,), on, lambda one: self.job_actions.ask(one, chosen))
         elif line.sweep is not None:
             self.sweeps.fill(menu, which, line, self.job_actions, is_open=index.data(OPEN_ROLE))

@@ -12,7 +12,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common.fields import ComboBox
 from widgets.jobs.ranks.rank_rows import gpu_names
-from widgets.nodes.history.history_card import HistoryCard, Stretch, problem_spans
+from widgets.nodes.history.history_card import HistoryCard, JobPeriod, problem_axis_spans
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.row.node_names import strip_domain
 from widgets.nodes.row.node_row import node_title
@@ -52,7 +52,7 @@ def job_problems(
     for name in dict.fromkeys(view.nodes):
         if name in states and name in histories:
             uuids = gpu_names(view, states[name])
-            spans = problem_spans(histories[name], uuids, begin, end or now_s)
+            spans = problem_axis_spans(histories[name], uuids, begin, end or now_s)
             title = node_title(name)
             found += [
                 AxisSpan(one.x0, one.x1, one.tone, f"{title} {one.text[:1].lower()}{one.text[1:]}")
@@ -115,7 +115,7 @@ class RankHistory(HistoryCard):
         self._nodes.setVisible(several)
         state = self._states[node]
         title = "During this job" if several else f"{node_title(node)} during this job"
-        self.show_stretch(Stretch(title, *stretch, gpu_names(view, state)))
+        self.show_job_period(JobPeriod(title, *stretch, gpu_names(view, state)))
         self.show_history(self._histories[node], state)
 
     def _knows(self, name: str, stretch: tuple[float, float | None] | None) -> bool:

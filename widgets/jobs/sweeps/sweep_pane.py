@@ -40,7 +40,7 @@ from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JobListModel
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView
-from widgets.jobs.list.sweep_text import counted
+from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.studies.study_result import StudyResult
 
 _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
@@ -127,22 +127,22 @@ class SweepPane(QWidget):
             return
         self._rows = rows
         slots = [slot for slot in map(rows.slot_of, count.ids) if slot is not None]
-        lines = [rows.lines[slot] for slot in slots]
+        lines = [rows.summaries[slot] for slot in slots]
         jobs = [self._with_mode(job) for job in lines]
         self._line = summary = summary if jobs == lines else line_of_sweep(summary.id, jobs)
         self._ask_mode(jobs)
         jobs = _best_first(jobs)
         self._best_first = tuple(job.id for job in jobs)
         self._ring.set_progress(summary.state, summary.progress, _marks(jobs))
-        sentence = f"{formats.progress(summary.progress)} of the sweep, {counted(count)}"
+        sentence = f"{formats.progress(summary.progress)} of the sweep, {count_message(count)}"
         self._ring.setAccessibleName(sentence)
         self._ring.setToolTip(plain_tip(sentence))
         self._name.setText(summary.name)
-        self._badge.set_state(summary.state, summary.progress or 0.0, counted(count))
+        self._badge.set_state(summary.state, summary.progress or 0.0, count_message(count))
         self._facts.set_items(_facts(summary))
         self._show_acts(count)
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
-        shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, head_of=rows.head_of)
+        shown = JobRows(rows.summaries, np.array(slots, np.int32), rows.slot_of, sweep_slots=rows.sweep_slots)
         self.model.show_rows(shown)
         self.study.show_actions(
             is_idle=not count.live and not count.waiting,
@@ -222,8 +222,8 @@ class SweepPane(QWidget):
 
     @Slot()
     def _trash_chosen(self) -> None:
-        chosen = self.view.chosen()
-        lines = map(self.model.line, chosen)
+        chosen = self.view.selected_ids()
+        lines = map(self.model.summary, chosen)
         if chosen and not any(line is not None and line.state.is_live for line in lines):
             self._actions.ask(TRASH_ALL, chosen)
 

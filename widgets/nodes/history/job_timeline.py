@@ -51,7 +51,8 @@ def arrange_bars(bars: Sequence[JobBar], start_s: float) -> list[list[JobBar]]:
         if bar.end_s is not None and bar.end_s < start_s:
             continue
         free_row = next(
-            (row for row in rows if row[-1].end_s is not None and row[-1].end_s <= bar.start_s), None
+            (row for row in rows if row[-1].end_s is not None and row[-1].end_s <= bar.start_s),
+            None,
         )
         if free_row is not None:
             free_row.append(bar)
@@ -97,8 +98,12 @@ class JobTimeline(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             position = QPointF(event.pos())
-            hovered_bar = next((bar for bar, rect in self._bar_rects() if rect.contains(position)), None)
-            QToolTip.showText(event.globalPos(), plain_tip(_bar_text(hovered_bar) if hovered_bar else ""), self)
+            hovered_bar = next(
+                (bar for bar, rect in self._bar_rects() if rect.contains(position)), None
+            )
+            QToolTip.showText(
+                event.globalPos(), plain_tip(_bar_text(hovered_bar) if hovered_bar else ""), self
+            )
             return True
         return bool(super().event(event))
 

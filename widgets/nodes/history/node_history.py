@@ -125,7 +125,9 @@ QUANTITIES = (
         lambda gpu: _used_percent(gpu.memory_used_bytes, gpu.memory_total_bytes),
         read_past_gpu=lambda gpu: gpu.memory_percent,
     ),
-    Quantity("power", "Power", _watt_text, lambda gpu: gpu.power_w, read_past_gpu=lambda gpu: gpu.power_w),
+    Quantity(
+        "power", "Power", _watt_text, lambda gpu: gpu.power_w, read_past_gpu=lambda gpu: gpu.power_w
+    ),
     Quantity(
         "processor",
         "Processor",
@@ -158,8 +160,16 @@ QUANTITIES = (
     ),
 )
 BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}
-_PAST_NODE_READERS = {quantity.key: quantity.read_past_node for quantity in QUANTITIES if quantity.read_past_node is not None}
-_PAST_GPU_READERS = {quantity.key: quantity.read_past_gpu for quantity in QUANTITIES if quantity.read_past_gpu is not None}
+_PAST_NODE_READERS = {
+    quantity.key: quantity.read_past_node
+    for quantity in QUANTITIES
+    if quantity.read_past_node is not None
+}
+_PAST_GPU_READERS = {
+    quantity.key: quantity.read_past_gpu
+    for quantity in QUANTITIES
+    if quantity.read_past_gpu is not None
+}
 
 
 class HistoryView(NamedTuple):
@@ -286,7 +296,9 @@ class NodeHistory:
             self._write_row(self._times[(self.count - 1) % self._capacity] + 1.0, {})
         values = reading_values(reading)
         for gpu in reading.gpus:
-            values[gpu.uuid, "unwell"] = _problem_number((problems or {}).get(gpu.uuid, ""), self._problem_numbers)
+            values[gpu.uuid, "unwell"] = _problem_number(
+                (problems or {}).get(gpu.uuid, ""), self._problem_numbers
+            )
             values[gpu.uuid, "bad"] = float(gpu.uuid in severe_gpus)
         self._write_row(at_s, values)
 
@@ -309,7 +321,9 @@ class NodeHistory:
         previous_times = self.times()
         self._agent_history = agent_history
         times = self.times()
-        is_extended = bool(len(times)) and (not len(previous_times) or times[0] < previous_times[0] - EVERY_S)
+        is_extended = bool(len(times)) and (
+            not len(previous_times) or times[0] < previous_times[0] - EVERY_S
+        )
         self.extension_count += is_extended
         return is_extended
 
@@ -330,9 +344,13 @@ class NodeHistory:
         live_row = self._rows.get(key)
         return np.concatenate(
             (
-                np.full(agent_rows, math.nan) if agent_values is None else agent_values[:agent_rows],
+                np.full(agent_rows, math.nan)
+                if agent_values is None
+                else agent_values[:agent_rows],
                 gap_values,
-                np.full(len(live), math.nan) if live_row is None else self._in_order(self._values[live_row]),
+                np.full(len(live), math.nan)
+                if live_row is None
+                else self._in_order(self._values[live_row]),
             )
         )
 
@@ -383,11 +401,19 @@ class NodeHistory:
     def _agent_rows(self, live: Floats) -> int:
         """The number of the agent's rows before the first reading of this window."""
         agent_times = self._agent_history.times
-        return len(agent_times) if not len(live) else int(np.searchsorted(agent_times, live[0], "left"))
+        return (
+            len(agent_times)
+            if not len(live)
+            else int(np.searchsorted(agent_times, live[0], "left"))
+        )
 
     def _gap_times(self, live: Floats, agent_rows: int) -> Floats:
         """A row of NaN between the agent's last line and this window's first reading."""
-        if not agent_rows or not len(live) or live[0] - self._agent_history.times[agent_rows - 1] <= _GAP_S:
+        if (
+            not agent_rows
+            or not len(live)
+            or live[0] - self._agent_history.times[agent_rows - 1] <= _GAP_S
+        ):
             return np.empty(0)
         return np.array([self._agent_history.times[agent_rows - 1] + 1.0])
 

@@ -11,7 +11,7 @@ from widgets.nodes.row.node_row import Condition
 
 
 @dataclass(frozen=True)
-class NodeFacts:
+class NodeActionState:
     """The facts that decide which actions on a node are offered.
 
     ``is_added`` is False for this computer.
@@ -26,39 +26,44 @@ class NodeFacts:
         return self.condition is Condition.NEW
 
     @property
-    def is_out(self) -> bool:
+    def is_out_of_service(self) -> bool:
         return self.condition is Condition.OUT_OF_SERVICE
 
 
-NodeAction: TypeAlias = Action[[str], NodeFacts]
+NodeAction: TypeAlias = Action[[str], NodeActionState]
 
 CHECK = NodeAction(
     "check",
     "Check",
     "first-aid",
     tip="Check the installation of this node",
-    make_title=lambda on: "Checking…" if on.is_checking else "Check",
-    is_offered=lambda on: not on.is_new,
-    is_enabled=lambda on: not on.is_checking,
+    make_title=lambda state: "Checking…" if state.is_checking else "Check",
+    is_offered=lambda state: not state.is_new,
+    is_enabled=lambda state: not state.is_checking,
 )
 SET_UP = NodeAction(
     "set_up",
     "Set up",
     "wrench",
-    is_offered=lambda on: on.is_added and on.is_new,
+    is_offered=lambda state: state.is_added and state.is_new,
     is_primary=True,
 )
 TAKE_OUT = NodeAction(
     "take_out",
     "Take out of service",
     "prohibit",
-    is_offered=lambda on: on.is_added and not on.is_new and not on.is_out,
+    is_offered=lambda state: state.is_added and not state.is_new and not state.is_out_of_service,
 )
 PUT_BACK = NodeAction(
-    "put_back", "Put back", "arrow-u-up-left", is_offered=lambda on: on.is_added and on.is_out
+    "put_back",
+    "Put back",
+    "arrow-u-up-left",
+    is_offered=lambda state: state.is_added and state.is_out_of_service,
 )
 GIVE_WAY = NodeAction("give_way", "Give way…", tip="Pause jobs while other users need the node")
-SET_UP_AGAIN = NodeAction("set_up_again", "Set up again…", is_offered=lambda on: not on.is_new)
+SET_UP_AGAIN = NodeAction(
+    "set_up_again", "Set up again…", is_offered=lambda state: not state.is_new
+)
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
 HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
@@ -79,7 +84,7 @@ MOVE_OFF = Request[[str, str]]("move_off")
 """The id of a job, and the node that it is to leave."""
 END_ORPHAN = Request[[str, Orphan]]("end_orphan")
 """And a process on it to end; answer with `NodesPage.show_orphans`."""
-READ_PAST = Request[[str]]("read_past")
+READ_HISTORY = Request[[str]]("read_past")
 """It is displayed; answer with `NodesPage.show_past`, periodically."""
 SAVE = Request[[str, bytes]]("save")
 """A file name, and its contents."""

@@ -34,6 +34,8 @@ def elide_names(titles: Sequence[str], width: float, role: Role) -> tuple[str, .
     """The names as they fit into a column of `width` pixels, in the given order."""
     metrics = QFontMetrics(theme.font(role))
     short_names = strip_domain(titles)
-    shares_prefix = len({head[:_SHARED_PREFIX_LENGTH] for head in short_names}) == 1 < len(short_names)
+    shares_prefix = (
+        len({head[:_SHARED_PREFIX_LENGTH] for head in short_names}) == 1 < len(short_names)
+    )
     mode = Qt.TextElideMode.ElideLeft if shares_prefix else Qt.TextElideMode.ElideRight
     return tuple(metrics.elidedText(head, mode, int(width) + 1) for head in short_names)

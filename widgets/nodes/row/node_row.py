@@ -89,7 +89,9 @@ class GpuCell(NamedTuple):
     @property
     def description(self) -> str:
         """Return "GPU 3, in use by alice, 18 of 80 GiB, 91 °C, slowed by heat"."""
-        holder = {"free": "free", "gone": "not reachable", "unknown": "not read yet"}.get(self.use, "")
+        holder = {"free": "free", "gone": "not reachable", "unknown": "not read yet"}.get(
+            self.use, ""
+        )
         temperature = "" if self.temperature_c is None else formats.temperature(self.temperature_c)
         use_text = "" if self.use_percent is None else f"{self.use_percent}{formats.GAP}% use"
         memory = self.memory if self.memory != formats.NONE else ""
@@ -158,13 +160,13 @@ def condition_of(state: NodeState) -> tuple[Condition, str]:
         return Condition.OUT_OF_SERVICE, state.message
     if state.presence is Presence.NEW:
         return Condition.NEW, state.message
-    found = worst_finding(state.health)
-    if found is not None:
-        return Condition.UNHEALTHY, found.headline
+    worst = worst_finding(state.health)
+    if worst is not None:
+        return Condition.UNHEALTHY, worst.headline
     if failed_check:
         return Condition.UNHEALTHY, failed_check
-    unknown = unknown_reason(state.reading)
-    return (Condition.UNKNOWN, unknown) if unknown else (Condition.WELL, "healthy")
+    unread_part = unknown_reason(state.reading)
+    return (Condition.UNKNOWN, unread_part) if unread_part else (Condition.WELL, "healthy")
 
 
 def node_row(
@@ -219,7 +221,9 @@ def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
         return tuple(GpuCell(index, use) for index in range(count))
     unhealthy_gpus = {(finding.gpu, finding.gpu_uuid) for finding in state.health}
     return tuple(
-        gpu_cell(gpu, jobs, _gpu_problem(state, gpu) if (gpu.index, gpu.uuid) in unhealthy_gpus else "")
+        gpu_cell(
+            gpu, jobs, _gpu_problem(state, gpu) if (gpu.index, gpu.uuid) in unhealthy_gpus else ""
+        )
         for gpu in reading.gpus
     )
 
@@ -250,8 +254,16 @@ def display_text(gpu: Gpu) -> str:
     """Return "a display uses 307 MiB", "" without a display."""
     if not gpu.display_processes:
         return ""
-    sizes_bytes = [process.memory_bytes for process in gpu.display_processes if process.memory_bytes is not None]
-    return f"a display uses {formats.memory(sum(sizes_bytes))}" if sizes_bytes else "a display is on it"
+    sizes_bytes = [
+        process.memory_bytes
+        for process in gpu.display_processes
+        if process.memory_bytes is not None
+    ]
+    return (
+        f"a display uses {formats.memory(sum(sizes_bytes))}"
+        if sizes_bytes
+        else "a display is on it"
+    )
 
 
 def _subtitle(
@@ -304,5 +316,9 @@ def nodes_summary(rows: Iterable[NodeRow]) -> str:
     ]
     gpu_count = sum(len(row.gpus) for row in rows)
     free_count = sum(row.free_gpus for row in rows)
-    gpu_text = f" · {formats.count(free_count)} of {formats.plural(gpu_count, 'GPU')} free" if gpu_count else ""
+    gpu_text = (
+        f" · {formats.count(free_count)} of {formats.plural(gpu_count, 'GPU')} free"
+        if gpu_count
+        else ""
+    )
     return ", ".join(condition_counts) + gpu_text

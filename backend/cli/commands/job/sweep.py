@@ -103,7 +103,7 @@ def _plan(sweep: Sweep, found: Expansion) -> Answer:
         {
             "sweep": None,
             "jobs": [{"name": job.name, "values": dict(job.values)} for job in found.jobs],
-            "faults": [{"field": one.field, "sentence": one.message} for one in found.errors],
+            "faults": [{"field": one.path, "sentence": one.message} for one in found.errors],
         },
         _plan_parts(sweep, found),
         failed=bool(found.errors),

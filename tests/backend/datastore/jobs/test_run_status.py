@@ -221,7 +221,7 @@ def test_a_reader_between_the_last_two_writes_sees_the_final_state(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = RunExit(1, JobState.FINISHED, "", ended_at="2026-11-23T18:42:44.100Z")
-    last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated="2026-11-23T18:42:43.856090Z")
+    last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated_at="2026-11-23T18:42:43.856090Z")
 
     def read_as_the_run_ends(path: Path) -> Mapping[str, Any]:
         if path == folder.attempt(1).exit and not path.exists():

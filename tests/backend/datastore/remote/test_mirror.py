@@ -181,7 +181,7 @@ def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: Plac
     remote_place.stock(services)
     check = services.jobs.check(raw_job())
     (fault,) = check.errors
-    assert fault.field == "placement[0].node"
+    assert fault.path == "placement[0].node"
     assert "does not mount the data root" in fault.message
     assert "--data-root DIR" in fault.message
     assert services.nodes.reading().name == "this-computer"

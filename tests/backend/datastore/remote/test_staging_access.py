@@ -455,7 +455,7 @@ def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> Non
     sees = PreflightTarget(
         "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
     )
-    blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True)
+    blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", is_staged=True)
     for head, other in ((sees, blind), (blind, sees)):
         nodes = tuple(NodePreflight(one.placement, one) for one in (head, other))
         job = JobPreflight("", "", nodes)
@@ -491,7 +491,7 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
         remote.jobs.lifecycle.start(view.id)
     assert remote.jobs.queries.show(view.id).state is JobState.CREATED
     with pytest.raises(BackendError, match="reaches the data root over SSH itself"):
-        remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
+        remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, is_staged=True)
 
 
 def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: CarriedPlace) -> None:

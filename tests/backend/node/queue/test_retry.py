@@ -32,7 +32,7 @@ from tests.backend.node.queue.test_scheduler import READING
 from tests.integration.tiny import raw_job
 
 LOST = RankError("gpu02 no longer answers.", 2, "gpu02", retry="always")
-KILLED = replace(LOST, sentence="Rank 2 was killed.", cause="killed", retry="once")
+KILLED = replace(LOST, message="Rank 2 was killed.", cause="killed", retry="once")
 USER = RankError("ValueError: x", 2, "gpu02")
 SPARE = {"gpu04": NodeCapacity("10.0.0.4", cores=8, is_free=True)}
 BUSY = {"gpu04": replace(SPARE["gpu04"], is_free=False)}
@@ -163,7 +163,7 @@ def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
     now = next_launch(whole, config, "", {"gpu04": "10.0.0.4"})
 
     found = next_growth(
-        whole, replace(now, continued=before), dict.fromkeys(ALL.split(), "10.0.0.9")
+        whole, replace(now, continuation=before), dict.fromkeys(ALL.split(), "10.0.0.9")
     )
 
     assert where(found) == "gpu01 gpu02 gpu04"
@@ -183,10 +183,10 @@ def test_retries_are_counted_from_the_run_that_a_user_started(tmp_path: Path) ->
         assert found is not None
         assert found.continuation.retries == used
         assert f"{used} of 2" in found.continuation.reason
-        before = replace(before, run=before.run + 1, continued=found.continuation)
+        before = replace(before, run=before.run + 1, continuation=found.continuation)
     assert next_retry(before, LOST, 90, ["gpu02"]) is None
     # A user who resumes it has a launch of his own.
-    assert next_retry(replace(before, continued=None), LOST, 90, ["gpu02"]) is not None
+    assert next_retry(replace(before, continuation=None), LOST, 90, ["gpu02"]) is not None
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_possible_fault_of_the_code_is_retried_once_without_a_new_checkpoint(
 ) -> None:
     before = made(tmp_path, retries=9)
     continued = Continuation("It was killed.", retries=1, step=40, cause="killed")
-    found = next_retry(replace(before, continued=continued), error, saved)
+    found = next_retry(replace(before, continuation=continued), error, saved)
     assert (found is not None) is again
 
 
@@ -335,7 +335,7 @@ def test_bad_settings_have_a_sentence_each(more: dict[str, Any], field: str) -> 
     count = more.pop("nodes", 3)
     placement = [{"node": f"gpu0{n}", "processes": 1} for n in range(count)]
     faults = parse_job(raw_job(placement=placement, **more)).errors
-    assert [fault.field for fault in faults] == ([field] if field else [])
+    assert [fault.path for fault in faults] == ([field] if field else [])
 
 
 @pytest.mark.parametrize("policy", [{"retries": 1}, {"shrink": True}])

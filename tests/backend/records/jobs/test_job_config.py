@@ -44,7 +44,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def faults(raw: Any) -> dict[str, str]:
     parsed = parse_job(raw)
     assert (parsed.config is None) == bool(parsed.errors)
-    return {fault.field: fault.message for fault in parsed.errors}
+    return {fault.path: fault.message for fault in parsed.errors}
 
 
 def config(raw: Any) -> JobConfig:
@@ -293,7 +293,7 @@ def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None
     broken = BROKEN[rule.name]
     raw = broken if "script" in broken else {**GOOD, **broken}
     parsed = parse_job(raw)
-    assert [fault.field for fault in parsed.errors] == [rule.needs[0]]
+    assert [fault.path for fault in parsed.errors] == [rule.needs[0]]
     assert set(rule.needs) <= SETTINGS.keys()
     assert "{job" not in rule.in_words("The setting")
     for path in rule.needs:
@@ -322,7 +322,7 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
     assert parsed.config.optimizer.name == "lbfgs"
     assert (parsed.config.workers, parsed.config.steps_per_epoch(1438)) == (1, 1)
     one = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
-    assert [fault.field for fault in one.errors] == ["strategy.name"]
+    assert [fault.path for fault in one.errors] == ["strategy.name"]
     for field, value in (
         ("optimizer", {"name": "adam", "lr": 0.1}),
         ("schedule", {"name": "cosine"}),
@@ -330,7 +330,7 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
         ("gradient_norm", 1.0),
         ("mixed_precision", True),
     ):
-        assert any(f.field.startswith(field) for f in parse_job({**raw, field: value}).errors)
+        assert any(f.path.startswith(field) for f in parse_job({**raw, field: value}).errors)
     assert "optimizer.name" in faults(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
 
 
@@ -360,7 +360,7 @@ def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
     by_two = config(changed("strategy.reduction", "adasum"))
     three = [{"node": "a", "processes": 3}]
     found = with_changes(by_two, {"placement": three}).errors
-    assert [fault.field for fault in found] == ["strategy.reduction"]
+    assert [fault.path for fault in found] == ["strategy.reduction"]
 
 
 def test_f51_all_faults_are_shown_at_once() -> None:
@@ -397,7 +397,7 @@ def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool
     parsed = parse_job({**GOOD, **raw} if full else raw)
     assert (parsed.config is None) == bool(parsed.errors)
     for fault in parsed.errors:
-        assert fault.message.startswith(f"{fault.field}: ")
+        assert fault.message.startswith(f"{fault.path}: ")
         assert fault.message.endswith((".", "?"))
 
 

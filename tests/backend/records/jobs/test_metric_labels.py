@@ -109,6 +109,6 @@ def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
 )
 def test_a_direction_that_the_name_does_not_say_is_asked_for(checkpoint, early_stop, asked):
     parsed = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop})
-    fields = [fault.field for fault in parsed.errors]
+    fields = [fault.path for fault in parsed.errors]
     assert fields == [one if "." in one else f"early_stop.{one}" for one in asked]
     assert all("lowest (min) or highest (max)" in fault.message for fault in parsed.errors)

@@ -30,7 +30,7 @@ VALUES = {name: f"<{name}>" for name in PLACEHOLDERS}
 
 
 def faults(**changed: Any) -> dict[str, str]:
-    return {one.field: one.message for one in parse_job({**JOB, **changed}).errors}
+    return {one.path: one.message for one in parse_job({**JOB, **changed}).errors}
 
 
 def test_a_job_with_a_script_comes_back_as_it_was_written() -> None:

@@ -164,7 +164,7 @@ def test_a_sweep_over_arguments_of_a_job_with_a_model_says_that_it_needs_a_scrip
 
 def test_a_line_that_cannot_be_split_stays_for_the_check_to_name() -> None:
     found = expand(Sweep({**BASE, "arguments": '--x "a'}, (parse_axis("arguments.lr", "1,2"),)))
-    assert [one.field for one in found.errors] == ["arguments"]
+    assert [one.path for one in found.errors] == ["arguments"]
     assert found.jobs[0].raw["arguments"] == '--x "a'
 
 

@@ -354,7 +354,7 @@ def test_a_run_gives_way_to_processes_of_known_users_that_compute(changes, share
 def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk():
     at = reading(ALICE)
     assert gives_way_to(at, {"GPU-1"}) == ""
-    assert gives_way_to(replace(at, gpus=(replace(at.gpus[0], lost=True),)), {"GPU-0"}) == ""
+    assert gives_way_to(replace(at, gpus=(replace(at.gpus[0], is_lost=True),)), {"GPU-0"}) == ""
     desk = replace(reading(replace(ALICE, memory_bytes=2**30)), name="this-computer")
     assert gives_way_to(desk, {"GPU-0"}) == ""
     words = "Paused: alice is at the keyboard of this computer."

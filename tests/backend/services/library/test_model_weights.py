@@ -100,7 +100,7 @@ def test_weights_placed_by_hand_are_found(place: Place, services: Services) -> N
     named = services.jobs.check(on_node(start_from="tiny/weights.safetensors"))
     assert named.errors == ()
     absent = services.jobs.check(on_node(start_from="tiny/weights.pt"))
-    assert [fault.field for fault in absent.errors] == ["start_from"]
+    assert [fault.path for fault in absent.errors] == ["start_from"]
 
 
 def test_changed_weights_start_nothing(place: Place, services: Services, file: Path) -> None:

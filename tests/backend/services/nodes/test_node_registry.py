@@ -78,7 +78,7 @@ def test_a_node_is_added_found_again_inspected_and_removed(
     assert shell.run(["echo", "in"]).out == "in\n"
     shell.close()
     again = service.inspect("gpu1")
-    assert replace(again, facts=None) == replace(added, facts=None)
+    assert replace(again, info=None) == replace(added, info=None)
     assert service.list() == (again,)
     assert service.remove("gpu1") == again
     assert service.list() == ()

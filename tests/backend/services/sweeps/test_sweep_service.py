@@ -122,7 +122,7 @@ def test_the_form_gets_the_first_job_and_the_faults_of_all_jobs(services: Servic
     assert (check.jobs, check.global_batch, check.may_start) == (6, 16, True)
     assert check.learning_rate == pytest.approx(0.02)
     bad = services.sweeps.check(Sweep(raw_job(2), (Axis("batch_size", (8, 0)),)))
-    assert [fault.field for fault in bad.errors] == ["batch_size"]
+    assert [fault.path for fault in bad.errors] == ["batch_size"]
     assert not bad.may_start
 
 

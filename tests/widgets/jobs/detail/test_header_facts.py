@@ -81,7 +81,7 @@ def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
     shown = job_finding(view, ("", ""), "", None, ReplayComparison())
     assert shown is not None
     assert (shown.family, shown.message) == ("warn", reason)
-    all_back = replace(continued, before=("gpu01", "gpu03"))
+    all_back = replace(continued, chosen_nodes=("gpu01", "gpu03"))
     assert "nodes since" not in run_details(changed(view, continued=all_back))
     grown = changed(view, continued=replace(all_back, cause=GROWN))
     assert " · 2 of 2 nodes since " in run_details(grown)

@@ -18,7 +18,7 @@ from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import header_figures
 from widgets.jobs.form.job_fields import JobDraft
-from widgets.jobs.list.job_columns import JobColumn, best_words, shown
+from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text
 from widgets.jobs.sweeps.sweep_pane import _best_first
 
 JUDGED = changed(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
@@ -32,9 +32,9 @@ def test_the_head_of_a_job_says_which_loss_it_shows():
 
 
 def test_lists_distinguish_training_loss_and_validation_loss():
-    assert best_words(JUDGED)[0] == "val. loss"
+    assert best_metric_labels(JUDGED)[0] == "val. loss"
     line = line_of(replace(JUDGED, best_metric=("loss", 0.25)))
-    assert shown(line, JobColumn.BEST) == "train loss 0.250"
+    assert cell_text(line, JobColumn.BEST) == "train loss 0.250"
 
 
 def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():

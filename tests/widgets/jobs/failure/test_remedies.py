@@ -210,7 +210,7 @@ def test_no_sentence_names_a_remedy_without_a_button(detail, cause, kept):
 def test_a_sentence_stands_once(detail):
     view = failed("not_a_number")
     sentence = "The loss of rank 3 became NaN at step 61."
-    error = replace(view.error, sentence=f"{sentence} Its input was finite.")
+    error = replace(view.error, message=f"{sentence} Its input was finite.")
     for message in (sentence, error.sentence, ""):
         detail.open_job(changed(view, error=error, message=message))
         shown = [text for text in texts(detail.failure) if sentence in text]

@@ -209,7 +209,7 @@ def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
     control = setting_field(form, "epochs").control
     control.selectAll()
     qtbot.keyClicks(control, "many")
-    assert [f.field for f in parse_job(form.draft().raw).errors] == ["epochs"]
+    assert [f.path for f in parse_job(form.draft().raw).errors] == ["epochs"]
 
 
 def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):

@@ -23,7 +23,7 @@ from widgets.common.painting import text_width
 from widgets.common.state_badge import RankRing
 from widgets.common.theme import SIDEBAR_W
 from widgets.jobs.actions import job_actions as do
-from widgets.jobs.list.job_columns import JobColumn, shown
+from widgets.jobs.list.job_columns import JobColumn, cell_text
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
 from widgets.jobs.list.job_table_view import _AT_FIRST, _WIDTHS
@@ -207,17 +207,17 @@ def test_columns_widths_and_order_are_remembered_and_invalid_ones_are_not(qtbot,
     click_head(page, JobColumn.STARTED)
     other = owned(qtbot, JobsPage())
     other.table.view.restore(layouts[-1])
-    assert other.table.view.layout_now() == layouts[-1] == view.layout_now()
+    assert other.table.view.layout_state() == layouts[-1] == view.layout_now()
     assert "notes" in layouts[-1]["columns"]
     assert "user" not in layouts[-1]["columns"]
     assert layouts[-1]["widths"]["state"] == 180
     assert other.table.query.order == "started"
     assert other.table.query.descending
-    before = other.table.view.layout_now()
+    before = other.table.view.layout_state()
     for nonsense in ({"columns": "x", "widths": 3, "order": 7}, {"columns": [], "order": "notes"}):
         other.table.view.restore(nonsense)
-        assert other.table.view.layout_now()["order"] == before["order"]
-        assert "name" in other.table.view.layout_now()["columns"]
+        assert other.table.view.layout_state()["order"] == before["order"]
+        assert "name" in other.table.view.layout_state()["columns"]
 
 
 def choose(page, *wanted):
@@ -291,11 +291,11 @@ def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
     status = RunStatus(state, run=run, step=step, total_steps=total_steps)
     view = JobView("s", "mine", parse_job(raw).config, stamp(1), status)
     line = line_of(view)
-    assert shown(line, JobColumn.PROGRESS).replace("\xa0", " ") == words
-    assert shown(line, JobColumn.ARGUMENTS) == "--type LSTM --learning-rate 0.05"
-    assert shown(line, JobColumn.LR) == "0.05"
+    assert cell_text(line, JobColumn.PROGRESS).replace("\xa0", " ") == words
+    assert cell_text(line, JobColumn.ARGUMENTS) == "--type LSTM --learning-rate 0.05"
+    assert cell_text(line, JobColumn.LR) == "0.05"
     other = line_of(job("other", state, HERE, begun=1, took=1))
-    assert shown(other, JobColumn.ARGUMENTS) == "–"
+    assert cell_text(other, JobColumn.ARGUMENTS) == "–"
     ring, running = owned(qtbot, RankRing()), owned(qtbot, RunningJob())
     ring.set_progress(view.state, view.progress)
     assert ("percent" in ring.accessibleName()) == (percent != "–")
@@ -499,7 +499,7 @@ def test_a_duration_is_never_cut_in_the_column_took(theme_manager, seconds):
     room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
     line = line_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
     line = line._replace(started=1.0, ended=1.0 + seconds, earlier_s=0.0)
-    assert text_width(shown(line, JobColumn.TOOK)) <= room
+    assert text_width(cell_text(line, JobColumn.TOOK)) <= room
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 22, 30, 300])

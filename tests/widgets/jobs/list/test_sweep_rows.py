@@ -22,7 +22,7 @@ from widgets.jobs.actions import job_actions as do
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 from widgets.jobs.list.job_rows import JobRows
-from widgets.jobs.list.sweep_text import counted
+from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
 OTHERS = VIEWS[:6]
@@ -82,7 +82,7 @@ def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
         model.show_rows(
             JobRows(
                 found.summaries, found.order, index.slot, found.total_count,
-                hits=found.match_count, head_of=found.sweep_slots,
+                hit_count=found.match_count, sweep_slots=found.sweep_slots,
             )
         )  # fmt: skip
 
@@ -254,7 +254,7 @@ def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, w
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
     stopper = page.sweep._buttons[do.STOP_ALL]
-    assert counted(head(page.model).data(JOB_ROLE).sweep) == words
+    assert count_message(head(page.model).data(JOB_ROLE).sweep) == words
     assert stopper.isEnabled() is bool(stop)
     assert stopper.text() == (stop or "Stop")
     rests = not stop

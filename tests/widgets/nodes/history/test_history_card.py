@@ -18,7 +18,7 @@ from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, says, texts, the
 from widgets.common import theme
-from widgets.nodes.history.history_card import HistoryCard, Stretch
+from widgets.nodes.history.history_card import HistoryCard, JobPeriod
 from widgets.nodes.history.job_timeline import JobBar, job_bars, arrange_bars
 from widgets.nodes.history.node_history import BY_KEY, HOT_C, NodeHistory, to_history_data
 from widgets.plots.end_labels import name_width
@@ -192,7 +192,7 @@ def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
 
 
 def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job(card):
-    card.show_stretch(Stretch("During this job", NOON - 10_800, names={"GPU-1": "GPU 1, rank 11"}))
+    card.show_stretch(JobPeriod("During this job", NOON - 10_800, gpu_names={"GPU-1": "GPU 1, rank 11"}))
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     history.set_agent_history(hours(hot_to_s=0))

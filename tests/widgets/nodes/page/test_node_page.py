@@ -77,7 +77,7 @@ def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
     history.append(reading, NOON, {})
     state = NodeState(reading.name, Presence.ONLINE, reading)
     the(HistoryCard, page).show_history(history, state)
-    picker = the(HistoryCard, page)._picker
+    picker = the(HistoryCard, page)._view_picker
     buttons = dict(zip(picker._keys, picker._group.buttons(), strict=True))
     assert [key for key, button in buttons.items() if not button.isHidden()] == shown
     assert picker.key() in shown

@@ -95,7 +95,7 @@ def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
 
 def test_cards_name_the_fault_its_time_and_the_job_that_it_costs(page, clock):
     page.show_nodes(samples.cluster(12), {"gpu07": clock.now - 120})
-    unhealthy, offline = the(AttentionCards, page).shown
+    unhealthy, offline = the(AttentionCards, page).cards
     assert unhealthy.title == "gpu07: GPU 3 slowed by heat"
     assert unhealthy.text.replace("\xa0", " ").endswith(
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
@@ -108,7 +108,7 @@ def test_the_job_on_a_missing_node_is_named(page):
     there = replace(LIVE.config.placement[0], node="gpu11")
     page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(there,))),))
     page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
-    first = the(AttentionCards, page).shown[0]
+    first = the(AttentionCards, page).cards[0]
     assert first.node == "gpu11", "what costs a job comes first"
     assert f"{LIVE.name} ran on it." in first.text
 
@@ -126,9 +126,9 @@ def test_twelve_nodes_are_seen_without_scrolling(page):
 
 def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
     page.show_nodes(tuple(samples.gone(state) for state in samples.cluster(9)))
-    assert len(the(AttentionCards, page).shown) == 3
+    assert len(the(AttentionCards, page).cards) == 3
     page.show_nodes((samples.state("a"), samples.state("b")))
-    assert the(AttentionCards, page).shown == ()
+    assert the(AttentionCards, page).cards == ()
     assert not the(AttentionCards, page).isVisible()
 
 
@@ -151,7 +151,7 @@ def test_an_added_node_asks_for_its_set_up_and_then_shows_its_step(page, qtbot):
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
     assert page.rack.rows_model.rows[1].line == "Inspect, 2 of 2"
-    assert the(AttentionCards, page).shown == (), "a running set-up needs no card"
+    assert the(AttentionCards, page).cards == (), "a running set-up needs no card"
 
 
 def test_filter_and_search_dim_other_nodes(page, qtbot):
@@ -225,7 +225,7 @@ def test_findings_reach_only_the_open_node(page, qtbot):
         press(qtbot, page.detail, "Check")
     assert requested.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
-    assert the(FindingsCard, page.detail)._found == ()
+    assert the(FindingsCard, page.detail)._findings == ()
     page.show_check_error("gpu01", "gpu01 did not answer.")
     assert the(FindingsCard, page.detail).isVisible()
     page.open_node("gpu02")
@@ -322,7 +322,7 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    with asks(page.node_actions, do.READ_PAST) as requested:
+    with asks(page.node_actions, do.READ_HISTORY) as requested:
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
     page.show_past("gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
@@ -352,6 +352,6 @@ def test_updates_of_a_hidden_page_wait_until_it_is_shown(qtbot, clock):
     assert page.rack.model().rowCount() == 0
     online = {one.name for one in nodes if one.presence is not Presence.OFFLINE}
     assert set(page.histories) == online, "what was not seen is lost"
-    assert len(page.beats()) == 12
+    assert len(page.heartbeats()) == 12
     stack.setCurrentWidget(page)
     assert page.rack.model().rowCount() == 12
