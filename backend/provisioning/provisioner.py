@@ -477,7 +477,7 @@ class _SetUpWork:
     def updated_entry(self) -> NodeEntry:
         return replace(
             self._entry,
-            facts=self.node_facts,
+            info=self.node_facts,
             installation=NodeInstallation(
                 python=str(self._folder / "bin/python"),
                 mpirun=self._mpirun,

@@ -207,7 +207,7 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
     job = services.jobs.create(raw_job(1, **ALONE)) if how == "start" else None
     for owner, name in (
         (services.nodes, "list"),
-        (services.nodes, "rooms"),
+        (services.nodes, "capacities"),
         (services.library, "verify"),
     ):
         count(owner, name)
@@ -216,4 +216,4 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
     else:
         services.jobs.lifecycle.start(job.id)
     # Model, loader and dataset, each once.
-    assert counted == {"list": 1, "rooms": 1, "verify": 3}
+    assert counted == {"list": 1, "capacities": 1, "verify": 3}

@@ -87,4 +87,4 @@ def who_paused(root: OpenRoot) -> str | None:
     if not os.path.isdir(root.queue) and root.files.is_mounted:
         return None
     root.files.refresh_file(root.paused)
-    return queue_entries.who_paused(root)
+    return queue_entries.paused_by(root)

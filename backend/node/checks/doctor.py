@@ -14,13 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.room import free_files_message, disk_space
 from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
 from backend.node.system.mounts import network_mount
+from backend.records.base.schema import json_value
 from backend.records.nodes.reading import Finding
 
 _INSTALL = "./installers/run doctor"
@@ -255,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--smoke", action="store_true", help="let two ranks add up a number")
     options = parser.parse_args(arguments)
     all_findings = findings(DoctorPaths(options.data_root), options.smoke)
-    sys.stdout.write(json.dumps([asdict(finding) for finding in all_findings]) + "\n")
+    sys.stdout.write(json.dumps(json_value(all_findings)) + "\n")
     return 0
 
 

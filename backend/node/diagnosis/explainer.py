@@ -53,11 +53,11 @@ _OTHER_VERSION = (
     "adapt the code, or install that version. Otherwise fix the code where the traceback points."
 )
 _MESSAGES = {
-    Attribution.CODE: "The program's code raised {what}{place}",
-    Attribution.CHECK: "The program stopped at a check of its own: {what}{place}",
-    Attribution.CALL: "A function was called with arguments that it does not accept: {what}{place}",
-    Attribution.LIBRARIES: "Two libraries on the node are incompatible: {what}{place}",
-    Attribution.UNDECIDED: "The program ended with {what}{place}",
+    Attribution.CODE: "The program's code raised {exception}{location}",
+    Attribution.CHECK: "The program stopped at a check of its own: {exception}{location}",
+    Attribution.CALL: "A function was called with arguments that it does not accept: {exception}{location}",
+    Attribution.LIBRARIES: "Two libraries on the node are incompatible: {exception}{location}",
+    Attribution.UNDECIDED: "The program ended with {exception}{location}",
 }
 _CAUSES = {
     Attribution.CALL: "call_mismatch",
@@ -294,7 +294,7 @@ def _describe_exception(
         first_line += f" ({chain[-1].frames[-1].source})"
     summary = first_line[:300] + ("…" if len(first_line) > 300 else "")
     message = _MESSAGES[attribution].format(
-        what=summary.rstrip(".? "), place=_location_text(chain[-1])
+        exception=summary.rstrip(".? "), location=_location_text(chain[-1])
     )
     return Explanation(
         _CAUSES.get(attribution, USER_CODE),

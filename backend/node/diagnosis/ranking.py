@@ -64,8 +64,8 @@ _LEADS_TO = {
 
 def leads_to(cause: str, consequence: str) -> bool:
     return any(
-        one.startswith(cause) and consequence.startswith(prefix)
-        for cause, prefix in _LEADS_TO.items()
+        cause.startswith(start) and consequence.startswith(prefix)
+        for start, prefix in _LEADS_TO.items()
     )
 
 

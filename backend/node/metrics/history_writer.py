@@ -75,7 +75,7 @@ class _LineFile:
         self._written_uuids: tuple[str, ...] | None = None
 
     def line(
-        self, reading: NodeReading, findings: tuple[HealthFinding, ...], now_s: float, at_s: float
+        self, reading: NodeReading, findings: tuple[HealthFinding, ...], now_s: float, clock_s: float
     ) -> bytes | None:
         self._unhealthy_findings.update((finding.key, finding) for finding in findings)
         if self._next_s is not None and now_s < self._next_s:
@@ -83,7 +83,7 @@ class _LineFile:
         self._next_s = now_s + self._every_s
         unhealthy_findings, self._unhealthy_findings = self._unhealthy_findings.values(), {}
         return past_line(
-            reading, at_s, problems_by_gpu(unhealthy_findings), bad_gpus(unhealthy_findings)
+            reading, clock_s, problems_by_gpu(unhealthy_findings), bad_gpus(unhealthy_findings)
         )
 
     def append(self, line: bytes, reading: NodeReading) -> None:

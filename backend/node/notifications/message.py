@@ -64,11 +64,11 @@ def message_of(
         state=run_exit.state.value,
         word=JobState.PAUSED.word if run_exit.pause else run_exit.state.word,
         name=_name(folder, launch),
-        cause=_without(_cause(folder, run_exit), launch),
-        remedy=_without(error.remedy, launch) if error is not None else "",
+        cause=_without_secrets(_cause(folder, run_exit), launch),
+        remedy=_without_secrets(error.remedy, launch) if error is not None else "",
         rank=rank,
         nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)) if launch else (),
-        lines=tuple(_without(line, launch) for line in last_lines(lines)),
+        lines=tuple(_without_secrets(line, launch) for line in last_lines(lines)),
     )
 
 
@@ -93,7 +93,7 @@ def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(tail[-LINES:])
 
 
-def _without(text: str, launch: Launch | None) -> str:
+def _without_secrets(text: str, launch: Launch | None) -> str:
     values = launch.config.environment.values() if launch is not None else ()
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET:

@@ -77,20 +77,20 @@ def next_retry(
         capacities: All nodes that are known, also those of the run.
     """
     previous = launch.continuation or Continuation("")
-    has_failed_so = bool(previous.reason) and (previous.step, previous.cause) == (
+    is_repeated = bool(previous.reason) and (previous.step, previous.cause) == (
         saved_step,
         error.cause,
     )
     if not error.retry or launch.is_staged or launch.steps_limit:
         return None
-    if error.retry == "once" and has_failed_so:
+    if error.retry == "once" and is_repeated:
         return None
     config = launch.config
     failed_nodes = {
         p.node for p in config.placement if p.node in lost_nodes or p.node == error.node
     }
     options = [*_placement_options(config, previous.retries, failed_nodes, lost_nodes, capacities)]
-    if config.on_failure.shrink and not failed_nodes and not has_failed_so:
+    if config.on_failure.shrink and not failed_nodes and not is_repeated:
         options.append((config.placement, False, "Tries again on the same nodes."))
     for placement, uses_retry, message in options:
         template = _with_user_batches(previous, config, placement)
@@ -205,10 +205,10 @@ def _placement_options(
     )
     same_message = f"Tries again on the same nodes, {used_retries + 1} of {policy.retries}."
     # The same nodes are waited for, unless the others may continue without one that is gone.
-    waits_for_same = policy.nodes == "same" and not (
+    waits_for_nodes = policy.nodes == "same" and not (
         may_shrink and set(failed_nodes) & set(lost_nodes)
     )
-    if may_retry and (waits_for_same or not failed_nodes):
+    if may_retry and (waits_for_nodes or not failed_nodes):
         yield all_nodes, True, same_message
     if may_shrink:
         yield remaining_placements, False, shrink_message
@@ -235,7 +235,7 @@ def _replace_nodes(
             for node in sorted(set(capacities) - used_nodes)
             if capacities[node].is_free
             and (
-                candidate := _place_on(
+                candidate := _place_on_nodes(
                     node,
                     node_placement,
                     capacities[node],
@@ -251,7 +251,7 @@ def _replace_nodes(
     return new_placement
 
 
-def _place_on(
+def _place_on_nodes(
     node: str, node_placement: Placement, capacity: NodeCapacity, gpu_kinds: Mapping[str, str]
 ) -> Placement | None:
     """Return the placement on another node, None if it has too few GPUs or cores of the kind."""
@@ -418,7 +418,7 @@ def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
             if reading is None:
                 continue
             view = node_view_of(reading, live_runs.tags)
-            can_run = is_fit(entry, launch) and live_runs.is_complete and node not in busy_nodes
+            can_run = fits_launch(entry, launch) and live_runs.is_complete and node not in busy_nodes
             capacities[node] = NodeCapacity(
                 host=host_of(entry),
                 gpus={gpu.uuid: gpu.name for gpu in reading.gpus},
@@ -436,7 +436,7 @@ def host_of(entry: NodeEntry) -> str:
     return entry.ranks_address.partition("/")[0] or entry.address.host
 
 
-def is_fit(entry: NodeEntry, launch: Launch) -> bool:
+def fits_launch(entry: NodeEntry, launch: Launch) -> bool:
     """Return whether the launch of the run before is valid on a node."""
     installation = entry.installation
     if installation is None or entry.is_staged or not entry.in_service:

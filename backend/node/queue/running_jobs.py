@@ -24,7 +24,7 @@ from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
 from backend.records.queue.entry import RunningJob, Slot, node_key
 
-_FOREIGN_DESK = "?"
+_OTHER_DESK = "?"
 
 
 @dataclass(frozen=True)
@@ -151,4 +151,4 @@ def _desk_of(folder: JobFolder, launch: _Launch) -> str:
     except (OSError, ValueError):
         # Just claimed: it may be this one, and its supervisor will record it soon.
         return machine()
-    return machine() if process_identity.is_here(supervisor) else _FOREIGN_DESK
+    return machine() if process_identity.is_here(supervisor) else _OTHER_DESK

@@ -38,7 +38,7 @@ from backend.records.nodes.reading import NodeReading
 from backend.records.queue.scheduling import gives_way_to, quiet_after
 
 EVERY_S = 2.0
-_AN_HOUR_S = 3600.0
+_HOUR_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
@@ -57,8 +57,8 @@ class GiveWayWatch:
         self._launch = launch
         self._monotonic = monotonic
         self._now = now
-        is_able = with_changes(launch.config, {"gives_way": True}).config is not None
-        self._next_check_s = monotonic() if is_able and not launch.steps_limit else None
+        can_pause = with_changes(launch.config, {"gives_way": True}).config is not None
+        self._next_check_s = monotonic() if can_pause and not launch.steps_limit else None
         self._head = launch.ranks[0].node
         self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
@@ -173,7 +173,7 @@ def pauses_before(folder: JobFolder, run: int, now: str) -> int:
             swallowed(error)
             continue
         # After the clock was set back, earlier ends are in the future.
-        if abs(now_s - timestamps.seconds(record.ended_at)) > _AN_HOUR_S:
+        if abs(now_s - timestamps.seconds(record.ended_at)) > _HOUR_S:
             break
         count += bool(record.pause)
     return count

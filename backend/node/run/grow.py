@@ -17,7 +17,7 @@ from backend.node.queue.retry import (
     RetryPlan,
     carry_out,
     host_of,
-    is_fit,
+    fits_launch,
     next_growth,
     usable_again_message,
 )
@@ -72,7 +72,7 @@ class GrowthWatch:
         if silent_nodes and self._monotonic() >= self._next_wake_s:
             # Without systemd or cron, nothing on a node starts its agent after a reboot.
             self._next_wake_s = self._monotonic() + WAKE_EVERY_S
-            remote_cleanup.wake(self._full_launch, silent_nodes)
+            remote_cleanup.wake_agents(self._full_launch, silent_nodes)
         self._returned_hosts = {
             placement.node: host
             for placement in missing_placements
@@ -132,7 +132,7 @@ class GrowthWatch:
         )
         try:
             node = NodeEntry.from_dict(read_json(self._root.node(placement.node).entry))
-            is_usable = is_fit(node, self._launch) and self._scheduler.may_start(entry)
+            is_usable = fits_launch(node, self._launch) and self._scheduler.may_start(entry)
         except (OSError, ValueError) as error:
             swallowed(error)
             return ""

@@ -59,7 +59,7 @@ def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolde
     return own_folder, launch
 
 
-def refuse(error: Exception) -> int:
+def print_refusal(error: Exception) -> int:
     """Print on the terminal why nothing was started."""
     remedy = error.remedy if isinstance(error, BackendError) else ""
     _print(" ".join(filter(None, (str(error), remedy))))

@@ -279,10 +279,10 @@ def _explain_failure(failure: _ReportedFailure, ended_run: EndedRun) -> RankErro
         ended_run.mpirun_log,
     )
     if explanation.cause == UNKNOWN:
-        sentence = error.message
+        message = error.message
         if record is not None and record.outcome == "exit":
-            sentence = f"{sentence.rstrip('.')}{_last_line_message(explanation)}."
-        return replace(error, message=sentence, cause=UNKNOWN, evidence=explanation.evidence)
+            message = f"{message.rstrip('.')}{_last_line_message(explanation)}."
+        return replace(error, message=message, cause=UNKNOWN, evidence=explanation.evidence)
     is_of_another = record is not None and explanation.rank not in (None, error.rank)
     if is_of_another:
         # The order in which ranks end does not say which of them failed first.

@@ -67,12 +67,12 @@ _LAUNCHER_TERM_S = 5.0
 """From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
 _AFTER_FAILURE_S = 10.0
 """mpirun ends the other ranks within 2.2 s of the first failure, or not at all."""
-_APART_S = 60.0
+_REMOTE_RANKS_S = 60.0
 """From the end of all ranks on the head to that of mpirun, where no others can be seen."""
 _SETTLE_S = 3.0
 """Guards outlive a killed mpirun for a moment, and write their records in it."""
 _START_LIMIT_S = 100.0
-_TO_FIRST_STEP_S = 0.6
+_FIRST_STEP_S = 0.6
 """Rank 0 writes twice a second: a status that still says SETUP after this is true."""
 _WRITE_LIMIT_S = 600.0
 _LOG_LIMIT_S = 2.0
@@ -125,8 +125,8 @@ class Supervisor:
         self._ended_early = False
         self._give_up_message = ""
         self._unreached_nodes: tuple[str, ...] = ()
-        self._blind_nodes: tuple[str, ...] = ()
-        self._still_nodes: tuple[str, ...] = ()
+        self._nodes_without_root: tuple[str, ...] = ()
+        self._silent_nodes: tuple[str, ...] = ()
         self._stop_seen_s: float | None = None
         self._give_way: GiveWayWatch | None = None
         self._grow: GrowthWatch | None = None
@@ -184,8 +184,8 @@ class Supervisor:
                 end_signal=self._end_signal,
                 give_up_reason=self._give_up_message,
                 unreached_nodes=self._unreached_nodes,
-                nodes_without_root=self._blind_nodes,
-                silent_nodes=self._still_nodes,
+                nodes_without_root=self._nodes_without_root,
+                silent_nodes=self._silent_nodes,
                 data_root=str(self._folder.path.parent.parent),
                 newest_checkpoint=checkpoint[0],
                 checkpoint_of_run=checkpoint[1] == self._run,
@@ -239,13 +239,13 @@ class Supervisor:
         except OSError as error:
             return f"No port can be reserved for {launch.rendezvous_host}: {error.strerror}."
         environment = _environment(launch, self._tag, self._rendezvous_point)
-        parent = os.getpid()
+        parent_pid = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
+        read_end, write_end = os.pipe()
+        child_pid = os.fork()
+        if child_pid == 0:
             try:
-                prctl.die_with_parent(signal.SIGKILL, parent)
+                prctl.die_with_parent(signal.SIGKILL, parent_pid)
                 os.setsid()
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output, 1)
@@ -255,18 +255,18 @@ class Supervisor:
                 os.execvpe(launch.argv[0], launch.argv, environment)
             except BaseException as error:  # noqa: BLE001 - a forked child must never return
                 reason = error.strerror if isinstance(error, OSError) else repr(error)
-                os.write(writing, str(reason).encode())
+                os.write(write_end, str(reason).encode())
                 os._exit(127)
-        os.close(writing)
+        os.close(write_end)
         os.close(output)
-        with os.fdopen(reading, "rb") as pipe:
+        with os.fdopen(read_end, "rb") as pipe:
             reason = pipe.read().decode("utf-8", "replace")
         if reason:
-            os.waitpid(child, 0)
+            os.waitpid(child_pid, 0)
             return f"{launch.argv[0]} could not be started: {reason}."
-        self._launcher_pid = child
-        self._launcher = process_identity.process(child)  # None when it has ended already
-        self._receive_watch = BlockedReceiveWatch(child)
+        self._launcher_pid = child_pid
+        self._launcher = process_identity.process(child_pid)  # None when it has ended already
+        self._receive_watch = BlockedReceiveWatch(child_pid)
         return ""
 
     # The run's life.
@@ -300,9 +300,9 @@ class Supervisor:
             if self._grow is not None:
                 self._grow.watch()
             if self._stop_seen_s is None and self._over_since_s is None:
-                self._still_nodes = silence_watch.find_silent_nodes()
+                self._silent_nodes = silence_watch.find_silent_nodes()
             if (
-                self._still_nodes
+                self._silent_nodes
                 or self._failed_long_ago(launch, now_s)
                 or self._never_started(launch, now_s)
                 or self._must_stop(launch, now_s)
@@ -323,7 +323,7 @@ class Supervisor:
             plan.rank in ended_ranks or launch.can_lose(plan.rank) for plan in visible_ranks
         )
         limit_s = (
-            _APART_S if all_ended and len(visible_ranks) < len(launch.ranks) else _AFTER_FAILURE_S
+            _REMOTE_RANKS_S if all_ended and len(visible_ranks) < len(launch.ranks) else _AFTER_FAILURE_S
         )
         if self._over_since_s is None and (
             all_ended
@@ -373,7 +373,7 @@ class Supervisor:
             self._stop_seen_s = self._progress_s = now_s
         is_to_end = kill_requested(self._folder.lock, self._run)
         if not run_files.has_begun(last_status(self._folder)):
-            self._ended_early = is_to_end or now_s > self._stop_seen_s + _TO_FIRST_STEP_S
+            self._ended_early = is_to_end or now_s > self._stop_seen_s + _FIRST_STEP_S
             return self._ended_early
         if is_to_end:
             self._give_up_message = "The run was killed on request."
@@ -432,7 +432,7 @@ class Supervisor:
                 swallowed(error)
                 continue
         # Ranks that end after the loss of a node end because of that.
-        is_echo = bool(self._still_nodes)
+        is_echo = bool(self._silent_nodes)
         self._exits += [
             replace(record, secondary=record.secondary or is_echo)
             for _, record in sorted(new_records, key=lambda pair: pair[0])
@@ -458,11 +458,11 @@ class Supervisor:
 
     def _sweep_other_nodes(self, launch: Launch) -> None:
         """Proof that nothing is left there; a node that does not answer clears up by its guards."""
-        answers = remote_cleanup.end_elsewhere(launch, self._tag, self._folder)
+        answers = remote_cleanup.end_on_other_nodes(launch, self._tag, self._folder)
         self._unreached_nodes = tuple(
-            node for node, answer in answers.items() if not answer.reached
+            node for node, answer in answers.items() if not answer.is_reachable
         )
-        self._blind_nodes = tuple(
+        self._nodes_without_root = tuple(
             node for node, answer in answers.items() if not answer.sees_folder
         )
         for node, answer in answers.items():
@@ -491,7 +491,7 @@ class Supervisor:
         retry.carry_out(
             self._folder,
             launch,
-            retry.plan(self._folder, launch, record, {*self._unreached_nodes, *self._still_nodes}),
+            retry.plan(self._folder, launch, record, {*self._unreached_nodes, *self._silent_nodes}),
         )
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)

@@ -21,7 +21,7 @@ from backend.records.jobs.status import ProcessIdentity, last_status
 
 _log = logging.getLogger(__name__)
 _OLD_JOBS_PER_ROUND = 200
-_AGAIN_AFTER_S = 60.0
+_RETRY_AFTER_S = 60.0
 """The delay after an end that could not be written."""
 
 
@@ -104,7 +104,7 @@ class RunWatch:
         )
         _log.info("Closed run %d of job %s: %s %s", run, job_id, reason, write_error)
         if write_error:
-            self._next_try_s[job_id] = self._monotonic() + _AGAIN_AFTER_S
+            self._next_try_s[job_id] = self._monotonic() + _RETRY_AFTER_S
             return False
         self._next_try_s.pop(job_id, None)
         self._settled_ns[job_id] = changed_ns
@@ -126,7 +126,7 @@ class RunWatch:
             return None
         # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():
-            if self._head_watch.watches(folder, run):
+            if self._head_watch.is_watched(folder, run):
                 self._has_watched_head = True
             else:
                 self._settled_ns[folder.job_id] = changed_ns

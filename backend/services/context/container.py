@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _ANSWER_LIMIT_S = 4.0
 """A folder of a share is opened in milliseconds; only a server that is away takes seconds."""
-Service = TypeVar("_Made")
+Service = TypeVar("Service")
 
 
 class cached_service(Generic[Service]):  # noqa: N801 - a decorator, as functools.cached_property

@@ -12,7 +12,6 @@ import platform
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +68,7 @@ def _parts(services: Services, log: Path) -> dict[str, str]:
     ]
     parts = {
         "versions.json": _json(_versions() | {"jobs": len(views)}),
-        "checks.json": _json([asdict(finding) for finding in services.nodes.doctor()]),
+        "checks.json": _json(json_value(services.nodes.doctor())),
         "jobs.json": _json(jobs),
         **{path.name: _end_of(path) for path in log.parent.glob(f"{log.name}*")},
         "agent.log": _end_of(Path.home() / ".ringmaster" / "agent.log"),

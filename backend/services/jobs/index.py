@@ -213,7 +213,7 @@ class JobIndex:
     def fold(self, result: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
         """Add a row for each sweep, with its jobs below it or folded away."""
         order = self._sweeps.fold(result.order, folds, is_search=query.is_search)
-        return replace(result, order=order, head_of=self._sweeps.sweep_slots)
+        return replace(result, order=order, sweep_slots=self._sweeps.sweep_slots)
 
     def sort_names(self) -> None:
         """Sort the names in advance: of all columns that takes longest."""

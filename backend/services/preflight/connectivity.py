@@ -150,7 +150,7 @@ def login_findings(
     is_everywhere = len(refused_tests) == len(login_tests) > 1 == len(reasons)
     if blamed_tests and is_everywhere and not blamed_tests[0].result.get("shell"):
         # If all attempts of one node fail in the same way, that node is at fault.
-        yield _failed_logins(blamed_tests[0])
+        yield _failed_source(blamed_tests[0])
     else:
         yield from map(_failed_login, blamed_tests)
 
@@ -231,7 +231,7 @@ def _reason(test: ConnectionTest) -> str:
     return str(test.result["why"]).rpartition(": ")[2]
 
 
-def _failed_logins(test: ConnectionTest) -> Result:
+def _failed_source(test: ConnectionTest) -> Result:
     result = _failed_login(test)
     if result.nodes == (test.source,) or (test.load_clause and _is_late(test)):
         return result

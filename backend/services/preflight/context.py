@@ -84,7 +84,7 @@ class NodePreflight:
     entry: NodeEntry | None = None
     cores: int = 0
     has_horovod: bool | None = None
-    setup_error: BackendError | None = None
+    training_error: BackendError | None = None
     address: str = ""
     error: Exception | None = None
     listener_reply: Reply = field(default_factory=dict)

@@ -171,8 +171,8 @@ def missing_horovod(job: JobPreflight) -> Iterator[Result]:
 
 
 def local_setup(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    if node.setup_error is not None:
-        yield Result(node.setup_error.message, node.setup_error.remedy, Fix.LEAVE_OUT)
+    if node.training_error is not None:
+        yield Result(node.training_error.message, node.training_error.remedy, Fix.LEAVE_OUT)
 
 
 def has_mpirun(target: PreflightTarget, replies: Replies) -> bool:

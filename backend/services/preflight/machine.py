@@ -27,10 +27,11 @@ _OPEN_FILES_OF_WORKER, _MAX_COUNTED_WORKERS = 32, 16
 
 
 READ_GPUS = """
-import dataclasses, json
+import json
 from backend.node.metrics.gpus import Gpus
+from backend.records.base.schema import json_value
 gpus, message = Gpus().read()
-print(json.dumps({"gpus": [dataclasses.asdict(gpu) for gpu in gpus], "message": message}))
+print(json.dumps({"gpus": json_value(gpus), "message": message}))
 """
 
 

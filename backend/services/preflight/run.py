@@ -148,7 +148,7 @@ class PreflightRun:
 
     def _local_node(self, placement: Placement) -> NodePreflight:
         if (setup_error := training_error()) is not None:
-            return NodePreflight(placement, setup_error=setup_error)
+            return NodePreflight(placement, training_error=setup_error)
         mpirun = find_mpirun(self._python) if self.job.library else None
         target = PreflightTarget(
             THIS_COMPUTER,

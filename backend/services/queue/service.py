@@ -20,7 +20,7 @@ from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.queue import files as queue_files
-from backend.node.queue.entries import entry_of, is_led_by
+from backend.node.queue.entries import entry_of, is_headed_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system.machine_id import machine
@@ -235,7 +235,7 @@ class QueueService:
             if not self._root.files.is_mounted or lock_of(self._root).holder() is not None:
                 return
             entries = queue_files.entries(self._root)
-        if any(is_led_by(self._root, entry, key) for entry in entries):
+        if any(is_headed_by(self._root, entry, key) for entry in entries):
             self._start_keeper()
 
     def _start_keeper(self) -> None:

@@ -367,7 +367,7 @@ def test_the_settings_show_why_ssh_facts_cannot_be_read(qtbot, program, monkeypa
     def refuse():
         raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 
-    monkeypatch.setattr(services_of(program).cluster, "ssh_facts", refuse)
+    monkeypatch.setattr(services_of(program).cluster, "ssh_details", refuse)
     program.window.go("jobs")
     program.frame.open_settings()
     page = the(SettingsPage, program.window)

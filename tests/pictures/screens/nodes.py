@@ -60,18 +60,18 @@ def _steps(at: int, state: StepState, **changes: object) -> SetUp:
     return SetUp("gpu13", tuple(steps))
 
 
-LIVE = _steps(4, StepState.RUNNING, sentence="building", output=_OUTPUT, seconds=108.0)
+LIVE = _steps(4, StepState.RUNNING, message="building", output=_OUTPUT, seconds=108.0)
 BROKEN = _steps(
     4,
     StepState.FAILED,
-    sentence="cmake was not found.",
+    message="cmake was not found.",
     remedy="Install it on gpu13: apt install cmake g++",
     output=_OUTPUT,
     seconds=9.0,
 )
 READY = _steps(7, StepState.DONE)
 UNKNOWN_KEY = replace(_steps(0, StepState.FAILED, message="The key of gpu13 is unknown."), key=KEY)
-GIVEN_UP = _steps(4, StepState.CANCELLED, sentence="Cancelled.", output=_OUTPUT, seconds=9.0)
+GIVEN_UP = _steps(4, StepState.CANCELLED, message="Cancelled.", output=_OUTPUT, seconds=9.0)
 ALONE = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
 
 

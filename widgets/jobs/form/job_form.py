@@ -286,7 +286,7 @@ class JobForm(QWidget):
         failed = trial.state is TrialState.FAILED
         misfit = (ConfigError(trial.field, trial.words),) if failed else ()
         homeless = self._sweep.show_faults(self._fields.show_faults((*check.errors, *misfit)))
-        placement = [f for f in homeless if f.field.startswith(_WHERE)]
+        placement = [f for f in homeless if f.path.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
         words = _NOWHERE if is_nowhere else " ".join(f.message_for(_label(f)) for f in placement)
         self._picker.set_error(words)

@@ -84,7 +84,7 @@ def _apply_code(style: Style, code: str) -> Style:
         if number in (38, 48) and index < len(numbers):
             length = {5: 2, 2: 4}.get(numbers[index], 1)
             if number == 38:
-                style = replace(style, tone=_color_role(numbers[index : index + length]))
+                style = replace(style, color_role=_color_role(numbers[index : index + length]))
             index += length
         else:
             style = _apply_number(style, number)
@@ -95,9 +95,9 @@ def _apply_number(style: Style, number: int) -> Style:
     if number == 0:
         return PLAIN
     if 30 <= number <= 37 or 90 <= number <= 97:
-        return replace(style, tone=_BASIC_ROLES[number % 10])
+        return replace(style, color_role=_BASIC_ROLES[number % 10])
     if number == 39:
-        return replace(style, tone=None)
+        return replace(style, color_role=None)
     if number in (1, 2):
         return replace(style, bold=number == 1, dim=number == 2)
     if number == 22:

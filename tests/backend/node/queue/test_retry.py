@@ -384,7 +384,7 @@ def facts_of(number: int) -> NodeEntry:
     [
         ({}, True),
         ({"in_service": False}, False),
-        ({"no_share": True}, False),
+        ({"is_staged": True}, False),
         ({"installation": None}, False),
         ({"ranks_address": "10.0.9.4/24"}, False),
         ({"bundle": "/older"}, False),

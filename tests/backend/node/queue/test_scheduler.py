@@ -400,7 +400,7 @@ def test_starting_over_twice_keeps_the_files_of_the_earlier_run(
     assert (status.run, status.step, status.heartbeat) == (2, 0, 7)
     # As after an end right before the supervisor.
     folder.queued_launch.write_bytes(launch)
-    queue_starter.go_on(root, folder, 2)
+    queue_starter.continue_start(root, folder, 2)
     assert (folder.runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
 
 
@@ -453,10 +453,10 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     assert (goes_on.gpus, goes_on.energy_j) == (0, None), "it goes on without GPUs"
     # As after an end right before the supervisor.
     folder.queued_launch.write_bytes(launch)
-    queue_starter.go_on(root, folder, 3)
+    queue_starter.continue_start(root, folder, 3)
     again = RunStatus.from_dict(read_json(folder.status))
-    assert replace(again, **dict.fromkeys(("started", "updated"), ""), heartbeat=0) == replace(
-        goes_on, **dict.fromkeys(("started", "updated"), ""), heartbeat=0
+    assert replace(again, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0) == replace(
+        goes_on, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0
     )
 
 

@@ -110,7 +110,7 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
     "change",
     [
         {"in_service": False},
-        {"no_share": True},
+        {"is_staged": True},
         {"installation": None},
         {"ranks_address": "10.0.9.4/24"},
         {"bundle": "/newer"},

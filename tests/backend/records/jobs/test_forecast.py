@@ -58,7 +58,7 @@ def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
 
 
 def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
-    times = {"started": "2026-11-22T07:00:00Z", "updated": "2026-11-22T07:00:20Z"}
+    times = {"started_at": "2026-11-22T07:00:00Z", "updated_at": "2026-11-22T07:00:20Z"}
     whole = changed(job("a"), run=1, step=40, **times)
     assert twin_of(whole, 0.2) == Twin("a", 0.2, 12.0)
     found = forecast(config(epochs=1), 100, twin_of(whole, 0.2), None)

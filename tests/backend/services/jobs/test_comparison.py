@@ -73,7 +73,7 @@ def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
 
 def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
     gpus = (Placement("gpu1", gpus=("GPU-a", "GPU-b")),)
-    times = {"started": "2026-11-21T08:00:00Z", "updated": "2026-11-21T09:00:00Z", "run": 1}
+    times = {"started_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T09:00:00Z", "run": 1}
     on_gpus = changed(trained_view(placement=gpus), energy_j=1.8e6, **times)
     unknown = changed(trained_view(placement=gpus), earlier_gpu_s=None, **times)
     on_processors = changed(trained_view(), **times)

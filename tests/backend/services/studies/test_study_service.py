@@ -63,8 +63,8 @@ def services(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iter
         raise ToolError("not now")
 
     # Nothing is measured in a process with torch, and no queued job starts.
-    monkeypatch.setattr(tool_process, "measure", measure)
-    monkeypatch.setattr(QueueService, "keep", lambda self: None)
+    monkeypatch.setattr(tool_process, "count_samples", measure)
+    monkeypatch.setattr(QueueService, "ensure_keeper", lambda self: None)
     opened = open_services(*places)
     opened.queue.pause()
     yield opened

@@ -43,8 +43,8 @@ def services(
         raise ToolError("not now")
 
     # Nothing is measured in a process with torch, and what waits is not started.
-    monkeypatch.setattr(tool_process, "measure", measure)
-    monkeypatch.setattr(QueueService, "keep", lambda self: None)
+    monkeypatch.setattr(tool_process, "count_samples", measure)
+    monkeypatch.setattr(QueueService, "ensure_keeper", lambda self: None)
     opened = open_services(*places)
     model, loader, dataset = write_sources(tmp_path / "sources")
     for kind, source in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):

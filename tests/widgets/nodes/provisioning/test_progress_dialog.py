@@ -35,12 +35,12 @@ def set_up(node="gpu13", at=4, state=RUNNING, **changes):
     )
 
 
-LIVE = set_up(sentence="building", output=OUTPUT, seconds=108.0)
+LIVE = set_up(message="building", output=OUTPUT, seconds=108.0)
 BROKEN = set_up(
     state=FAILED, message="cmake was not found.", remedy="Install it.", output=OUTPUT, seconds=9.0
 )
 READY = set_up(at=7)
-GIVEN_UP = set_up(state=StepState.CANCELLED, sentence="Cancelled.", output=OUTPUT, seconds=9.0)
+GIVEN_UP = set_up(state=StepState.CANCELLED, message="Cancelled.", output=OUTPUT, seconds=9.0)
 
 
 @pytest.fixture
