@@ -118,7 +118,7 @@ def test_the_command_serves_until_it_is_interrupted(
 
     monkeypatch.setattr(signal, "pause", interrupt)
     queries = SimpleNamespace(find=lambda reference: f"{reference}-found")
-    reaper = SimpleNamespace(reap=lambda _id: None, nodes=lambda _id: ())
+    reaper = SimpleNamespace(reap=lambda _id: None, agent_nodes=lambda _id: ())
     services = SimpleNamespace(
         event_viewers=viewers, inspection=inspection, queries=queries, reaper=reaper
     )

@@ -124,7 +124,7 @@ def made(
         qtbot.addWidget(window)
         window.resize(1440, 900)
         nodes = Nodes(*wrong)
-        services = SimpleNamespace(preflight=nodes, canary=canary)
+        services = SimpleNamespace(preflight=nodes, trial_runs=canary)
         return StartController(services, immediately, window, window), Requested(nodes)  # type: ignore[arg-type]
 
     return make

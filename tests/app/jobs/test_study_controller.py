@@ -53,15 +53,15 @@ class Studies:
     def find(self, tag):
         return tag if tag in self.table_of else None
 
-    def named(self, tag):
+    def find_started(self, tag):
         return tag
 
     def table(self, started):
         self.read.append(started)
         return self.table_of[started]
 
-    def export(self, started, path, *, replaces):
-        self.written.append((started, path.name, replaces))
+    def export(self, started, path, *, overwrite):
+        self.written.append((started, path.name, overwrite))
         return path
 
 

@@ -66,7 +66,7 @@ class Jobs:
     def checkpoints(self, _job_id):
         return self.found
 
-    def acts(self, _job_id):
+    def audit_entries(self, _job_id):
         return ()
 
     def command(self, _job_id):

@@ -65,7 +65,7 @@ class Cluster:
             raise error
         self.hours = hours
 
-    def trust(self, key):
+    def accept_key(self, key):
         self.trusted.append(key)
 
     def check_banner(self, address):
@@ -103,7 +103,7 @@ def nodes(pasts):
     return SimpleNamespace(
         reading=lambda: reading("this-computer"),
         remote=lambda: (silent,),
-        past=read_pasts,
+        history=read_pasts,
         orphans=lambda name: (),
         reading_over_ssh=read_over_ssh,
     )
@@ -119,8 +119,8 @@ def controller(cluster, nodes, woken, immediately, page):
     def set_up(names, on_change, cancelled, options):
         on_change(DONE)
 
-    set_ups = SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11")
-    services = SimpleNamespace(cluster=cluster, nodes=nodes, set_up=set_ups)
+    set_ups = SimpleNamespace(set_up=set_up, wake=woken.append, bundled_mpi_version=lambda: "5.0.11")
+    services = SimpleNamespace(cluster=cluster, nodes=nodes, provisioning=set_ups)
     made = NodeController(services, immediately, page, page, 1_000_000)
     yield made
     made.stop()

@@ -34,7 +34,7 @@ class SetUps:
         self.accepted = ""
         self.asked = {}
 
-    def brought_mpi(self):
+    def bundled_mpi_version(self):
         return "5.0.11"
 
     def set_up(self, names, on_change, cancelled, options):
@@ -57,7 +57,7 @@ class Cluster:
         self.trusted = []
         self.refusal = None
 
-    def trust(self, key):
+    def accept_key(self, key):
         self.trusted.append(key)
         self.refusal = None
 
@@ -84,7 +84,7 @@ def cluster():
 def controller(set_ups, cluster, immediately, qtbot):
     page = NodesPage()
     qtbot.addWidget(page)
-    services = SimpleNamespace(cluster=cluster, set_up=set_ups)
+    services = SimpleNamespace(cluster=cluster, provisioning=set_ups)
     made = ProvisioningController(services, immediately, page, page)
     yield made
     made.stop()

@@ -37,16 +37,16 @@ class Service:
     def has_password(self):
         return True
 
-    def keyring_fault(self):
+    def keyring_error(self):
         return ""
 
-    def keep(self, channels, password):
+    def store(self, channels, password):
         if self.fault:
             raise self.fault
         self.kept = channels
         return channels
 
-    def spread(self):
+    def copy_to_nodes(self):
         self.spread_to += 1
         return ("gpu02 does not have the settings: no answer.",)
 

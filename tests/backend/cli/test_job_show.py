@@ -44,7 +44,7 @@ def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = Fal
     queries = SimpleNamespace(find=str, show=lambda _job_id: view)
     services = SimpleNamespace(
         queries=queries,
-        reaper=SimpleNamespace(reap=lambda _id: None, nodes=lambda _id: ()),
+        reaper=SimpleNamespace(reap=lambda _id: None, agent_nodes=lambda _id: ()),
         data_root=mounted(Path("root")),
     )
     assert call(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0
@@ -150,7 +150,7 @@ def test_a_command_about_a_job_starts_the_silent_agents_of_its_nodes_or_says_why
     services: Any = SimpleNamespace(
         queries=queries,
         reaper=reaper,
-        set_up=SimpleNamespace(wake_silent=wake_silent),
+        provisioning=SimpleNamespace(wake_silent_nodes=wake_silent),
         cluster=SimpleNamespace(check_banner=None),
     )
     runs.reap(services, "j1")

@@ -219,14 +219,14 @@ class FakeHead:
         self.started: list[tuple[str, int, str]] = []
 
     @contextlib.contextmanager
-    def of(self, ranks: object) -> Iterator[FakeHead]:
+    def open_head(self, ranks: object) -> Iterator[FakeHead]:
         yield self
 
     def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         self.started.append((folder.job_id, run, site.data_root))
 
     def instead_of(self, services: Services) -> None:
-        services.nodes.head = self.of  # type: ignore[method-assign]
+        services.nodes.head = self.open_head  # type: ignore[method-assign]
 
 
 class RemoteRun:

@@ -164,7 +164,7 @@ def test_a_node_is_set_up_without_horovod_and_keeps_that_until_it_is_chosen_agai
     cluster: Cluster,
 ) -> None:
     (cluster.folder / "horovod").rename(cluster.folder / "built")
-    services = SimpleNamespace(set_up=cluster.service())
+    services = SimpleNamespace(provisioning=cluster.service())
     assert call(services, "node", "provision", "gpu1", "--without-horovod") == OK
     lacks = cluster.entry("gpu1")
     assert options_of(lacks) == SetUpOptions(without_horovod=True)
@@ -266,7 +266,7 @@ def test_several_nodes_are_un_provisioned_at_once_although_one_fails(
         return 4_000_000
 
     monkeypatch.setattr(ProvisioningService, "un_provision", take)
-    services = SimpleNamespace(set_up=cluster.service())
+    services = SimpleNamespace(provisioning=cluster.service())
     words = ("node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1")
     assert call(services, *words) == FAILED
     printed = capsys.readouterr()

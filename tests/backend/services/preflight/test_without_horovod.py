@@ -154,7 +154,7 @@ def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() 
         return {}
 
     cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
-    service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
+    service: Any = SimpleNamespace(set_up=set_up, authorize_all=None)
     context = PreflightContext(mounted(Path("/lab/ring")), cluster, service, lambda: "")
     fixer = PreflightFixes(context)
     missing = findings(run("allreduce", LACKS))
