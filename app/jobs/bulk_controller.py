@@ -19,7 +19,7 @@ from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
@@ -48,10 +48,10 @@ class BulkController(Controller):
         self._dialog: DialogHolder[TagDialog] = DialogHolder()
         for model in (page.table.model, page.sweep.model):
             model.edited.connect(self._edit)
-        page.job_actions.add_handler(do.TAG_ALL, self._ask_tags)
-        page.job_actions.add_handler(do.STOP_ALL, self._stop)
-        page.job_actions.add_handler(do.EXPORT_ALL, self._ask_folder)
-        page.job_actions.add_handler(do.CLONE_ALL, self._clone)
+        page.job_actions.add_handler(job_actions.TAG_ALL, self._ask_tags)
+        page.job_actions.add_handler(job_actions.STOP_ALL, self._stop)
+        page.job_actions.add_handler(job_actions.EXPORT_ALL, self._ask_folder)
+        page.job_actions.add_handler(job_actions.CLONE_ALL, self._clone)
 
     @Slot(CellEdit)
     def _edit(self, edit: CellEdit) -> None:

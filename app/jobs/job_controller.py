@@ -29,7 +29,7 @@ from backend.records.sweeps.spec import SweepMade, SweepTaken
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
 from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -66,7 +66,9 @@ class JobController(Controller):
         self._page = page
         self._form = form
         self._start_controller = StartController(services, runner, window, self)
-        self.drafts = FormController(services, runner, self._start_controller, page, form, window, self)
+        self.drafts = FormController(
+            services, runner, self._start_controller, page, form, window, self
+        )
         self.drafts.job_created.connect(self.show_new)
         self.drafts.sweeps.sweep_queued.connect(self._show_sweep)
         self.drafts.sweeps.sweep_removed.connect(self._remove_sweep_jobs)
@@ -80,38 +82,44 @@ class JobController(Controller):
         page.detail.failure.install_requested.connect(self._ask_package)
         page.first_start.example.clicked.connect(lambda: self.train_example())
         actions = page.job_actions
-        actions.add_handler(do.NEW_JOB, self.drafts.new_job)
-        actions.add_handler(do.START, self.start)
-        actions.add_handler(do.CANCEL, self._start_controller.cancel)
-        actions.add_handler(do.STOP, self.stop)
-        actions.add_handler(do.KILL, self.kill)
-        actions.add_handler(do.RESUME, self.resume)
-        actions.add_handler(do.RESUME_FROM, self.resume)
-        actions.add_handler(do.RESUME_ON_NODES, self.resume_elsewhere)
-        actions.add_handler(do.RESUME_WITH, self.resume_with)
-        actions.add_handler(do.START_OVER, self.start_over)
-        actions.add_handler(do.PREFLIGHT, self.check_before_start)
-        actions.add_handler(do.CLONE, self.clone)
-        actions.add_handler(do.CLONE_WITH, self.clone)
-        actions.add_handler(do.REPLAY, self.replay)
-        actions.add_handler(do.NEW_FROM, self._new_from)
-        actions.add_handler(do.EXPORT_TO, self.export)
-        actions.add_handler(do.CANCEL_EXPORT, self._cancel_export)
-        actions.add_handler(do.SHOW_FILE, show_in_folder)
-        actions.add_handler(do.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name))
-        actions.add_handler(do.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes))
-        actions.add_handler(do.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags))
-        actions.add_handler(do.OPEN_FOLDER, self._open_folder)
-        actions.add_handler(do.COPY_ID, QGuiApplication.clipboard().setText)
-        actions.add_handler(do.COPY_FOLDER, self._copy_folder)
-        actions.add_handler(do.READ_RUNS, self._read_runs)
-        actions.add_handler(do.SHOW_EARLIER_RUN, self._read_earlier_run)
-        actions.add_handler(do.READ_CHECKPOINTS, self._read_checkpoints)
-        actions.add_handler(do.KEEP_CHECKPOINT, self._toggle_kept)
-        actions.add_handler(do.DRAW_NUMBER, self._draw_number)
-        actions.add_handler(do.VERIFY_CHECKPOINT, self._verify)
-        actions.add_handler(do.READ_HISTORY, self._read_history)
-        actions.add_handler(do.READ_SETTINGS, self._read_settings)
+        actions.add_handler(job_actions.NEW_JOB, self.drafts.new_job)
+        actions.add_handler(job_actions.START, self.start)
+        actions.add_handler(job_actions.CANCEL, self._start_controller.cancel)
+        actions.add_handler(job_actions.STOP, self.stop)
+        actions.add_handler(job_actions.KILL, self.kill)
+        actions.add_handler(job_actions.RESUME, self.resume)
+        actions.add_handler(job_actions.RESUME_FROM, self.resume)
+        actions.add_handler(job_actions.RESUME_ON_NODES, self.resume_elsewhere)
+        actions.add_handler(job_actions.RESUME_WITH, self.resume_with)
+        actions.add_handler(job_actions.START_OVER, self.start_over)
+        actions.add_handler(job_actions.PREFLIGHT, self.check_before_start)
+        actions.add_handler(job_actions.CLONE, self.clone)
+        actions.add_handler(job_actions.CLONE_WITH, self.clone)
+        actions.add_handler(job_actions.REPLAY, self.replay)
+        actions.add_handler(job_actions.NEW_FROM, self._new_from)
+        actions.add_handler(job_actions.EXPORT_TO, self.export)
+        actions.add_handler(job_actions.CANCEL_EXPORT, self._cancel_export)
+        actions.add_handler(job_actions.SHOW_FILE, show_in_folder)
+        actions.add_handler(
+            job_actions.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name)
+        )
+        actions.add_handler(
+            job_actions.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes)
+        )
+        actions.add_handler(
+            job_actions.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags)
+        )
+        actions.add_handler(job_actions.OPEN_FOLDER, self._open_folder)
+        actions.add_handler(job_actions.COPY_ID, QGuiApplication.clipboard().setText)
+        actions.add_handler(job_actions.COPY_FOLDER, self._copy_folder)
+        actions.add_handler(job_actions.READ_RUNS, self._read_runs)
+        actions.add_handler(job_actions.SHOW_EARLIER_RUN, self._read_earlier_run)
+        actions.add_handler(job_actions.READ_CHECKPOINTS, self._read_checkpoints)
+        actions.add_handler(job_actions.KEEP_CHECKPOINT, self._toggle_kept)
+        actions.add_handler(job_actions.DRAW_NUMBER, self._draw_number)
+        actions.add_handler(job_actions.VERIFY_CHECKPOINT, self._verify)
+        actions.add_handler(job_actions.READ_HISTORY, self._read_history)
+        actions.add_handler(job_actions.READ_SETTINGS, self._read_settings)
 
     # The life of a job.
 
@@ -183,7 +191,9 @@ class JobController(Controller):
         self._left_nodes.pop(job_id, None)
         return StartRequest(
             job_id,
-            lambda new_placement, progress: action(job_id, placement=new_placement or placement, progress=progress),
+            lambda new_placement, progress: action(
+                job_id, placement=new_placement or placement, progress=progress
+            ),
             partial(self._page.detail.show_starting, job_id),
             self._show_outcome,
             partial(self._show_error, job_id),
@@ -229,7 +239,9 @@ class JobController(Controller):
         self, queue_name: str, job_id: str, work: Callable[[], T], on_success: Callable[[T], None]
     ) -> None:
         """Run work on a job; a refusal is shown on its page."""
-        self._runner.run(f"{queue_name} {job_id}", work, on_success, partial(self._show_error, job_id))
+        self._runner.run(
+            f"{queue_name} {job_id}", work, on_success, partial(self._show_error, job_id)
+        )
 
     def _show_error(self, job_id: str, error: BackendError) -> None:
         self._left_nodes.pop(job_id, None)
@@ -353,7 +365,9 @@ class JobController(Controller):
             f"read {job_id}",
             partial(self._jobs.audit_entries, job_id),
             partial(self._page.detail.show_audit_entries, job_id),
-            lambda error: self._page.detail.show_audit_entries(job_id, (AuditEntry("", error.with_remedy),)),
+            lambda error: self._page.detail.show_audit_entries(
+                job_id, (AuditEntry("", error.with_remedy),)
+            ),
         )
 
     def _read_runs(self, job_id: str) -> None:
@@ -376,13 +390,17 @@ class JobController(Controller):
 
     def _annotate(self, job_id: str, **changes: Any) -> None:
         """Change the name, the notes or the tags."""
-        self._run("job", job_id, partial(self._jobs.annotate, job_id, **changes), self._page.show_view)
+        self._run(
+            "job", job_id, partial(self._jobs.annotate, job_id, **changes), self._page.show_view
+        )
 
     # Exports.
 
     def export(self, job_id: str, checkpoint: str, kind: str, path: str) -> None:
         exports = self._page.detail.exports
-        progress = self._export_progress = self._runner.progress(partial(exports.show_progress, job_id))
+        progress = self._export_progress = self._runner.progress(
+            partial(exports.show_progress, job_id)
+        )
         export = partial(self._jobs.export, job_id, checkpoint, kind, Path(path), progress)
         self._run("export", job_id, export, lambda file: exports.show_exported(job_id, str(file)))
 

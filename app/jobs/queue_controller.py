@@ -14,7 +14,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.services.queue.service import QueueService
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.page.jobs_page import JobsPage
 
 _QUEUE = "queue"
@@ -45,12 +45,12 @@ class QueueController(QObject):
         self._is_reading = self._must_read_again = False
         self._queue = Queue()
         poller.updated.connect(self._see_update)
-        page.job_actions.add_handler(do.QUEUE, self._enqueue)
-        page.job_actions.add_handler(do.LEAVE_QUEUE, self._dequeue)
-        page.job_actions.add_handler(do.MOVE_TO_TOP, self._move_to_top)
-        page.job_actions.add_handler(do.CHANGE_QUEUED, self._change)
-        page.job_actions.add_handler(do.MOVE_QUEUED, self._move)
-        page.job_actions.add_handler(do.PAUSE_QUEUE, self._pause)
+        page.job_actions.add_handler(job_actions.QUEUE, self._enqueue)
+        page.job_actions.add_handler(job_actions.LEAVE_QUEUE, self._dequeue)
+        page.job_actions.add_handler(job_actions.MOVE_TO_TOP, self._move_to_top)
+        page.job_actions.add_handler(job_actions.CHANGE_QUEUED, self._change)
+        page.job_actions.add_handler(job_actions.MOVE_QUEUED, self._move)
+        page.job_actions.add_handler(job_actions.PAUSE_QUEUE, self._pause)
 
     @Slot(object)
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
@@ -105,11 +105,15 @@ class QueueController(QObject):
         self._run(job_id, lambda: self._service.to_top(job_id))
 
     def _change(self, job_id: str, priority: int, start_time: datetime | None) -> None:
-        change = partial(self._service.change, job_id, priority, start_time, start_now=start_time is None)
+        change = partial(
+            self._service.change, job_id, priority, start_time, start_now=start_time is None
+        )
         self._run(job_id, change)
 
     def _move(self, job_id: str, before_id: str, after_id: str) -> None:
-        self._run(job_id, partial(self._service.reorder, job_id, before_id=before_id, after_id=after_id))
+        self._run(
+            job_id, partial(self._service.reorder, job_id, before_id=before_id, after_id=after_id)
+        )
 
     def _pause(self, paused: bool) -> None:
         self._runner.run(
@@ -124,7 +128,12 @@ class QueueController(QObject):
             work()
             return self._service.read()
 
-        self._runner.run(_QUEUE, run_and_read, partial(self._show_outcome, job_id), partial(self._show_error, job_id))
+        self._runner.run(
+            _QUEUE,
+            run_and_read,
+            partial(self._show_outcome, job_id),
+            partial(self._show_error, job_id),
+        )
 
     def _show_outcome(self, job_id: str, queue: Queue) -> None:
         self._page.detail.show_busy(job_id, "")

@@ -135,10 +135,14 @@ class Program(QObject):
         self._first_page = first_page(preferences)
         self.window.side_bar.choose(self._first_page)
         self.window.side_bar.set_dark(self._themes.is_dark)
-        self.data_root_opener = DataRootOpener(data_root, catalogue, self._background, self.window, self)
+        self.data_root_opener = DataRootOpener(
+            data_root, catalogue, self._background, self.window, self
+        )
         self.data_root_opener.services_opened.connect(self._start_services)
         self.data_root_opener.open_failed.connect(partial(self.window.go, "refusal"))
-        self.geometry = WindowGeometry(app, self.window, settings, self._settings_writer.remember, self)
+        self.geometry = WindowGeometry(
+            app, self.window, settings, self._settings_writer.remember, self
+        )
         self.window.side_bar.folder.clicked.connect(self._open_root)
         self.window.side_bar.job_opened.connect(self._open_job)
 
@@ -354,7 +358,9 @@ class Program(QObject):
         self._job_controller = JobController(
             services, runner, self._poller, jobs, self.form, window, self
         )
-        self._bulk_controller = BulkController(services, runner, jobs, self._job_controller, window, self)
+        self._bulk_controller = BulkController(
+            services, runner, jobs, self._job_controller, window, self
+        )
         self._job_trash = TrashController(services, runner, jobs, window, self)
         self._checkpoint_drag = CheckpointDragSource(services.jobs, runner, jobs.job_actions, self)
         self._bundle_controller = BundleController(services, runner, jobs, window, self)
@@ -431,7 +437,7 @@ class Program(QObject):
         self.window.refresh_requested.connect(self._refresh)
 
     def _wire_compare(self) -> None:
-        from widgets.jobs.actions import job_actions as do
+        from widgets.jobs.actions import job_actions
         from widgets.nodes.page import node_actions
 
         controller, actions = self._compare_controller, self.jobs.job_actions
@@ -439,13 +445,13 @@ class Program(QObject):
         self._poller.all_listed.connect(controller.see_listing)
         self.window.side_bar.take_jobs(self._pages.compare.offer_for)
         self.window.side_bar.jobs_dropped.connect(controller.add_dropped)
-        actions.add_handler(do.COMPARE, lambda job_id: controller.compare((job_id,)))
-        actions.add_handler(do.COMPARE_ALL, controller.compare)
-        actions.add_handler(do.CSV_ALL, partial(self._file_export.save_csv, "curves"))
+        actions.add_handler(job_actions.COMPARE, lambda job_id: controller.compare((job_id,)))
+        actions.add_handler(job_actions.COMPARE_ALL, controller.compare)
+        actions.add_handler(job_actions.CSV_ALL, partial(self._file_export.save_csv, "curves"))
         self._pages.compare.opened.connect(self._open_job)
-        actions.add_handler(do.SAVE_FILE, self._file_export.save)
-        actions.add_handler(do.SAVE_CSV, self._save_csv_of)
-        actions.add_handler(do.SHOW_NODE, self._open_node)
+        actions.add_handler(job_actions.SAVE_FILE, self._file_export.save)
+        actions.add_handler(job_actions.SAVE_CSV, self._save_csv_of)
+        actions.add_handler(job_actions.SHOW_NODE, self._open_node)
         self.nodes.node_actions.add_handler(node_actions.SAVE, self._file_export.save)
         self.form.picture_requested.connect(self._file_export.save)
         variances = self.library[Kind.MODEL].detail.results.layers.variance
@@ -481,10 +487,17 @@ class Program(QObject):
 
     def _offer_commands(self, services: Services) -> None:
         """Register what the command palette offers."""
-        from app.shell.palette_commands import ObjectSources, offer_commands, offer_pages, offer_objects
+        from app.shell.palette_commands import (
+            ObjectSources,
+            offer_commands,
+            offer_pages,
+            offer_objects,
+        )
 
         self.frame.use_services(services)
-        offer_commands(self.frame, self._job_controller, self._node_controller, self._study_controller)
+        offer_commands(
+            self.frame, self._job_controller, self._node_controller, self._study_controller
+        )
         offer_pages(self.frame, self.window, self._pages, self._open_job, self._open_sweep)
         templates = self._job_controller.drafts.templates
         offer_objects(
@@ -589,7 +602,9 @@ class Program(QObject):
         self.frame.notice_rules.see_nodes(states)
         if local_reading is not None:
             self.jobs.first_start.show_reading(local_reading)
-        self.jobs.detail.show_node_histories(self.nodes.histories, self.nodes.heartbeats(), time.time())
+        self.jobs.detail.show_node_histories(
+            self.nodes.histories, self.nodes.heartbeats(), time.time()
+        )
         self._node_controller.watch(self.jobs.detail.job_nodes)
 
 

@@ -23,7 +23,7 @@ from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.form.job_form import JobForm
@@ -139,7 +139,7 @@ def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page
     page.open_job(again.id)
     controller.see(services.jobs.queries.poll(again.id))
     assert banner.accessibleName().startswith(said), "it is said each time the job is opened"
-    with asks(page.job_actions, do.COMPARE_ALL) as compared:
+    with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
         banner.findChild(Button).click()
     assert compared.args == [(job_id, again.id)]
 

@@ -19,7 +19,7 @@ from tests.windows import the
 from widgets.common import lazy_file_drag
 from widgets.common.buttons import SegmentedControl
 from widgets.common.lazy_file_drag import FilePromise, PromisedFile
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
 from widgets.jobs.detail.job_detail import JobDetail
@@ -105,7 +105,7 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(carry, 
     (path,) = dropped(take(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
     kinds = []
-    detail.job_actions.on(do.EXPORT_FORMAT, kinds.append)
+    detail.job_actions.on(job_actions.EXPORT_FORMAT, kinds.append)
     detail.export()
     the(SegmentedControl, detail.exports.dialog.now).choose("pt")
     detail.exports.dialog.now._request()

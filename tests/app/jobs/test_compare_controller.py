@@ -47,8 +47,8 @@ class Service:
     def views(self, job_ids):
         return tuple(self.updates[job_id].view for job_id in job_ids)
 
-    def write_csv(self, job_ids, path, *, replaces):
-        self.written.append((job_ids, path, replaces))
+    def write_csv(self, job_ids, path, *, overwrite):
+        self.written.append((job_ids, path, overwrite))
         return path
 
 

@@ -15,7 +15,7 @@ from tests.conftest import Immediately
 from tests.fakes.command_line import call
 from tests.windows import the
 from widgets.common.task_status import TaskStatus
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 
 URL = "http://127.0.0.1:6006/secret/"
@@ -73,10 +73,10 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
 ):
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
-    actions.ask(do.TENSORBOARD, "job-1")
+    actions.ask(job_actions.TENSORBOARD, "job-1")
     assert (viewers.asked, inspection.asked, opened) == (["job-1"], [], [URL])
     assert controller.dialog.dialog is None
-    actions.ask(do.TENSORBOARD_WEIGHTS, "job-1")
+    actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
     assert inspection.asked == ["job-1"]
     assert opened == [URL, URL]
     assert the(TaskStatus, controller.dialog.dialog).message.text() == NO_GRAPH
@@ -89,7 +89,7 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
     viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
-    actions.ask(do.TENSORBOARD, "job-1")
+    actions.ask(job_actions.TENSORBOARD, "job-1")
     message = the(TaskStatus, controller.dialog.dialog).message
     assert message.text() == "TensorBoard is not installed. Install it."
     assert not opened
@@ -103,7 +103,7 @@ def test_closing_the_dialog_cancels_the_export_for_tensorboard(viewers, inspecti
 
     actions, runner = JobActions(), Later()
     controller = EventsController(viewers, inspection, runner, actions, window)
-    actions.ask(do.TENSORBOARD_WEIGHTS, "job-1")
+    actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
     controller.dialog.dialog.reject()
     runner.work()
     assert (inspection.asked, viewers.asked, opened) == (["job-1"], [], [])

@@ -17,7 +17,7 @@ from tests.asks import menu_of
 from tests.windows import button
 from widgets.common import theme
 from widgets.common.labels import Label
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.shell.shortcuts import KEYS
@@ -217,7 +217,7 @@ def test_undo_restores_a_job_from_the_trash(program, hands, ids, qtbot):
     page: JobsPage = program.jobs
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)
-    page.detail.job_actions.ask(do.TRASH, job_id)
+    page.detail.job_actions.ask(job_actions.TRASH, job_id)
     hands.wait(lambda: page.model.row_of(job_id) < 0 and button(toast, "Undo").isVisible())
     qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -258,7 +258,7 @@ def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
 
 def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, ids):
     raw = program._services.jobs.queries.show(ids["slow"]).config.to_dict()
-    program._services.templates.save("nightly", {**raw, "name": "x"}, replaces=True)
+    program._services.templates.save("nightly", {**raw, "name": "x"}, overwrite=True)
     (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
     program.frame.go_to.open(template)
     qtbot.waitUntil(lambda: program.window.place == "new-job")

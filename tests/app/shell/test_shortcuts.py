@@ -12,7 +12,7 @@ from tests.app.key_desk import PRESSED, Desk
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.windows import the
 from widgets.common.fields import ComboBox
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.shell.shortcuts import KEYS
 
@@ -88,7 +88,7 @@ def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     detail = desk.open("slow")
     frame = desk.program.frame
     asked = []
-    detail.job_actions.on(do.STOP, asked.append)
+    detail.job_actions.on(job_actions.STOP, asked.append)
     if open_layer == "bell":
         frame.bell.show()
     else:

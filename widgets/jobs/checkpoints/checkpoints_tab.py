@@ -23,7 +23,7 @@ from widgets.common.lazy_file_drag import FilePromise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import TableHeightLimit, style_view, share_column_width
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
 from widgets.jobs.checkpoints.export_dialog import checkpoint_label, export_name, format_title
 from widgets.jobs.checkpoints.exporter import Exporter
@@ -72,9 +72,9 @@ class CheckpointsTab(QWidget):
         share_column_width(self._table, _MARKS_COLUMN)
         self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
         self._resume = Button("Resume from this", icon="play")
-        self._resume.clicked.connect(partial(self._request, do.RESUME_FROM))
+        self._resume.clicked.connect(partial(self._request, job_actions.RESUME_FROM))
         self._new = Button("New job from this", icon="plus")
-        self._new.clicked.connect(partial(self._request, do.NEW_FROM))
+        self._new.clicked.connect(partial(self._request, job_actions.NEW_FROM))
         self._try = Button("Try it", icon="magic-wand")
         self._try.set_tip("See the answers of this checkpoint for files or samples")
         self._try.clicked.connect(self._request_try)
@@ -84,7 +84,7 @@ class CheckpointsTab(QWidget):
         self._keep.clicked.connect(self._request_keep)
         self._verify = Button("Check file", icon="shield-check")
         self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
-        self._verify.clicked.connect(partial(self._request, do.VERIFY_CHECKPOINT))
+        self._verify.clicked.connect(partial(self._request, job_actions.VERIFY_CHECKPOINT))
         self._inspect = Button("Look inside…", icon="magnifying-glass")
         self._inspect.set_tip("Weights, gradients, and one sample on its way through the layers")
         self._inspect.clicked.connect(self._request_inspection)
@@ -201,18 +201,22 @@ class CheckpointsTab(QWidget):
     @Slot()
     def _request_try(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.TRY_CHECKPOINT, self._view, self.model.rows, self._chosen())
+            self._actions.ask(
+                job_actions.TRY_CHECKPOINT, self._view, self.model.rows, self._chosen()
+            )
 
     @Slot()
     def _request_keep(self) -> None:
         chosen = self._chosen_one()
         if self._view is not None and chosen is not None:
-            self._actions.ask(do.KEEP_CHECKPOINT, self._view.id, chosen)
+            self._actions.ask(job_actions.KEEP_CHECKPOINT, self._view.id, chosen)
 
     @Slot()
     def _request_inspection(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.INSPECT_CHECKPOINT, self._view.id, self._chosen(), self.model.rows)
+            self._actions.ask(
+                job_actions.INSPECT_CHECKPOINT, self._view.id, self._chosen(), self.model.rows
+            )
 
     @Slot()
     def _ask_export(self) -> None:
@@ -225,7 +229,7 @@ class CheckpointsTab(QWidget):
             kind = self._exports.kind
             name = export_name(self._view.name, kind)
             drag = CheckpointDrag(self._view.id, checkpoint, kind, name, promise)
-            self._actions.ask(do.DRAG_CHECKPOINT, drag)
+            self._actions.ask(job_actions.DRAG_CHECKPOINT, drag)
 
     def _made(self, checkpoint: Checkpoint) -> str:
         moment = formats.time_or_day if self.width() < _SMALL_W else formats.time_with_day

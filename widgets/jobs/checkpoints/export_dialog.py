@@ -20,7 +20,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, ColorRole
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 
 _FORMATS = {
@@ -87,8 +87,8 @@ class ExportDialog(Dialog):
         choose = Button("Choose…", icon="folder-open")
         choose.clicked.connect(self._choose)
         self._answer = TaskStatus("Exporting")
-        self._answer.cancelled.connect(lambda: actions.ask(do.CANCEL_EXPORT))
-        self._answer.folder_requested.connect(lambda path: actions.ask(do.SHOW_FILE, path))
+        self._answer.cancelled.connect(lambda: actions.ask(job_actions.CANCEL_EXPORT))
+        self._answer.folder_requested.connect(lambda path: actions.ask(job_actions.SHOW_FILE, path))
         self._export = self.default_button("Export", self._request)
         self.fill(
             S2,
@@ -140,7 +140,7 @@ class ExportDialog(Dialog):
 
     def reject(self) -> None:
         if self._under_way:
-            self._actions.ask(do.CANCEL_EXPORT)
+            self._actions.ask(job_actions.CANCEL_EXPORT)
         super().reject()
 
     def _end(self, tone: ColorRole, text: str, *, made: str = "") -> None:
@@ -184,8 +184,8 @@ class ExportDialog(Dialog):
         self.show_progress(None, "Starting…")
         path, kind = self._path.text().strip(), self._format.key()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
-        self._actions.ask(do.EXPORT_FORMAT, kind)
-        self._actions.ask(do.EXPORT_TO, self._job_id, checkpoint, kind, path)
+        self._actions.ask(job_actions.EXPORT_FORMAT, kind)
+        self._actions.ask(job_actions.EXPORT_TO, self._job_id, checkpoint, kind, path)
 
 
 def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:

@@ -26,7 +26,7 @@ from widgets.common.dialog_holder import DialogHolder
 from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions, JobSubject
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.exporter import Exporter
@@ -133,8 +133,8 @@ class JobDetail(QWidget):
         first = "failure" if view.state.has_failed else "curves"
         before = self._tabs.key()
         self._choose_tab(first if before in ("failure", "curves") else before)
-        self.job_actions.ask(do.READ_SETTINGS, view.id)
-        self.job_actions.ask(do.READ_HISTORY, view.id)
+        self.job_actions.ask(job_actions.READ_SETTINGS, view.id)
+        self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
     def show_update(self, update: RunUpdate) -> None:
         """Show an update of the job: its view, and points to append."""
@@ -172,13 +172,13 @@ class JobDetail(QWidget):
         if is_newest and has_failed:
             self._choose_tab("failure")
         if turned or view.status.epoch != before.status.epoch:
-            self.job_actions.ask(do.READ_CHECKPOINTS, view.id)
+            self.job_actions.ask(job_actions.READ_CHECKPOINTS, view.id)
         elif view.config.script and view.state.is_live and not self._script_saves.isActive():
             # A script saves when it likes, and may name no epochs.
             self._script_saves.start()
         said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
         if turned or said:
-            self.job_actions.ask(do.READ_HISTORY, view.id)
+            self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
     def show_queue_position(self, queue_position: QueuedJob | None) -> None:
         """Set the place of the open job in the queue."""
@@ -314,7 +314,7 @@ class JobDetail(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return to the list on Esc, if no child used the key."""
         if event.key() == Qt.Key.Key_Escape and not event.modifiers():
-            self.job_actions.ask(do.BACK)
+            self.job_actions.ask(job_actions.BACK)
         else:
             super().keyPressEvent(event)
 
@@ -358,11 +358,11 @@ class JobDetail(QWidget):
         self.failure.placement_requested.connect(self.open_move_dialog)
         self.failure.log_requested.connect(self._show_log_of)
         self.log.number_marked.connect(
-            lambda job_id, pattern: self.job_actions.ask(do.DRAW_NUMBER, job_id, pattern)
+            lambda job_id, pattern: self.job_actions.ask(job_actions.DRAW_NUMBER, job_id, pattern)
         )
-        self.job_actions.add_handler(do.EXPORT, lambda _job_id: self.export())
-        self.job_actions.add_handler(do.MOVE, lambda _job_id: self.open_move_dialog())
-        self.job_actions.add_handler(do.RENAME, lambda _job_id: self.header.rename())
+        self.job_actions.add_handler(job_actions.EXPORT, lambda _job_id: self.export())
+        self.job_actions.add_handler(job_actions.MOVE, lambda _job_id: self.open_move_dialog())
+        self.job_actions.add_handler(job_actions.RENAME, lambda _job_id: self.header.rename())
 
     # -- display
 
@@ -402,7 +402,9 @@ class JobDetail(QWidget):
 
     def _show_banner(self, view: JobView) -> None:
         earlier = self._earlier.finding()
-        found = job_finding(view, self._error, self._doubt, self._place, self._result, self._slow(view))
+        found = job_finding(
+            view, self._error, self._doubt, self._place, self._result, self._slow(view)
+        )
         if earlier is not None and not self._error[0]:
             found = earlier
         banner_for = (
@@ -421,14 +423,16 @@ class JobDetail(QWidget):
     def _banner_actions(self, is_earlier: bool, found: JobFinding | None) -> list[Button]:
         if is_earlier:
             button = Button("Show newest run")
-            button.clicked.connect(lambda: self.job_actions.ask(do.SHOW_NEWEST_RUN, self._id()))
+            button.clicked.connect(
+                lambda: self.job_actions.ask(job_actions.SHOW_NEWEST_RUN, self._id())
+            )
         elif found is not None and found.node:
             button = Button("Show processes" if found.is_about_processes else "Show node")
-            button.clicked.connect(partial(self.job_actions.ask, do.SHOW_NODE, found.node))
+            button.clicked.connect(partial(self.job_actions.ask, job_actions.SHOW_NODE, found.node))
         elif found is not None and found.original:
             button = Button("Compare")
             both = (found.original, self._id())
-            button.clicked.connect(lambda: self.job_actions.ask(do.COMPARE_ALL, both))
+            button.clicked.connect(lambda: self.job_actions.ask(job_actions.COMPARE_ALL, both))
         else:
             return []
         return [button]
@@ -460,18 +464,18 @@ class JobDetail(QWidget):
     @Slot()
     def _read_script_saves(self) -> None:
         if self._view is not None and self._view.config.script:
-            self.job_actions.ask(do.READ_CHECKPOINTS, self._id())
+            self.job_actions.ask(job_actions.READ_CHECKPOINTS, self._id())
 
     @Slot(str)
     def _tab_turned(self, key: str) -> None:
         self._fit_header_act()
         if key == "checkpoints" and self._view is not None:
-            self.job_actions.ask(do.READ_CHECKPOINTS, self._id())
+            self.job_actions.ask(job_actions.READ_CHECKPOINTS, self._id())
 
     @Slot(str, object)
     def _save_of_job(self, plot: str, content: bytes) -> None:
         if self._view is not None:
-            self.job_actions.ask(do.SAVE_FILE, f"{self._view.name} {plot}", content)
+            self.job_actions.ask(job_actions.SAVE_FILE, f"{self._view.name} {plot}", content)
 
     @Slot(str, int)
     def _show_log_of(self, source: str, line: int) -> None:
@@ -519,7 +523,7 @@ class JobDetail(QWidget):
         placement = view.config.to_dict()["placement"]
         dialog = MoveDialog(view.name, placement, self._nodes, excluded_node, self)
         dialog.resume_requested.connect(
-            lambda placement: self.job_actions.ask(do.RESUME_ON_NODES, view.id, placement)
+            lambda placement: self.job_actions.ask(job_actions.RESUME_ON_NODES, view.id, placement)
         )
         self._elsewhere.open(dialog)
 

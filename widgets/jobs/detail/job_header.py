@@ -15,7 +15,7 @@ from widgets.common.labels import plain_tip
 from widgets.common.layout import col, keep_size_when_hidden, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import (
     QUEUE_ACTIONS,
     JobAction,
@@ -44,9 +44,9 @@ class JobHeader(QWidget):
         self._actions = actions
         self._view: JobView | None = None
         self._on: JobSubject | None = None
-        self._main, self._wait_act = do.START, do.QUEUE
+        self._main, self._wait_act = job_actions.START, job_actions.QUEUE
         self._back = IconButton("arrow-left", "All jobs")
-        self._back.clicked.connect(lambda: actions.ask(do.BACK))
+        self._back.clicked.connect(lambda: actions.ask(job_actions.BACK))
         self._back.hide()
         self._ring = RankRing(_RING)
         self._name = JobName()
@@ -84,9 +84,11 @@ class JobHeader(QWidget):
         self._main = main_action(on)
         self._main.show_on(self.main_button, on)
         if self._main.shortcut:
-            self.main_button.setToolTip(plain_tip(self.main_button.toolTip() or self._main.text, self._main.shortcut))
+            self.main_button.setToolTip(
+                plain_tip(self.main_button.toolTip() or self._main.text, self._main.shortcut)
+            )
         self.main_button.set_kind("primary" if self._main.is_primary else "plain")
-        self._wait_act = do.LEAVE_QUEUE if view.state.is_queued else do.QUEUE
+        self._wait_act = job_actions.LEAVE_QUEUE if view.state.is_queued else job_actions.QUEUE
         self._wait_act.show_on(self._wait, on)
         self._wait.setVisible(view.state.is_queued or view.state is JobState.CREATED)
         self._wait.setEnabled(not on.busy_label)
@@ -102,7 +104,7 @@ class JobHeader(QWidget):
     @Slot()
     def _ask_runs(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.READ_RUNS, self._view.id)
+            self._actions.ask(job_actions.READ_RUNS, self._view.id)
 
     def _fill_menu(self, menu: QMenu) -> None:
         if self._on is not None:
@@ -115,4 +117,4 @@ class JobHeader(QWidget):
     @Slot(str)
     def _rename(self, name: str) -> None:
         if self._view is not None:
-            self._actions.ask(do.SET_NAME, self._view.id, name)
+            self._actions.ask(job_actions.SET_NAME, self._view.id, name)

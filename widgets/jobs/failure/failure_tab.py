@@ -31,7 +31,7 @@ from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.header_facts import step_label
 from widgets.jobs.failure.failure_causes import cause_curves
@@ -93,7 +93,9 @@ class FailureTab(QWidget):
         self._without = Button("", icon="play")
         self._without.clicked.connect(self._resume_without)
         self._choose = Button("")
-        self._choose.clicked.connect(lambda: self.placement_requested.emit(self._remedies.offline_node))
+        self._choose.clicked.connect(
+            lambda: self.placement_requested.emit(self._remedies.offline_node)
+        )
         self._install = Button("", icon="download-simple")
         self._install.clicked.connect(lambda: self.install_requested.emit(self._remedies.module))
         self._from = Label("", "small", "text2", wrap=True)
@@ -259,14 +261,18 @@ class FailureTab(QWidget):
             name: data.revision for name in self._run.names() if (data := self._run.get(name))
         }
         # What a node does now does not matter to a run that has ended.
-        reaches = {name: (one.extension_count, one.count > 0) for name, one in self._histories.items()}
+        reaches = {
+            name: (one.extension_count, one.count > 0) for name, one in self._histories.items()
+        }
         known = (view, self._checkpoints, points, reaches, self._problems)
         if known == self._drawn:
             return
         self._drawn = known
         self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
         self.plots.show_loss(view, self._run, self._checkpoints or ())
-        self.events.show_events(failure_events(view, self._checkpoints or (), self._run, self._problems))
+        self.events.show_events(
+            failure_events(view, self._checkpoints or (), self._run, self._problems)
+        )
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
         """Set the checkpoints to resume from; None if not known yet."""
@@ -339,7 +345,9 @@ class FailureTab(QWidget):
         self._changed.setText(f"{verb} with {_in_words(found.changed_settings)}")
         self._changed.set_icon("copy" if self._starts_over else "play")
         self._changed.setVisible(bool(found.changed_settings))
-        self._clone.setText("Clone with gradient clipping" if found.clone_settings else "Clone and change")
+        self._clone.setText(
+            "Clone with gradient clipping" if found.clone_settings else "Clone and change"
+        )
         self._without.setText(f"Resume without {found.excluded_gpu}")
         self._without.setVisible(bool(found.excluded_gpu))
         self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
@@ -377,23 +385,23 @@ class FailureTab(QWidget):
     @Slot()
     def _run_again(self) -> None:
         if self._starts_over:
-            self._actions.ask(do.START_OVER, self._id())
+            self._actions.ask(job_actions.START_OVER, self._id())
         else:
-            self._actions.ask(do.RESUME_FROM, self._id(), self._first_checkpoint)
+            self._actions.ask(job_actions.RESUME_FROM, self._id(), self._first_checkpoint)
 
     @Slot()
     def _run_changed(self) -> None:
-        request = do.CLONE_WITH if self._starts_over else do.RESUME_WITH
+        request = job_actions.CLONE_WITH if self._starts_over else job_actions.RESUME_WITH
         self._actions.ask(request, self._id(), self._remedies.changed_settings)
 
     @Slot()
     def _clone_with(self) -> None:
-        self._actions.ask(do.CLONE_WITH, self._id(), self._remedies.clone_settings)
+        self._actions.ask(job_actions.CLONE_WITH, self._id(), self._remedies.clone_settings)
 
     @Slot()
     def _resume_without(self) -> None:
         placement = list(self._remedies.placement)
-        self._actions.ask(do.RESUME_ON_NODES, self._id(), placement)
+        self._actions.ask(job_actions.RESUME_ON_NODES, self._id(), placement)
 
     @Slot()
     def _copy(self) -> None:

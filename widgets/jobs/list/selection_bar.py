@@ -14,11 +14,11 @@ from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S1, S2, S3
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import BULK_ACTIONS, BulkAction, JobActions, JobIds, Selection
 
 _ALL_FROM_W = 900
-_BEHIND_MORE = (do.CLONE_ALL, do.CSV_ALL, do.EXPORT_ALL)
+_BEHIND_MORE = (job_actions.CLONE_ALL, job_actions.CSV_ALL, job_actions.EXPORT_ALL)
 _BEHIND_MORE_STACKED = BULK_ACTIONS[2:]
 
 
@@ -51,11 +51,22 @@ class SelectionBar(StyledFrame):
         buttons = self._acts.values()
         margins = (S3, S2, S2, S2)
         if stacked:
-            head, acts = row(self._count, STRETCH, self.clear_button), row(*buttons, self._more, STRETCH)
+            head, acts = (
+                row(self._count, STRETCH, self.clear_button),
+                row(*buttons, self._more, STRETCH),
+            )
             self.setLayout(col(head, acts, gap=S1, margins=margins))
         else:
             self.setLayout(
-                row(self._count, S2, *buttons, self._more, STRETCH, self.clear_button, margins=margins)
+                row(
+                    self._count,
+                    S2,
+                    *buttons,
+                    self._more,
+                    STRETCH,
+                    self.clear_button,
+                    margins=margins,
+                )
             )
         self._fit()
 

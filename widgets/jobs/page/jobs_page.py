@@ -30,7 +30,7 @@ from widgets.common.theme import (
     SIDEBAR_W,
     WIDE_FROM_W,
 )
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import (
     BULK_ACTIONS,
     KEYED_ACTIONS,
@@ -58,7 +58,7 @@ from widgets.jobs.sweeps.sweep_pane import SweepPane
 from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY
 
 LIST, TABLE = "list", "table"
-_OF_ROWS = (do.START, do.STOP, do.RESUME, do.START_OVER)
+_OF_ROWS = (job_actions.START, job_actions.STOP, job_actions.RESUME, job_actions.START_OVER)
 """Main actions that are not in the menu of a row anyway."""
 
 _TURN_INTERVAL_MS = 80
@@ -148,9 +148,9 @@ class JobsPage(QWidget):
         self._add_keys()
 
     def _wire(self) -> None:
-        self.job_actions.add_handler(do.BACK, self._back)
-        self.job_actions.add_handler(do.SHOW_NEWEST_RUN, self._reopen)
-        self.job_actions.add_handler(do.PRIORITY, self._ask_priority)
+        self.job_actions.add_handler(job_actions.BACK, self._back)
+        self.job_actions.add_handler(job_actions.SHOW_NEWEST_RUN, self._reopen)
+        self.job_actions.add_handler(job_actions.PRIORITY, self._ask_priority)
         self.list.query_changed.connect(lambda query: self.rows_requested.emit(LIST, query))
         self.list.job_chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
@@ -536,7 +536,7 @@ class JobsPage(QWidget):
     def _request_trash(self) -> None:
         ids = self.model.ticked_ids() or ((self._open_id,) if self._open_id else ())
         if ids:
-            self.job_actions.ask(do.TRASH_ALL, ids)
+            self.job_actions.ask(job_actions.TRASH_ALL, ids)
 
     def _back(self) -> None:
         self._wants_list = True

@@ -27,7 +27,7 @@ from widgets.common.fields import SpinBox
 from widgets.common.labels import Label
 from widgets.common.page_stack import PageStack
 from widgets.common.task_status import TaskStatus
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 
@@ -167,7 +167,7 @@ class Inspection:
 def test_the_button_of_a_job_opens_the_dialog_with_the_chosen_checkpoint(qtbot, immediately):
     actions, service = JobActions(), Inspection()
     controller = InspectionController(service, immediately, actions, None)
-    actions.ask(do.INSPECT_CHECKPOINT, "job-1", "epoch-2", MADE)
+    actions.ask(job_actions.INSPECT_CHECKPOINT, "job-1", "epoch-2", MADE)
     dialog = controller.dialog.dialog
     qtbot.addWidget(dialog)
     assert service.asked == [("job-1", "epoch-2", "", 0)]

@@ -20,7 +20,7 @@ from tests.windows import pick, texts, the
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import Slider
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves.curves_tab import CurvesTab
@@ -274,10 +274,10 @@ def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
-    with asks(detail.job_actions, do.COMPARE) as requested:
+    with asks(detail.job_actions, job_actions.COMPARE) as requested:
         menu_of(detail.header.menu_button)["Compare"].trigger()
     assert requested.args == ["a"]
-    with asks(detail.job_actions, do.SAVE_CSV) as requested:
+    with asks(detail.job_actions, job_actions.SAVE_CSV) as requested:
         (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())
         csv.trigger()
     assert requested.args == ["a"]

@@ -16,7 +16,7 @@ from tests.windows import says, the
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.detail.run_history_menu import run_label
 from widgets.jobs.page.jobs_page import JobsPage
@@ -75,7 +75,7 @@ def test_a_run_is_described_in_one_line():
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
     runs = page.detail.header.runs
     assert runs.text() == "Run 3"
-    with asks(page.detail.job_actions, do.READ_RUNS) as requested:
+    with asks(page.detail.job_actions, job_actions.READ_RUNS) as requested:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
     page.detail.show_view(changed(LIVE, run=1))
@@ -84,7 +84,7 @@ def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
 
 def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, page):
     detail = page.detail
-    with asks(detail.job_actions, do.SHOW_EARLIER_RUN) as requested:
+    with asks(detail.job_actions, job_actions.SHOW_EARLIER_RUN) as requested:
         choose(page, 2)
     assert requested.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))

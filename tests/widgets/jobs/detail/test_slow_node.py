@@ -13,7 +13,7 @@ from tests.windows import says, the
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.slow_node import slowdown_message, slow_node
@@ -77,7 +77,7 @@ def test_the_banner_shows_the_slow_node_with_a_button_while_it_is_slow(qtbot):
     banner = the(Banner, detail)
     assert words(banner._strong.text()) == SENTENCE
     (button,) = banner.findChildren(Button)
-    with asks(detail.job_actions, do.SHOW_NODE) as asked:
+    with asks(detail.job_actions, job_actions.SHOW_NODE) as asked:
         button.click()
     assert asked.args == ["gpu07"]
     detail.show_view(changed(SLOWED, slow_ranks=()))
@@ -149,7 +149,7 @@ def test_other_programs_are_one_click_away_from_the_banner_that_blames_them(qtbo
     banner = the(Banner, detail)
     (processes,) = banner.findChildren(Button)
     assert processes.text() == "Show processes"
-    with asks(detail.job_actions, do.SHOW_NODE) as requested:
+    with asks(detail.job_actions, job_actions.SHOW_NODE) as requested:
         processes.click()
     assert requested.args == [lab.LIVE.nodes[0]]
 

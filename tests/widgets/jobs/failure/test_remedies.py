@@ -18,7 +18,7 @@ from tests.windows import button, open_tab, texts, the, window
 from widgets.common.buttons import Button
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.move_dialog import MoveDialog
@@ -107,25 +107,25 @@ def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, ca
 def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
-    with asks(detail.job_actions, do.RESUME_WITH) as requested:
+    with asks(detail.job_actions, job_actions.RESUME_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"batch_size": 16}]
     detail.show_view(failed("not_a_number"))
-    with asks(detail.job_actions, do.RESUME_WITH) as requested:
+    with asks(detail.job_actions, job_actions.RESUME_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"optimizer.lr": 0.01}]
-    with asks(detail.job_actions, do.CLONE_WITH) as requested:
+    with asks(detail.job_actions, job_actions.CLONE_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
-    with asks(detail.job_actions, do.RESUME_ON_NODES) as requested:
+    with asks(detail.job_actions, job_actions.RESUME_ON_NODES) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
         )
@@ -189,7 +189,7 @@ def test_an_older_record_without_a_cause_has_that_of_the_warning_that_ended_the_
 def test_without_a_checkpoint_the_changes_are_those_of_a_clone(detail, qtbot):
     detail.open_job(failed("diverged"))
     detail.show_checkpoints("a", ())
-    with asks(detail.job_actions, do.CLONE_WITH) as requested:
+    with asks(detail.job_actions, job_actions.CLONE_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Clone with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
@@ -226,7 +226,10 @@ def test_the_lost_work_counts_from_the_checkpoint_that_resume_takes(detail):
 
 def test_clipping_is_offered_once():
     clipped = replace(ON_GPUS, gradient_norm=1.0)
-    assert remedies(failed("not_a_number", config=clipped), (checkpoint(30),), NODES).clone_settings == {}
+    assert (
+        remedies(failed("not_a_number", config=clipped), (checkpoint(30),), NODES).clone_settings
+        == {}
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from widgets.common.labels import Label
 from widgets.common.painting import text_width
 from widgets.common.state_badge import RankRing
 from widgets.common.theme import SIDEBAR_W
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.list.job_columns import JobColumn, cell_text
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
@@ -368,14 +368,14 @@ def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
     bar = page.table.bar
     assert bar.isVisible()
     assert the(Label, bar).text() == "2 jobs selected"
-    with asks(page.job_actions, do.COMPARE_ALL) as compared:
-        bar._acts[do.COMPARE_ALL].click()
+    with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
+        bar._acts[job_actions.COMPARE_ALL].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
     assert compared.args == [ids]
     assert first == names(page)[0]
-    assert bar._acts[do.STOP_ALL].isEnabled(), "one of them runs"
-    assert not bar._acts[do.TRASH_ALL].isEnabled(), "one of them runs"
-    assert bar._acts[do.CLONE_ALL].isEnabled(), "a draft each"
+    assert bar._acts[job_actions.STOP_ALL].isEnabled(), "one of them runs"
+    assert not bar._acts[job_actions.TRASH_ALL].isEnabled(), "one of them runs"
+    assert bar._acts[job_actions.CLONE_ALL].isEnabled(), "a draft each"
     qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert bar.isHidden()
 
