@@ -24,7 +24,7 @@ from widgets.jobs.form.form_side import START_KEY, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobFields
 from widgets.jobs.form.sweep_card import SweepCard
 from widgets.shell.nav_button import NavButton
-from widgets.shell.pages import PLACES
+from widgets.shell.pages import PAGES
 
 W = TypeVar("W", bound=QWidget)
 Part = TypeVar("Part", bound=QObject)
@@ -87,7 +87,7 @@ def label_of(place: QWidget, text: str) -> Label:
 
 def places_of(side_bar: QWidget) -> dict[str, NavButton]:
     """Return the buttons of the places, by the key of their place."""
-    return dict(zip((one.key for one in PLACES), side_bar.findChildren(NavButton), strict=True))
+    return dict(zip((one.key for one in PAGES), side_bar.findChildren(NavButton), strict=True))
 
 
 def windows(kind: type[W]) -> list[W]:

@@ -39,7 +39,7 @@ from widgets.common.state_badge import logo_icon
 from widgets.common.theme_manager import ThemeManager
 from widgets.common.throttle import Throttle
 from widgets.shell.main_window import MainWindow
-from widgets.shell.pages import PLACES_OF_KINDS
+from widgets.shell.pages import PAGE_KEYS
 
 if TYPE_CHECKING:
     from app.shell.window_controller import FrameController
@@ -139,7 +139,7 @@ class Program(QObject):
             data_root, catalogue, self._background, self.window, self
         )
         self.data_root_opener.services_opened.connect(self._start_services)
-        self.data_root_opener.open_failed.connect(partial(self.window.go, "refusal"))
+        self.data_root_opener.open_failed.connect(partial(self.window.open_page, "refusal"))
         self.geometry = WindowGeometry(
             app, self.window, settings, self._settings_writer.remember, self
         )
@@ -194,10 +194,10 @@ class Program(QObject):
         if keyed_page is not None:
             self.window.add_page(*keyed_page)
             if keyed_page[0] == self._first_page:
-                self.window.go(self._first_page)
+                self.window.open_page(self._first_page)
             QTimer.singleShot(0, self._build_next)
             return
-        self.jobs.first_start.nodes.clicked.connect(partial(self.window.go, "nodes"))
+        self.jobs.first_start.nodes.clicked.connect(partial(self.window.open_page, "nodes"))
         self.frame.take_pages(self._pages.settings, self._pages.help)
         preferences = self._settings_writer.preferences
         restore_session(preferences, self.window, self._pages, self._settings_writer.remember)
@@ -272,26 +272,26 @@ class Program(QObject):
 
     @Slot(str)
     def _open_job(self, job_id: str) -> None:
-        self.window.go("jobs")
+        self.window.open_page("jobs")
         self.jobs.reveal(job_id)
         # Its shortcuts work where the focus is, so a user who came by keyboard continues by
         # keyboard.
         self.jobs.setFocus()
 
     def _open_sweep(self, tag: str) -> None:
-        self.window.go("jobs")
+        self.window.open_page("jobs")
         self.jobs.show_list()
         self.jobs.open_sweep(tag)
         self.jobs.setFocus()
 
     @Slot(str)
     def _open_node(self, name: str) -> None:
-        self.window.go("nodes")
+        self.window.open_page("nodes")
         self.nodes.open_node(name)
         self.nodes.setFocus()
 
     def _open_item(self, kind: Kind, name: str) -> None:
-        self.window.go(PLACES_OF_KINDS[kind])
+        self.window.open_page(PAGE_KEYS[kind])
         self.library[kind].show_item(name)
         self.library[kind].setFocus()
 
@@ -301,8 +301,8 @@ class Program(QObject):
     def _start_services(self, services: Services) -> None:
         self._services = services
         tool_process.start_warm_process()
-        if self.window.place == "refusal":
-            self.window.go(self._first_page)
+        if self.window.page_key == "refusal":
+            self.window.open_page(self._first_page)
         self._make_controllers(services)
         self._wire_jobs()
         self._wire_compare()
@@ -429,11 +429,11 @@ class Program(QObject):
         poller.list_failed.connect(self.jobs.show_error)
         self._list_controller.count_changed.connect(partial(side_bar.set_count, "jobs"))
         self._queue_controller.queue_shown.connect(side_bar.show_queue)
-        drafts.form_requested.connect(partial(self.window.go, "new-job"))
+        drafts.form_requested.connect(partial(self.window.open_page, "new-job"))
         drafts.bundle_opened.connect(self._bundle_controller.unbundle)
-        self._job_controller.jobs_requested.connect(partial(self.window.go, "jobs"))
+        self._job_controller.jobs_requested.connect(partial(self.window.open_page, "jobs"))
         self._bundle_controller.job_created.connect(self._job_controller.show_new)
-        self._study_controller.study_queued.connect(lambda _made: self.window.go("jobs"))
+        self._study_controller.study_queued.connect(lambda _made: self.window.open_page("jobs"))
         self.window.refresh_requested.connect(self._refresh)
 
     def _wire_compare(self) -> None:
@@ -441,9 +441,9 @@ class Program(QObject):
         from widgets.nodes.page import node_actions
 
         controller, actions = self._compare_controller, self.jobs.job_actions
-        controller.page_requested.connect(partial(self.window.go, "compare"))
+        controller.page_requested.connect(partial(self.window.open_page, "compare"))
         self._poller.all_listed.connect(controller.see_listing)
-        self.window.side_bar.take_jobs(self._pages.compare.offer_for)
+        self.window.side_bar.accept_jobs(self._pages.compare.offer_for)
         self.window.side_bar.jobs_dropped.connect(controller.add_dropped)
         actions.add_handler(job_actions.COMPARE, lambda job_id: controller.compare((job_id,)))
         actions.add_handler(job_actions.COMPARE_ALL, controller.compare)
@@ -463,7 +463,7 @@ class Program(QObject):
         controller.changed.connect(self._library_changed)
         controller.job_requested.connect(drafts.new_job_with)
         controller.new_job_requested.connect(drafts.new_job_of)
-        controller.page_requested.connect(lambda kind: self.window.go(PLACES_OF_KINDS[kind]))
+        controller.page_requested.connect(lambda kind: self.window.open_page(PAGE_KEYS[kind]))
         controller.gallery_requested.connect(self._gallery_controller.choose)
         self.form.gallery_requested.connect(self._choose_model)
         for page in self.library.values():
@@ -587,7 +587,7 @@ class Program(QObject):
         items = {kind: self._library_controller.items(kind) for kind in Kind}
         self._onboarding.see_items(items)
         self.form.show_choices(*(items[kind] for kind in (*PARTS, Kind.SCRIPT)))
-        for kind, key in PLACES_OF_KINDS.items():
+        for kind, key in PAGE_KEYS.items():
             names = {item.name for item in items[kind]}
             self.window.side_bar.set_count(key, len(names))
 

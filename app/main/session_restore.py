@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.runtime.settings import Preferences
 from widgets.common.list_detail_splitter import ListDetailSplitter
-from widgets.shell.pages import PLACES, PLACES_OF_KINDS
+from widgets.shell.pages import PAGES, PAGE_KEYS
 
 if TYPE_CHECKING:
     from app.main.pages import Pages
@@ -24,7 +24,7 @@ _NARROWEST, _WIDEST = 200, 2000
 
 def first_page(preferences: Preferences) -> str:
     """The page that the window opens with."""
-    page_keys = {page.key for page in PLACES}
+    page_keys = {page.key for page in PAGES}
     return preferences.place if preferences.place in page_keys else "jobs"
 
 
@@ -54,7 +54,7 @@ def restore_session(
     jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
     jobs.detail.exports.restore_kind(preferences.export_format)
     jobs.job_actions.add_handler(EXPORT_FORMAT, lambda kind: remember(export_format=kind))
-    window.went.connect(partial(_remember_page, remember))
+    window.page_changed.connect(partial(_remember_page, remember))
     widths = {
         key: width
         for key, width in preferences.list_widths.items()
@@ -66,12 +66,12 @@ def restore_session(
         remember(list_widths=dict(widths))
 
     splits: dict[str, ListDetailSplitter] = {"jobs": jobs.split}
-    splits.update((PLACES_OF_KINDS[kind], page.split) for kind, page in pages.library.items())
+    splits.update((PAGE_KEYS[kind], page.split) for kind, page in pages.library.items())
     for key, split in splits.items():
         split.restore(widths.get(key, 0))
         split.list_resized.connect(partial(remember_width, key))
 
 
 def _remember_page(remember: Callable[..., None], key: str) -> None:
-    if key in {page.key for page in PLACES}:
+    if key in {page.key for page in PAGES}:
         remember(place=key)

@@ -28,7 +28,7 @@ class SshController(QObject):
         self._cluster = cluster
         self._runner = runner
         self._page = page
-        page.opened.connect(self.refresh)
+        page.details_requested.connect(self.refresh)
         page.forget_requested.connect(self._remove_host_key)
         if page.isVisible():
             self.refresh()
@@ -36,7 +36,7 @@ class SshController(QObject):
     @Slot()
     def refresh(self) -> None:
         """Read again; it may have changed since the last time."""
-        self._runner.run(_QUEUE, self._cluster.ssh_details, self._page.show_facts, self._show_error)
+        self._runner.run(_QUEUE, self._cluster.ssh_details, self._page.show_details, self._show_error)
 
     def _show_error(self, error: BackendError) -> None:
         self._page.show_error(error.with_remedy)

@@ -39,7 +39,7 @@ class ChannelsController(QObject):
         self._has_failure = False
         page.channels_chosen.connect(self._save_channels)
         page.test_requested.connect(self._test)
-        page.opened.connect(self._check_keyring)
+        page.keyring_requested.connect(self._check_keyring)
         self._runner.run(_SETTINGS_QUEUE, self._read, self._show_read, self._report_failure)
 
     # The settings.
@@ -75,10 +75,10 @@ class ChannelsController(QObject):
         self._channels = channels
         self._page.show_channels(channels, has_password)
         lacks_password = channels.mail is not None and not has_password
-        self._page.show_said(
+        self._page.show_test_result(
             MAIL, "Not used yet: the password is missing." if lacks_password else "", "warn"
         )
-        self._page.show_said(WEBHOOK, " ".join(failures), "warn")
+        self._page.show_test_result(WEBHOOK, " ".join(failures), "warn")
 
     def choose_finished(self, tells_finished: bool) -> None:
         """Set the switch that also applies to webhook and mail."""
@@ -86,7 +86,7 @@ class ChannelsController(QObject):
             self._save_channels(replace(self._channels, tells_finished=tells_finished), None)
 
     def _report_failure(self, error: BackendError) -> None:
-        self._page.show_said(MAIL, error.with_remedy, "bad")
+        self._page.show_test_result(MAIL, error.with_remedy, "bad")
 
     @Slot(ChannelTest)
     def _test(self, test: ChannelTest) -> None:
@@ -98,10 +98,10 @@ class ChannelsController(QObject):
         )
 
     def _report_sent_test(self, kind: str) -> None:
-        self._page.show_said(kind, "The test was sent. Check that it arrived.", "good")
+        self._page.show_test_result(kind, "The test was sent. Check that it arrived.", "good")
 
     def _report_failed_test(self, kind: str, error: BackendError) -> None:
-        self._page.show_said(kind, str(error), "bad")
+        self._page.show_test_result(kind, str(error), "bad")
 
     # Job ends.
 
@@ -131,7 +131,7 @@ class ChannelsController(QObject):
         if not attempt.failure and self._has_failure:
             self._has_failure = False
             for kind in (WEBHOOK, MAIL):
-                self._page.show_said(kind, "", "text2")
+                self._page.show_test_result(kind, "", "text2")
         if attempt.failure:
             self._has_failure = True
             retry_hint = (
@@ -139,7 +139,7 @@ class ChannelsController(QObject):
                 if attempt.wait_s is not None
                 else " It will not be sent again."
             )
-            self._page.show_said(attempt.failed_kind, attempt.failure + retry_hint, "bad")
+            self._page.show_test_result(attempt.failed_kind, attempt.failure + retry_hint, "bad")
 
     def _send_later(self, job_id: str, run: int, wait_s: float) -> None:
         QTimer.singleShot(int(wait_s * 1000), self, partial(self._send, job_id, run))

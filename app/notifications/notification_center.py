@@ -112,7 +112,7 @@ class NotificationCenter(QObject):
         """Made on first use."""
         if self._list is None:
             self._list = NoticeList(self._window)
-            self._list.opened.connect(lambda index: self.notice_opened.emit(self._store.notices[index]))
+            self._list.notice_opened.connect(lambda index: self.notice_opened.emit(self._store.notices[index]))
             self._list.settings_requested.connect(self.settings_requested)
         return self._list
 

@@ -123,7 +123,7 @@ def _entry(action: QAction) -> PaletteEntry:
 def _rank(target: PaletteEntry, tokens: Sequence[str]) -> int | None:
     """Return the rank, 0 for the best; None if it does not match."""
     title = target.title.casefold()
-    full_text = f"{title} {target.aside} {target.words}".casefold()
+    full_text = f"{title} {target.remark} {target.search_terms}".casefold()
     if not all(word in full_text for word in tokens):
         return None
     if not tokens or title.startswith(" ".join(tokens)):

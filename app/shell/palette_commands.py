@@ -17,7 +17,7 @@ from backend.records.library.item import Kind, LibraryItem
 from widgets.common import formats
 from widgets.nodes.row.node_row import node_title
 from widgets.shell.command_palette import PaletteEntry
-from widgets.shell.pages import PLACES, PLACES_OF_KINDS
+from widgets.shell.pages import PAGES, PAGE_KEYS
 
 if TYPE_CHECKING:
     from app.jobs.job_controller import JobController
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from widgets.library.library_page import LibraryPage
     from widgets.shell.main_window import MainWindow
 
-_ICONS = {page.key: page.icon for page in PLACES}
-_TITLES = {page.key: page.title for page in PLACES}
+_ICONS = {page.key: page.icon for page in PAGES}
+_TITLES = {page.key: page.title for page in PAGES}
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def offer_pages(
         show: Callable[[], object] | None = None,
     ) -> None:
         def is_visible() -> bool:
-            return window.place == page_key
+            return window.page_key == page_key
 
-        frame.page_commands.add(CommandScope(root, subject, show or partial(window.go, page_key), is_visible))
+        frame.page_commands.add(CommandScope(root, subject, show or partial(window.open_page, page_key), is_visible))
 
     def open_job_title() -> str:
         view = jobs.open_view
@@ -98,7 +98,7 @@ def offer_pages(
     add(nodes, "nodes", lambda: "Nodes")
     add(pages.compare, "compare", lambda: "Compare")
     for kind, page in pages.library.items():
-        page_key = PLACES_OF_KINDS[kind]
+        page_key = PAGE_KEYS[kind]
         add(page.detail, page_key, partial(_shown_item_title, page))
         add(page, page_key, partial(str, _TITLES[page_key]))
     visible_pages: tuple[tuple[QWidget, str, str], ...] = (
@@ -142,7 +142,7 @@ def offer_objects(
             yield PaletteEntry("node", name, name, "node", _ICONS["nodes"])
 
     def items(kind: Kind, _text: str) -> Iterator[PaletteEntry]:
-        icon = _ICONS[PLACES_OF_KINDS[kind]]
+        icon = _ICONS[PAGE_KEYS[kind]]
         for name in dict.fromkeys(item.name for item in sources.items(kind)):
             yield PaletteEntry(kind.value, name, name, kind.value, icon)
 
@@ -160,11 +160,11 @@ def _shown_item_title(page: LibraryPage) -> str:
 
 def _title_if_visible(window: MainWindow, page_key: str, title: str) -> str:
     """For a page whose buttons act on what is filled in there: offered only while it is visible."""
-    return title if window.place == page_key else ""
+    return title if window.page_key == page_key else ""
 
 
 def _job_entry(summary: JobSummary) -> PaletteEntry:
     kind, remark = "job", summary.state.word
     if summary.sweep is not None:
         kind, remark = "sweep", f"sweep of {formats.plural(len(summary.sweep.ids), 'job')}"
-    return PaletteEntry(kind, summary.id, summary.name, remark, _ICONS["jobs"], words=summary.called)
+    return PaletteEntry(kind, summary.id, summary.name, remark, _ICONS["jobs"], search_terms=summary.called)

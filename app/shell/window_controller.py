@@ -31,12 +31,12 @@ from backend.records.nodes.reading import Finding
 from widgets.common.formats import Units
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.common.ui_scale import SCALE_VARIABLE, SCALES
-from widgets.shell.command_palette import Palette
+from widgets.shell.command_palette import CommandPalette
 from widgets.shell.help_page import HelpPage
 from widgets.shell.main_window import MainWindow
-from widgets.shell.pages import PLACES
+from widgets.shell.pages import PAGES
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 from widgets.shell.shortcuts_dialog import ShortcutsDialog
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class FrameController(QObject):
         self.command_search = CommandSearch()
         self.page_commands = PageCommands()
         self.command_search.add_opener(PRESS, self.page_commands.press)
-        self._palette: Palette | None = None
+        self._palette: CommandPalette | None = None
         self._page: SettingsPage | None = None
         self._help: HelpPage | None = None
         side_bar = window.side_bar
@@ -100,8 +100,8 @@ class FrameController(QObject):
         side_bar.help.clicked.connect(lambda: self.open_help())
         side_bar.keys.clicked.connect(self.show_keys)
         themes.changed.connect(self._theme_changed)
-        window.is_put_away_when_closed = self._hides_when_closed
-        window.put_away.connect(self._announce_tray)
+        window.hides_when_closed = self._hides_when_closed
+        window.hidden_to_tray.connect(self._announce_tray)
         self._is_quitting = False
         self._add_commands()
 
@@ -110,8 +110,8 @@ class FrameController(QObject):
     def _add_commands(self) -> None:
         window, side_bar = self._window, self._window.side_bar
         QShortcut(QKeySequence("Ctrl+K"), window, self.open_palette)
-        for page in PLACES:
-            self.add_command(page.title, page.icon, partial(window.go, page.key), takes_key=False)
+        for page in PAGES:
+            self.add_command(page.title, page.icon, partial(window.open_page, page.key), takes_key=False)
         self.add_command("Notifications", "bell", self.bell.show)
         self.add_command("Refresh", "arrow-clockwise", window.check_again)
         self.add_command("Settings", "gear", self.open_settings)
@@ -140,19 +140,19 @@ class FrameController(QObject):
         """
         action = QAction(title, self)
         action.setData(icon)
-        action.setShortcut(next((k.key for k in KEYS if k.does == title and not k.with_focus), ""))
+        action.setShortcut(next((k.key for k in SHORTCUTS if k.label == title and not k.with_focus), ""))
         action.triggered.connect(lambda: callback())
         if takes_key:
             self._window.addAction(action)
         self.command_search.add_action(action)
 
     @property
-    def palette(self) -> Palette:
+    def palette(self) -> CommandPalette:
         """Made on first use: the first frame of the window does not need it."""
         if self._palette is None:
-            self._palette = Palette(self._window)
+            self._palette = CommandPalette(self._window)
             self._palette.searched.connect(self._search)
-            self._palette.chosen.connect(self.command_search.open)
+            self._palette.entry_chosen.connect(self.command_search.open)
         return self._palette
 
     @Slot()
@@ -176,12 +176,12 @@ class FrameController(QObject):
         self._help = page
         page.keys.clicked.connect(self.show_keys)
         page.link_opened.connect(_open_link)
-        page.opened.connect(self._read_help)
+        page.topics_requested.connect(self._read_help)
 
     @Slot()
     def open_help(self, topic: str = "") -> None:
         """Open the help, at a topic or where it was left."""
-        self._window.go("help")
+        self._window.open_page("help")
         if topic and self._help is not None:
             self._help.open_topic(topic)
 
@@ -196,19 +196,19 @@ class FrameController(QObject):
         """Fill and connect the pages once they are built."""
         self._take_help(help_page)
         self._page = page
-        page.set_scale_now(self._settings_writer.preferences.scale_percent)
+        page.set_active_scale(self._settings_writer.preferences.scale_percent)
         page.theme.key_chosen.connect(lambda key: self._themes.choose(ThemeChoice(key)))
         page.scale_chosen.connect(self._choose_scale)
         page.restart.clicked.connect(self._restart)
         page.contrast.toggled.connect(self._choose_contrast)
         page.motion.toggled.connect(self._choose_motion)
         page.units_chosen.connect(self._choose_units)
-        page.notices.finished.toggled.connect(self._choose_finished)
-        page.notices.stays.toggled.connect(
+        page.notices.finished_switch.toggled.connect(self._choose_finished)
+        page.notices.tray_switch.toggled.connect(
             lambda stays: self._settings_writer.remember(stays_in_tray=stays)
         )
         page.notices.show_tray(self.tray.is_available)
-        page.place_opened.connect(_open_folder)
+        page.path_opened.connect(_open_folder)
         page.checks_requested.connect(self.check)
         page.report.clicked.connect(self.report)
         page.keys.clicked.connect(self.show_keys)
@@ -226,7 +226,7 @@ class FrameController(QObject):
             page = self._page.verify
             VerifyController(services.verification, self._background, page, self._window, self)
             SshController(services.cluster, self._background, self._page.ssh, self)
-            self._page.show_places(
+            self._page.show_paths(
                 SettingsPaths(
                     data_root=services.data_root.name,
                     catalogue=str(services.catalogue.path),
@@ -250,7 +250,7 @@ class FrameController(QObject):
 
     @Slot()
     def open_settings(self) -> None:
-        self._window.go("settings")
+        self._window.open_page("settings")
 
     @Slot()
     def _show_choices(self) -> None:
@@ -263,7 +263,7 @@ class FrameController(QObject):
                     high_contrast=preferences.high_contrast,
                     reduced_motion=preferences.reduced_motion,
                     units=preferences.units,
-                    tells_finished=preferences.tell_finished,
+                    notifies_finished=preferences.tell_finished,
                     stays_in_tray=preferences.stays_in_tray,
                 )
             )
@@ -393,7 +393,7 @@ class FrameController(QObject):
         elif notice.node:
             self.node_opened.emit(notice.node)
         else:
-            self._window.go("jobs")
+            self._window.open_page("jobs")
 
 
 def _open_link(address: str) -> None:

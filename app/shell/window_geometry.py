@@ -69,7 +69,7 @@ class WindowGeometry(QObject):
         self._window = window
         self._remember = remember
         self._restore(settings)
-        window.placed.connect(self._remember_geometry)
+        window.geometry_changed.connect(self._remember_geometry)
         window.closing.connect(self._remember_maximized)
         self._bring_in_timer = QTimer(self)
         self._bring_in_timer.setSingleShot(True)
@@ -97,7 +97,7 @@ class WindowGeometry(QObject):
         """Let the window fit on each screen with its frame."""
         heights = [screen.height() for screen in _screens()]
         if heights:
-            self._window.fit_smallest(min(heights) - _FRAME_H)
+            self._window.set_min_height(min(heights) - _FRAME_H)
 
     def _restore(self, settings: Settings) -> None:
         preferences = settings.preferences

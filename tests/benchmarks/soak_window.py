@@ -156,7 +156,7 @@ class User(QObject):
         for place in ("datasets", "models", "loaders"):
             yield lambda place=place: self._press_place(place)
         for place in ("new-job", "settings", "help"):
-            yield lambda place=place: window.go(place)
+            yield lambda place=place: window.open_page(place)
         yield lambda: window.resize(1000, 640)
         yield lambda: window.resize(1440, 900)
 

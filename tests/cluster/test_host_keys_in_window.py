@@ -26,7 +26,7 @@ LEFT = Qt.MouseButton.LeftButton
 def dialog(program: Program, ready_cluster: ReadyCluster, qtbot: QtBot) -> Iterator[SetUpDialog]:
     """The set-up of node2, begun while its sshd shows another key than it did."""
     with FAULTS["host_key_changed"].made(ready_cluster, "node2"):
-        program.window.go("nodes")
+        program.window.open_page("nodes")
         qtbot.waitUntil(lambda: "node2" in program.nodes._states)
         yield begun(program, qtbot)
 

@@ -235,7 +235,7 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.nodes.ssh_poller.EVERY_S", 2.0)
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     shown = program.nodes.rack.rows_model
     qtbot.waitUntil(lambda: len(shown.rows) == 4)
     view = run("node1", "node2")

@@ -28,7 +28,7 @@ from widgets.library.item_groups import EntryModel, entries
 from widgets.library.layers_view import LayerModel
 from widgets.nodes.page.rack import RackModel
 from widgets.nodes.row.node_row import node_row
-from widgets.shell.overlay import RecordList
+from widgets.shell.overlay import RecordListModel
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
@@ -76,7 +76,7 @@ def nodes():
 
 
 def titles():
-    model = RecordList(lambda title: (title, "aside"), str, None)
+    model = RecordListModel(lambda title: (title, "aside"), str, None)
     return model, lambda some: model.replace(tuple(f"title {number}" for number in some))
 
 
@@ -93,7 +93,7 @@ MODELS = {
     "library": (EntryModel, library),
     "layers": (LayerModel, layers),
     "nodes": (RackModel, nodes),
-    "targets and notices": (RecordList, titles),
+    "targets and notices": (RecordListModel, titles),
 }
 
 

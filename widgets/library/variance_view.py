@@ -43,7 +43,7 @@ class VarianceView(QWidget):
         self._warnings.setText(" ".join(found.warnings))
         self._warnings.setVisible(bool(found.warnings))
         places = list(range(1, len(found.layers) + 1))
-        with self.panel.drawn_once():
+        with self.panel.batch_redraws():
             for colour, (name, values) in enumerate(
                 (
                     ("Activations", [one.activation for one in found.layers]),

@@ -11,24 +11,24 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from widgets.plots.annotations import (
-    ABOVE,
+    TOP_MARGIN,
     NAME_H,
     AxisSpan,
     Boundary,
     PlotGeometry,
-    Post,
+    VerticalMarker,
     ThresholdLine,
     curve_colour,
     paint_boundaries,
     paint_outliers,
-    paint_posts,
+    paint_vertical_markers,
     paint_span_texts,
     paint_thresholds,
 )
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMarks, MarkKind, paint_row
-from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve, pixels
-from widgets.plots.end_labels import CurveEnd, name_rects, name_span, name_width, paint_endings
+from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve, to_pixels
+from widgets.plots.end_labels import CurveEnd, name_rects, name_span, name_width, paint_curve_ends
 from widgets.plots.growable_array import Floats
 
 _ASIDE = 15.0
@@ -41,38 +41,38 @@ _LEAST_X = 1e-9
 class PlotMarks:
     """The marks of a plot, apart from its curves."""
 
-    posts: tuple[Post, ...] = ()
+    vertical_markers: tuple[VerticalMarker, ...] = ()
     boundaries: tuple[Boundary, ...] = ()
     spans: tuple[AxisSpan, ...] = ()
     thresholds: tuple[ThresholdLine, ...] = ()
-    on_axis: AxisMarks = field(default_factory=AxisMarks)
+    axis_marks: AxisMarks = field(default_factory=AxisMarks)
 
-    def past_posts(self, x: float, reach: float) -> float:
+    def label_x(self, x: float, reach: float) -> float:
         """The x of the name of a curve that ends at `x`: right of a post that it would overlap."""
-        return max([x, *(post.x for post in self.posts if x <= post.x <= x + reach)])
+        return max([x, *(post.x for post in self.vertical_markers if x <= post.x <= x + reach)])
 
-    def placed(self, places: AxisMapping) -> PlotMarks:
+    def to_coordinates(self, mapping: AxisMapping) -> PlotMarks:
         """The same in places of the x axis; marks without a place are dropped."""
-        if not places.log_x:
+        if not mapping.log_x:
             return self
         return PlotMarks(
-            tuple(replace(one, x=places.x(one.x)) for one in self.posts if one.x > 0),
-            tuple(replace(one, x=places.x(one.x)) for one in self.boundaries if one.x > 0),
+            tuple(replace(one, x=mapping.x(one.x)) for one in self.vertical_markers if one.x > 0),
+            tuple(replace(one, x=mapping.x(one.x)) for one in self.boundaries if one.x > 0),
             tuple(
-                replace(one, x0=places.x(max(one.x0, _LEAST_X)), x1=places.x(one.x1))
+                replace(one, x0=mapping.x(max(one.x0, _LEAST_X)), x1=mapping.x(one.x1))
                 for one in self.spans
                 if one.x1 > _LEAST_X
             ),
             self.thresholds,
-            self.on_axis.placed(places),
+            self.axis_marks.to_coordinates(mapping),
         )
 
     def paint(
         self,
         painter: QPainter,
         frame: PlotGeometry,
-        places: AxisMapping,
-        crowd: Callable[[QRectF], int],
+        mapping: AxisMapping,
+        count_points_under: Callable[[QRectF], int],
     ) -> None:
         """Paint all of them.
 
@@ -81,20 +81,20 @@ class PlotMarks:
         """
         paint_span_texts(painter, frame, self.spans)
         paint_boundaries(painter, frame, self.boundaries)
-        drawn = [replace(each, y=places.y(each.y)) for each in self.thresholds]
+        drawn = [replace(each, y=mapping.y(each.y)) for each in self.thresholds]
         paint_thresholds(painter, frame, drawn)
-        paint_posts(painter, frame, self.posts, crowd)
-        self.on_axis.paint(painter, frame)
+        paint_vertical_markers(painter, frame, self.vertical_markers, count_points_under)
+        self.axis_marks.paint(painter, frame)
 
 
 @dataclass(frozen=True)
-class EndsOf:
+class CurveEnds:
     """The ends of a plot's curves: which have names, and which curve is highlighted."""
 
-    places: AxisMapping
-    named: bool
-    lifted: str
-    text: Callable[[DrawnCurve], str]
+    mapping: AxisMapping
+    with_labels: bool
+    highlighted_key: str
+    label_text: Callable[[DrawnCurve], str]
     marks: PlotMarks
 
     def paint(
@@ -107,20 +107,20 @@ class EndsOf:
         """
         listed = list(curves)
         for key, curve in listed:
-            y = self.places.ys(curve.raw_y)
+            y = self.mapping.ys(curve.raw_y)
             # On a logarithmic axis zero has no place; it is not a value below the picture.
             paint_outliers(painter, frame, curve.raw_x, y, self._colour(key, curve))
-            lost = self.places.xs(curve.data.lost(self.places.axis))
-            paint_row(painter, frame, lost, MarkKind.NO_NUMBER)
-        paint_endings(painter, frame, _lifted_last(self.endings(frame, listed)), self.named)
+            lost = self.mapping.xs(curve.data.nan_starts(self.mapping.axis))
+            paint_row(painter, frame, lost, MarkKind.NON_FINITE)
+        paint_curve_ends(painter, frame, _lifted_last(self.curve_ends(frame, listed)), self.with_labels)
 
-    def crowd(
+    def points_counter(
         self, frame: PlotGeometry, curves: Iterable[tuple[str, DrawnCurve]]
     ) -> Callable[[QRectF], int]:
         """Return a function that counts how much of curves and names is in a rectangle."""
         listed = list(curves)
         lines = [self._line(frame, curve) for _, curve in listed]
-        names = name_rects(frame, self.endings(frame, listed)) if self.named else []
+        names = name_rects(frame, self.curve_ends(frame, listed)) if self.with_labels else []
 
         def count(rect: QRectF) -> int:
             crossed = sum(_crossings(x, y, rect) for x, y in lines if len(x))
@@ -128,7 +128,7 @@ class EndsOf:
 
         return count
 
-    def endings(
+    def curve_ends(
         self,
         frame: PlotGeometry,
         curves: Iterable[tuple[str, DrawnCurve]],
@@ -137,19 +137,19 @@ class EndsOf:
         endings: list[CurveEnd] = []
         lines: list[tuple[Floats, Floats]] = []
         for key, curve in curves:
-            if not curve.named or curve.last is None:
+            if not curve.with_label or curve.last_point is None:
                 continue
-            x = self.places.x(curve.end(self.places.axis))
-            y_end = self.places.y(curve.last.smoothed)
-            if frame.has(x) and frame.y0 <= y_end <= frame.y1:
-                words = self.text(curve)
+            x = self.mapping.x(curve.end_x(self.mapping.axis))
+            y_end = self.mapping.y(curve.last_point.smoothed)
+            if frame.contains_x(x) and frame.y0 <= y_end <= frame.y1:
+                words = self.label_text(curve)
                 reach = name_width(words) / frame.rect.width() * (frame.x1 - frame.x0)
-                past = frame.px(self.marks.past_posts(x, reach))
+                past = frame.px(self.marks.label_x(x, reach))
                 colour = self._colour(key, curve)
-                endings.append(CurveEnd(frame.at(x, y_end), words, colour, past=past))
-                if self.named:
+                endings.append(CurveEnd(frame.point(x, y_end), words, colour, min_x=past))
+                if self.with_labels:
                     lines.append(self._line(frame, curve))
-        if not self.named:
+        if not self.with_labels:
             return endings
         lines += self._thresholds(frame)
         return [
@@ -158,18 +158,18 @@ class EndsOf:
         ]
 
     def _colour(self, key: str, curve: DrawnCurve) -> QColor:
-        is_faint = bool(self.lifted) and key != self.lifted
+        is_faint = bool(self.highlighted_key) and key != self.highlighted_key
         return curve_colour(curve.colour, FAINT_ALPHA if is_faint else 1.0)
 
     def _line(self, frame: PlotGeometry, curve: DrawnCurve) -> tuple[Floats, Floats]:
         """A curve in pixels."""
-        return pixels(frame, curve.x, self.places.ys(curve.y))
+        return to_pixels(frame, curve.x, self.mapping.ys(curve.y))
 
     def _thresholds(self, frame: PlotGeometry) -> list[tuple[Floats, Floats]]:
         """The threshold lines in pixels."""
         across = np.arange(frame.rect.left(), frame.rect.right())
         return [
-            (across, np.full(len(across), frame.py(self.places.y(one.y))))
+            (across, np.full(len(across), frame.py(self.mapping.y(one.y))))
             for one in self.marks.thresholds
         ]
 
@@ -198,7 +198,7 @@ def _shift(
     beside = [y[(x > left) & (x < right)] for x, y in lines]
     below = np.concatenate(beside) - ending.point.y() if beside else np.empty(0)
 
-    highest = frame.rect.top() - ABOVE + NAME_H / 2 - ending.point.y()
+    highest = frame.rect.top() - TOP_MARGIN + NAME_H / 2 - ending.point.y()
     lowest = frame.rect.bottom() - NAME_H / 2 - ending.point.y()
 
     def covered(shift: float) -> int:

@@ -20,9 +20,9 @@ from widgets.plots.growable_array import Floats
 LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
 DOT = 3.5
-NEAR_PX = 5
+HIT_RADIUS_PX = 5
 """The distance within which the pointer selects a mark."""
-ABOVE = 6
+TOP_MARGIN = 6
 """Pixels of the view above its frame, for names at the top of a plot."""
 _TITLE_H, _HEADLESS, _ROW_H, _SIDE = 24, 4, 18, 10
 _MOST_OUTLIERS = 200
@@ -36,12 +36,12 @@ _Places = TypeVar("_Places", float, Floats)
 
 
 @dataclass(frozen=True)
-class Post:
+class VerticalMarker:
     """A line at a place on the x axis: a run failed, or NaN appeared."""
 
     x: float
     text: str = ""
-    tone: str = "bad"
+    color_role: str = "bad"
     dashed: bool = False
 
 
@@ -59,7 +59,7 @@ class AxisSpan:
 
     x0: float
     x1: float
-    tone: str = "warn"
+    color_role: str = "warn"
     text: str = ""
 
 
@@ -69,7 +69,7 @@ class ThresholdLine:
 
     y: float
     text: str = ""
-    tone: str = "text3"
+    color_role: str = "text3"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class PlotGeometry:
     y0: float
     y1: float
 
-    def at(self, x: float, y: float) -> QPointF:
+    def point(self, x: float, y: float) -> QPointF:
         return QPointF(self.px(x), self.py(y))
 
     def px(self, x: _Places) -> _Places:
@@ -94,7 +94,7 @@ class PlotGeometry:
     def x_at(self, px: float) -> float:
         return self.x0 + (px - self.rect.left()) / self.rect.width() * (self.x1 - self.x0)
 
-    def has(self, x: float) -> bool:
+    def contains_x(self, x: float) -> bool:
         return self.x0 <= x <= self.x1
 
     @property
@@ -142,7 +142,7 @@ def paint_boundaries(
     """Paint thin lines with the number of the run that begins there."""
     t = theme.current()
     for boundary in boundaries:
-        if not frame.has(boundary.x):
+        if not frame.contains_x(boundary.x):
             continue
         x = round(frame.px(boundary.x)) + 0.5
         painter.setPen(QPen(t.q("line_strong"), 1))
@@ -152,8 +152,8 @@ def paint_boundaries(
         )
 
 
-def paint_posts(
-    painter: QPainter, frame: PlotGeometry, posts: Sequence[Post], crowd: Callable[[QRectF], int]
+def paint_vertical_markers(
+    painter: QPainter, frame: PlotGeometry, markers: Sequence[VerticalMarker], count_points_under: Callable[[QRectF], int]
 ) -> None:
     """Paint events. Solid 2 px; dashed 1 px for minor ones.
 
@@ -161,26 +161,26 @@ def paint_posts(
         crowd: Returns how much of the curves is in a rectangle: texts go where it is least.
     """
     taken: list[QRectF] = []
-    for post in sorted(posts, key=lambda post: post.x):
-        if not frame.has(post.x):
+    for post in sorted(markers, key=lambda post: post.x):
+        if not frame.contains_x(post.x):
             continue
         x = frame.px(post.x)
-        pen = QPen(theme.current().fill(post.tone), 1.0 if post.dashed else 2.0)
+        pen = QPen(theme.current().fill(post.color_role), 1.0 if post.dashed else 2.0)
         if post.dashed:
             pen.setDashPattern([3, 3])
         painter.setPen(pen)
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
         if post.text:
-            taken.append(_post_rect(frame, x, post.text, taken, crowd))
-            _paint_on_background(painter, taken[-1], post.text, "small_strong", post.tone)
+            taken.append(_marker_text_rect(frame, x, post.text, taken, count_points_under))
+            _paint_on_background(painter, taken[-1], post.text, "small_strong", post.color_role)
 
 
-def _post_rect(
+def _marker_text_rect(
     frame: PlotGeometry,
     x: float,
     text: str,
     taken: Sequence[QRectF],
-    crowd: Callable[[QRectF], int],
+    count_points_under: Callable[[QRectF], int],
 ) -> QRectF:
     """The text's place beside its post, as high as fits: over no text and few curves."""
     top, room = frame.rect.top(), frame.rect.height() - NAME_H
@@ -193,7 +193,7 @@ def _post_rect(
 
     def covered(rect: QRectF) -> int:
         apart = rect.adjusted(-NAME_GAP, 1, NAME_GAP, -1)
-        return crowd(rect) + _ON_TEXT * sum(apart.intersects(other) for other in taken)
+        return count_points_under(rect) + _ON_TEXT * sum(apart.intersects(other) for other in taken)
 
     return min(rects, key=covered)
 
@@ -206,21 +206,21 @@ def paint_thresholds(
         if not frame.y0 <= threshold.y <= frame.y1:
             continue
         y = round(frame.py(threshold.y)) + 0.5
-        pen = QPen(theme.current().fill(threshold.tone), 1)
+        pen = QPen(theme.current().fill(threshold.color_role), 1)
         pen.setDashPattern([4, 3])
         painter.setPen(pen)
         painter.drawLine(QPointF(frame.rect.left(), y), QPointF(frame.rect.right(), y))
         if threshold.text:
             above = QRectF(frame.rect.left() + 10, y - 18, frame.rect.width() - 20, 16)
-            _paint_on_background(painter, above, threshold.text, "tiny", threshold.tone)
+            _paint_on_background(painter, above, threshold.text, "tiny", threshold.color_role)
 
 
 def paint_shades(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
     """Paint the tints of spans, behind the curves."""
     for span in spans:
-        colour = theme.current().fill(span.tone)
+        colour = theme.current().fill(span.color_role)
         colour.setAlphaF(_SHADE_ALPHA)
-        room = QRectF(frame.at(span.x0, frame.y1), frame.at(span.x1, frame.y0))
+        room = QRectF(frame.point(span.x0, frame.y1), frame.point(span.x1, frame.y0))
         painter.fillRect(room & frame.rect, colour)
 
 
@@ -231,14 +231,14 @@ def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[Axi
         right = min(frame.px(span.x1), frame.rect.right())
         if span.text and text_width(span.text, "tiny") <= right - left - 8:
             rect = QRectF(left + 4, frame.rect.bottom() - 18, right - left - 8, 16)
-            _paint_on_background(painter, rect, span.text, "tiny", span.tone)
+            _paint_on_background(painter, rect, span.text, "tiny", span.color_role)
 
 
-def paint_left_out(painter: QPainter, frame: PlotGeometry, sentence: str) -> None:
+def paint_hidden_values_message(painter: QPainter, frame: PlotGeometry, message: str) -> None:
     """Paint what the axes cannot show, at the lower left, above the marks on the axis."""
-    if sentence:
+    if message:
         rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
-        _paint_on_background(painter, rect, sentence, "tiny", "text3")
+        _paint_on_background(painter, rect, message, "tiny", "text3")
 
 
 def paint_outliers(

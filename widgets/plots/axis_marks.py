@@ -11,7 +11,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from widgets.common import theme
-from widgets.plots.annotations import NEAR_PX, PlotGeometry
+from widgets.plots.annotations import HIT_RADIUS_PX, PlotGeometry
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.growable_array import Floats
 
@@ -25,14 +25,14 @@ class MarkKind(Enum):
 
     EVALUATION = "evaluated"
     CHECKPOINT = "checkpoint"
-    CHECKPOINT_GONE = "checkpoint, removed since"
+    CHECKPOINT_REMOVED = "checkpoint, removed since"
     RATE_STEP = "learning rate lowered"
     STOP = "stopped"
     FAILURE = "failed"
-    NO_NUMBER = "NaN or infinite"
+    NON_FINITE = "NaN or infinite"
 
 
-_TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NO_NUMBER: "bad"}
+_TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NON_FINITE: "bad"}
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class AxisMarks:
         }
         self._at = {kind: [one.x for one in found] for kind, found in self._kinds.items()}
 
-    def at(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
+    def marks_near(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
         """The marks under the pointer, the nearest one of each kind."""
-        reach = NEAR_PX * frame.per_px
+        reach = HIT_RADIUS_PX * frame.per_px
         near: list[AxisMark] = []
         for kind, at in self._at.items():
             begin, end = bisect_left(at, x - reach), bisect_right(at, x + reach)
@@ -68,13 +68,13 @@ class AxisMarks:
             near += sorted(found, key=lambda mark: abs(mark.x - x))[:1]
         return tuple(near)
 
-    def placed(self, places: AxisMapping) -> AxisMarks:
+    def to_coordinates(self, mapping: AxisMapping) -> AxisMarks:
         """The same in places of an axis; marks without a place are dropped."""
-        if not places.log_x:
+        if not mapping.log_x:
             return self
         return AxisMarks(
             [
-                replace(mark, x=places.x(mark.x))
+                replace(mark, x=mapping.x(mark.x))
                 for marks in self._kinds.values()
                 for mark in marks
                 if mark.x > 0
@@ -88,18 +88,18 @@ class AxisMarks:
 
 
 def paint_row(
-    painter: QPainter, frame: PlotGeometry, at: Sequence[float] | Floats, kind: MarkKind
+    painter: QPainter, frame: PlotGeometry, xs: Sequence[float] | Floats, kind: MarkKind
 ) -> None:
     """Paint a glyph at each of these rising places; of many only a few."""
     apart = _APART_PX * frame.per_px
     x = frame.x0
     while True:
         # Ten thousand evaluations would form a bar.
-        index = bisect_left(at, x)
-        if index == len(at) or at[index] > frame.x1:
+        index = bisect_left(xs, x)
+        if index == len(xs) or xs[index] > frame.x1:
             return
-        _paint(painter, QPointF(frame.px(float(at[index])), frame.rect.bottom()), kind)
-        x = float(at[index]) + apart
+        _paint(painter, QPointF(frame.px(float(xs[index])), frame.rect.bottom()), kind)
+        x = float(xs[index]) + apart
 
 
 def _place(mark: AxisMark) -> float:
@@ -112,8 +112,8 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
     x, y = foot.x(), foot.y()
     painter.setPen(QPen(t.q("surface"), 1))
     painter.setBrush(ink)
-    if kind in (MarkKind.CHECKPOINT, MarkKind.CHECKPOINT_GONE):
-        if kind is MarkKind.CHECKPOINT_GONE:
+    if kind in (MarkKind.CHECKPOINT, MarkKind.CHECKPOINT_REMOVED):
+        if kind is MarkKind.CHECKPOINT_REMOVED:
             painter.setPen(QPen(ink, 1))
             painter.setBrush(t.q("surface"))
         corners = [QPointF(x - _HALF, y), QPointF(x + _HALF, y), QPointF(x, y - _H)]
@@ -126,7 +126,7 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
         painter.drawPolyline(QPolygonF([QPointF(x + dx, y - dy) for dx, dy in stair]))
     elif kind in (MarkKind.STOP, MarkKind.FAILURE):
         painter.drawRect(QRectF(x - 3, y - _H, 6, 6))
-    elif kind is MarkKind.NO_NUMBER:
+    elif kind is MarkKind.NON_FINITE:
         cross = [QLineF(x - 3, y - 7, x + 3, y - 1), QLineF(x - 3, y - 1, x + 3, y - 7)]
         for colour, width in ((t.q("surface"), 4.0), (ink, 1.8)):
             painter.setPen(QPen(colour, width))

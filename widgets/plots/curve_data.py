@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from widgets.plots.growable_array import Floats, GrowableArray
 from widgets.plots.minmax_pyramid import Pyramid
 from widgets.plots.monotonic_axis import MonotonicAxis
-from widgets.plots.smoothing import Smoothed
+from widgets.plots.smoothing import SmoothedColumn
 
 _STRETCH_POINTS = 1024  # this many points need no octave of their own
 
@@ -42,13 +42,13 @@ class XAxis(Enum):
     """Seconds since 1970: curves of several sources are at their real times."""
 
 
-class Gaps(Enum):
+class GapReason(Enum):
     """The reason why a point has no value."""
 
     NO_READING = "no reading"
     NOT_MEASURED = "not measured"
     """Or NaN or infinite, if there was a value at every step before."""
-    NO_NUMBER = "NaN or infinite"
+    NON_FINITE = "NaN or infinite"
     """Every step has a value."""
 
 
@@ -71,16 +71,16 @@ class CurveData:
     everything from there on.
     """
 
-    def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NO_READING) -> None:
-        self._gaps = gaps
+    def __init__(self, smoothing: float = 0.0, gap_reason: GapReason = GapReason.NO_READING) -> None:
+        self._gap_reason = gap_reason
         self._step = MonotonicAxis()
         self._epoch = MonotonicAxis()
         self._time = MonotonicAxis()
         self._raw = GrowableArray()
         self._raw_levels = Pyramid()
-        self._smooth: Smoothed | None = None
+        self._smooth: SmoothedColumn | None = None
         self._time_origin = math.nan
-        self._lost = GrowableArray()
+        self._nan_starts = GrowableArray()
         self.revision = 0
         """Increases with each change, so that a plot detects changes."""
         self.set_smoothing(smoothing)
@@ -164,7 +164,7 @@ class CurveData:
         for axis in (self._step, self._epoch, self._time):
             axis.shorten(size)
         self._raw.shorten(size)
-        self._lost.shorten(self._lost.find(size, "left"))
+        self._nan_starts.shorten(self._nan_starts.find(size, "left"))
         self._raw_levels.shorten(size)
         if self._smooth is not None:
             self._smooth.shorten(size)
@@ -174,7 +174,7 @@ class CurveData:
         """Smooth with another weight: 0 is none, 0.6 much, 0.99 very much."""
         weight = _valid_weight(weight)
         if weight != self.smoothing:
-            self._smooth = Smoothed(weight, self._raw) if weight > 0 else None
+            self._smooth = SmoothedColumn(weight, self._raw) if weight > 0 else None
             if self._smooth is not None:
                 self._smooth.follow()
             self.revision += 1
@@ -192,14 +192,14 @@ class CurveData:
         """The places of the points on an axis; rising, or NaN if the axis is unknown."""
         return self._axis(axis).values - self._origin(axis)
 
-    def place(self, index: int, axis: XAxis) -> float:
+    def x_at_index(self, index: int, axis: XAxis) -> float:
         """The place of one point on an axis."""
-        return self._axis(axis).at(index) - self._origin(axis)
+        return self._axis(axis).value_at(index) - self._origin(axis)
 
-    def places(self, steps: Floats, axis: XAxis) -> Floats:
+    def x_at_steps(self, steps: Floats, axis: XAxis) -> Floats:
         """The places of steps on an axis: of the last point up to each, NaN before the first."""
         index = [self._step.find(step, "right") - 1 for step in steps.tolist()]
-        return np.array([self.place(at, axis) if at >= 0 else math.nan for at in index])
+        return np.array([self.x_at_index(at, axis) if at >= 0 else math.nan for at in index])
 
     def x_range(self, axis: XAxis, *, log: bool = False) -> tuple[float, float] | None:
         """The places of the first and last point, or None without points on this axis.
@@ -210,22 +210,22 @@ class CurveData:
         first = self._first(axis, log=log)
         if first == values.size:
             return None
-        low, high = values.at(first) - origin, values.last - origin
+        low, high = values.value_at(first) - origin, values.last - origin
         return (math.log10(low), math.log10(high)) if log else (low, high)
 
-    def without_place(self, axis: XAxis) -> int:
+    def nonpositive_count(self, axis: XAxis) -> int:
         """The number of points that a logarithmic axis cannot show: those up to 0."""
-        return self._first(axis, log=True) - self._axis(axis).untold
+        return self._first(axis, log=True) - self._axis(axis).leading_nan_count
 
-    def lost(self, axis: XAxis) -> Floats:
+    def nan_starts(self, axis: XAxis) -> Floats:
         """The places where NaN begins, rising.
 
         Infinity counts as NaN, and so does a gap after two values; after one value the metric is
         measured only now and then.
         """
-        index = self._lost.values.astype(np.int64)
-        is_measured = self._gaps is not Gaps.NO_READING
-        if is_measured and not len(index) and len(self) and self.last() is None:
+        index = self._nan_starts.values.astype(np.int64)
+        is_measured = self._gap_reason is not GapReason.NO_READING
+        if is_measured and not len(index) and len(self) and self.last_point() is None:
             index = np.zeros(1, np.int64)
         return self._axis(axis).take(index) - self._origin(axis)
 
@@ -293,34 +293,34 @@ class CurveData:
         py[1::2] = np.where(falls, low, high)
         return np.append(in_pairs, last_x), np.append(py, last_y)
 
-    def at(self, axis: XAxis, x: float) -> CurvePoint | None:
+    def nearest_point(self, axis: XAxis, x: float) -> CurvePoint | None:
         """The point nearest to `x`; None outside the curve."""
         span = self.x_range(axis)
         if span is None or not span[0] <= x <= span[1]:
             return None
         values, wanted = self._axis(axis), x + self._origin(axis)
         index = min(values.find(wanted, "left"), values.size - 1)
-        if index > values.untold and wanted - values.at(index - 1) < values.at(index) - wanted:
+        if index > values.leading_nan_count and wanted - values.value_at(index - 1) < values.value_at(index) - wanted:
             index -= 1
-        return self._sample(index)
+        return self._point(index)
 
-    def last(self) -> CurvePoint | None:
+    def last_point(self) -> CurvePoint | None:
         """The last point that has a value."""
         # From the end, in blocks: a curve may end in a million NaN, but usually does not.
         for end in range(len(self), 0, -1024):
             start = max(end - 1024, 0)
             numbers = np.flatnonzero(~np.isnan(self._raw.cut(start, end)))
             if len(numbers):
-                return self._sample(start + int(numbers[-1]))
+                return self._point(start + int(numbers[-1]))
         return None
 
-    def _sample(self, index: int) -> CurvePoint:
+    def _point(self, index: int) -> CurvePoint:
         return CurvePoint(
             index,
-            self._step.at(index),
-            self._epoch.at(index),
-            self._time.at(index),
-            self._raw.at(index),
+            self._step.value_at(index),
+            self._epoch.value_at(index),
+            self._time.value_at(index),
+            self._raw.value_at(index),
             float(self._cut(index, index + 1, smoothed=True)[0]),
         )
 
@@ -332,20 +332,20 @@ class CurveData:
     def _note_lost(self, new: Floats) -> None:
         """Before `new` is added, record the points at which NaN begins."""
         gap = ~np.isfinite(new)
-        if self._gaps is Gaps.NO_READING or not gap.any():
+        if self._gap_reason is GapReason.NO_READING or not gap.any():
             return
         is_gap = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
         before = np.concatenate((np.array([True, False])[: 2 - len(is_gap)], is_gap))
         both = np.concatenate((before, gap))
         begins = gap & ~both[1:-1]
-        if self._gaps is Gaps.NOT_MEASURED:
+        if self._gap_reason is GapReason.NOT_MEASURED:
             begins &= np.isinf(new) | ~both[:-2]
-        self._lost.extend(np.flatnonzero(begins).astype(np.float64) + self._raw.size)
+        self._nan_starts.extend(np.flatnonzero(begins).astype(np.float64) + self._raw.size)
 
     def _first(self, axis: XAxis, *, log: bool) -> int:
         """The index of the first point that has a place."""
         values = self._axis(axis)
-        return values.find(self._origin(axis), "right") if log else values.untold
+        return values.find(self._origin(axis), "right") if log else values.leading_nan_count
 
     def _axis(self, axis: XAxis) -> MonotonicAxis:
         if axis is XAxis.STEP:
@@ -357,7 +357,7 @@ class CurveData:
             return 0.0
         if math.isfinite(self._time_origin):
             return self._time_origin
-        return self._time.first if self._time.size > self._time.untold else 0.0
+        return self._time.first if self._time.size > self._time.leading_nan_count else 0.0
 
 
 _EMPTY: Floats = np.empty(0)
@@ -369,7 +369,7 @@ def _octaves(x: MonotonicAxis, origin: float, begin: int, end: int) -> list[int]
     In no part are they much denser at its end than at its beginning.
     """
     edges = [end]
-    upper = x.at(end - 1) - origin
+    upper = x.value_at(end - 1) - origin
     while edges[-1] - begin > _STRETCH_POINTS:
         upper /= 2
         edge = max(x.find(upper + origin, "left"), begin)

@@ -17,9 +17,9 @@ class Legend(QWidget):
 
     _LINE, _GAP, _BETWEEN = 18, 6, 16
 
-    def __init__(self, left: int, parent: QWidget) -> None:
+    def __init__(self, left_px: int, parent: QWidget) -> None:
         super().__init__(parent)
-        self._left = left
+        self._left_px = left_px
         self._curves: list[tuple[str, int | str]] = []
         self.setFixedHeight(LEGEND_H)
 
@@ -51,12 +51,12 @@ class Legend(QWidget):
 
     def _places(self) -> list[QRectF]:
         places: list[QRectF] = []
-        x, y = float(self._left), 0.0
-        room = max(self.width() - self._left, 1)
+        x, y = float(self._left_px), 0.0
+        room = max(self.width() - self._left_px, 1)
         for name, _ in self._curves:
             width = min(self._LINE + self._GAP + text_width(name, "small") + 1, room)
             if places and x + width > self.width():
-                x, y = float(self._left), y + LEGEND_H
+                x, y = float(self._left_px), y + LEGEND_H
             places.append(QRectF(x, y, width, LEGEND_H))
             x += width + self._BETWEEN
         return places

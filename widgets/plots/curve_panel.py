@@ -19,23 +19,23 @@ from widgets.common import formats, theme
 from widgets.common.painting import paint_focus, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.plots import plot_range
-from widgets.plots.annotation_layer import EndsOf, PlotMarks
+from widgets.plots.annotation_layer import CurveEnds, PlotMarks
 from widgets.plots.annotations import (
     LINE_W,
     AxisSpan,
     Boundary,
     PlotGeometry,
-    Post,
+    VerticalMarker,
     ReadOutRow,
     ThresholdLine,
-    paint_left_out,
+    paint_hidden_values_message,
     paint_pointer,
     paint_read_out,
     paint_shades,
 )
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMark, AxisMarks
-from widgets.plots.cursor_readout import lost_near, place_text, read_rows
+from widgets.plots.cursor_readout import nan_start_labels, position_text, read_rows
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_item import DrawnCurve
 from widgets.plots.curve_legend import Legend
@@ -44,7 +44,7 @@ from widgets.plots.image_export import Picture
 from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.plot_curves import PlotCurves
 from widgets.plots.plot_range import Range, Scale
-from widgets.plots.plot_view import LEFT_MIN, RIGHT, PlotView
+from widgets.plots.plot_view import LEFT_AXIS_MIN_W, RIGHT_MARGIN, PlotView
 
 _LEGEND_FROM = SOLID_CURVES + 1
 _NAME_SHARE = 0.33
@@ -78,7 +78,7 @@ class CurvePanel(QWidget):
     """
 
     x_range_changed = Signal(float, float)
-    fitted = Signal()
+    fit_requested = Signal()
     redrawn = Signal()
 
     def __init__(
@@ -125,7 +125,7 @@ class CurvePanel(QWidget):
         self._known_marks = self.marks = PlotMarks()
         self._empty_text = "No points yet"
         self._plot = PlotView(show_x, self._paint)
-        self._legend = Legend(LEFT_MIN, self)
+        self._legend = Legend(LEFT_AXIS_MIN_W, self)
         self._legend.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -136,8 +136,8 @@ class CurvePanel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._link = link if link is not None else HoverLink(self)
-        self._link.moved.connect(self._repaint)
-        self._link.left.connect(self._repaint)
+        self._link.pointer_moved.connect(self._repaint)
+        self._link.pointer_left.connect(self._repaint)
         self._plot.pointer_moved.connect(self._point)
         self._plot.pointer_left.connect(self._link.leave)
         self._plot.double_clicked.connect(self._fit_again)
@@ -163,7 +163,7 @@ class CurvePanel(QWidget):
         *,
         smooth: bool = True,
         with_raw: bool = True,
-        named: bool = True,
+        with_label: bool = True,
         width: float = LINE_W,
         fill: bool = False,
     ) -> None:
@@ -177,7 +177,7 @@ class CurvePanel(QWidget):
             with_raw: The raw line is visible behind the smoothed one.
             named: It has name and value at its end and a line in the read-out.
         """
-        self.curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill)
+        self.curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, with_label, width, fill)
         if smooth:
             data.set_smoothing(self.smoothing)
         self._curves_changed()
@@ -195,20 +195,20 @@ class CurvePanel(QWidget):
     def set_marks(
         self,
         *,
-        posts: Sequence[Post] | None = None,
+        vertical_markers: Sequence[VerticalMarker] | None = None,
         boundaries: Sequence[Boundary] | None = None,
         spans: Sequence[AxisSpan] | None = None,
         thresholds: Sequence[ThresholdLine] | None = None,
-        on_axis: Sequence[AxisMark] | None = None,
+        axis_marks: Sequence[AxisMark] | None = None,
     ) -> None:
         """Set the marks besides the curves; omitted ones stay unchanged."""
         before = self._known_marks
         self._known_marks = PlotMarks(
-            before.posts if posts is None else tuple(posts),
+            before.vertical_markers if vertical_markers is None else tuple(vertical_markers),
             before.boundaries if boundaries is None else tuple(boundaries),
             before.spans if spans is None else tuple(spans),
             before.thresholds if thresholds is None else tuple(thresholds),
-            before.on_axis if on_axis is None else AxisMarks(on_axis),
+            before.axis_marks if axis_marks is None else AxisMarks(axis_marks),
         )
         self._place_marks()
         self.refresh()
@@ -219,9 +219,9 @@ class CurvePanel(QWidget):
             self._empty_text = text
             self._repaint()
 
-    def lift(self, key: str) -> None:
+    def highlight(self, key: str) -> None:
         """Highlight one curve and draw the others faint; "" for none."""
-        self.curves.asked = key
+        self.curves.requested_key = key
         self._repaint()
 
     @property
@@ -258,10 +258,10 @@ class CurvePanel(QWidget):
         """
         return self._log_x and self._axis is not XAxis.CLOCK
 
-    def set_log_x(self, on: bool) -> None:
+    def set_log_x(self, enabled: bool) -> None:
         """Set a logarithmic x axis, all of it in view. It has no points at or below zero."""
-        if on != self._log_x:
-            self._log_x = on
+        if enabled != self._log_x:
+            self._log_x = enabled
             self._place_marks()
             self.fit()
 
@@ -269,10 +269,10 @@ class CurvePanel(QWidget):
     def log_y(self) -> bool:
         return self._log_y
 
-    def set_log_y(self, on: bool) -> None:
+    def set_log_y(self, enabled: bool) -> None:
         """Set a logarithmic y axis. Values at or below zero are gaps."""
-        if on != self._log_y:
-            self._log_y = on
+        if enabled != self._log_y:
+            self._log_y = enabled
             self.refresh()
 
     def fit(self) -> None:
@@ -294,7 +294,7 @@ class CurvePanel(QWidget):
         self._fixed_x = (x0, x1)
         self.refresh()
 
-    def data_begin(self) -> float:
+    def data_start(self) -> float:
         """The first place of the first curve; minus infinity without one."""
         return min((low for low, _ in self.curves.x_ranges(self._places)), default=-math.inf)
 
@@ -315,13 +315,13 @@ class CurvePanel(QWidget):
         frame = self._frame()
         return frame.y0, frame.y1
 
-    def stretch_px(self) -> tuple[float, float]:
+    def visible_span_px(self) -> tuple[float, float]:
         """The ends of the visible range, in pixels from the widget's left edge."""
         rect, left = self._frame().rect, self._plot.x()
         return left + rect.left(), left + rect.right()
 
     @contextmanager
-    def drawn_once(self) -> Iterator[None]:
+    def batch_redraws(self) -> Iterator[None]:
         """Draw all changes inside the block once, at the end: a drawing visits every curve."""
         self._held += 1
         try:
@@ -345,29 +345,29 @@ class CurvePanel(QWidget):
     # -- Read-out
 
     @property
-    def pointed(self) -> float | None:
+    def pointer_x(self) -> float | None:
         """The place of the read-out, None if it is hidden."""
         return self._link.x
 
-    def point_at(self, x: float | None) -> None:
+    def move_pointer(self, x: float | None) -> None:
         """Move the read-out of all plots of the page to a place and announce it; None hides it."""
         if x is None:
             self._link.leave()
         else:
             self._link.point(x)
-        rows, title = self.read(self._places.x_at(x)) if x is not None else ([], "")
+        rows, title = self.readout(self._places.x_at(x)) if x is not None else ([], "")
         words = [f"{name} {value}".strip() for name, value in rows]
         said = ": ".join(filter(None, (title, ", ".join(words))))
-        self.setAccessibleDescription(". ".join(filter(None, (said, self.left_out()))))
+        self.setAccessibleDescription(". ".join(filter(None, (said, self.hidden_values_message()))))
 
-    def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
+    def readout(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """The name and value of every curve at `x`, and the place: the text of the read-out."""
-        rows, title = self._read(self._frame(), self._places.x(x))
+        rows, title = self._readout(self._frame(), self._places.x(x))
         return [(row.name, row.value) for row in rows], title
 
-    def left_out(self) -> str:
+    def hidden_values_message(self) -> str:
         """Sentences about the points that the axes do not show."""
-        return self.curves.left_out(self._places, self._frame(), self._value_text)
+        return self.curves.hidden_values_message(self._places, self._frame(), self._value_text)
 
     # -- Export
 
@@ -402,23 +402,23 @@ class CurvePanel(QWidget):
         """Do what a key stands for; return False if it stands for nothing."""
         keys = Qt.Key
         low, high = self.x_range()
-        begin, end = max(low, self.data_begin()), min(high, self.data_end())
-        at = self.pointed if self.pointed is not None and low <= self.pointed <= high else None
+        begin, end = max(low, self.data_start()), min(high, self.data_end())
+        at = self.pointer_x if self.pointer_x is not None and low <= self.pointer_x <= high else None
         way = -1 if key in (keys.Key_Left, keys.Key_PageUp) else 1
         if key in (keys.Key_Left, keys.Key_Right) and pans:
             self._move_to(low + way * _PAN * (high - low), high + way * _PAN * (high - low))
         elif key in (keys.Key_Left, keys.Key_Right, keys.Key_PageUp, keys.Key_PageDown):
             share = _STEP if key in (keys.Key_Left, keys.Key_Right) else _LEAP
             to = (low + end) / 2 if at is None else at + way * share * (high - low)
-            self.point_at(to if at is None else min(max(to, begin), end))
+            self.move_pointer(to if at is None else min(max(to, begin), end))
         elif key in (keys.Key_Home, keys.Key_End):
-            self.point_at(begin if key == keys.Key_Home else end)
+            self.move_pointer(begin if key == keys.Key_Home else end)
         elif key in (keys.Key_Plus, keys.Key_Equal, keys.Key_Minus):
             middle = (low + high) / 2 if at is None else at
             factor = 1 / _ZOOM if key == keys.Key_Minus else _ZOOM
             self._move_to(middle - (middle - low) * factor, middle + (high - middle) * factor)
-        elif key == keys.Key_Escape and self.pointed is not None:
-            self.point_at(None)
+        elif key == keys.Key_Escape and self.pointer_x is not None:
+            self.move_pointer(None)
         else:
             return False
         return True
@@ -448,12 +448,12 @@ class CurvePanel(QWidget):
     def _whole_range(self) -> Range | None:
         """The whole x axis, and the room for names beyond its end."""
         if self._fixed_x is not None:
-            low, high = plot_range.widened(*self._fixed_x)
+            low, high = plot_range.widen_empty_range(*self._fixed_x)
             # A curve may extend beyond what was requested.
             seen = [room for room in self._name_rooms() if room[0] <= high]
-            return plot_range.with_names((low, high), seen)
+            return plot_range.widen_for_names((low, high), seen)
         ranges = self.curves.x_ranges(self._places)
-        return plot_range.whole(ranges, self._name_rooms(), log=self.log_x)
+        return plot_range.full_range(ranges, self._name_rooms(), log=self.log_x)
 
     @Slot()
     def _keep_in_sight(self) -> None:
@@ -472,15 +472,15 @@ class CurvePanel(QWidget):
     @Slot()
     def _fit_again(self) -> None:
         self.fit()
-        self.fitted.emit()
+        self.fit_requested.emit()
 
     @Slot()
     def _redraw(self) -> None:
         places, (x0, x1) = self._places, self.x_range()
         for curve in self.curves.values():
-            curve.cut(places, x0, x1, self._width_px())
-        shown = plot_range.values(
-            self.curves.with_starts(places, x0),
+            curve.cut_points(places, x0, x1, self._width_px())
+        shown = plot_range.value_range(
+            self.curves.values_and_starts(places, x0),
             [places.y(threshold.y) for threshold in self.marks.thresholds],
             float(self._plot.box.height()),
             log=self._log_y,
@@ -493,24 +493,24 @@ class CurvePanel(QWidget):
 
     def _put_ticks(self) -> None:
         if not self.curves.has_points():
-            self._plot.left.setTicks([[]])
-            self._plot.bottom.setTicks([[]])
+            self._plot.left_axis.setTicks([[]])
+            self._plot.bottom_axis.setTicks([[]])
             return
         height = float(self._plot.box.height())
         places = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
-        self._plot.left.setTicks([places])
+        self._plot.left_axis.setTicks([places])
         widest = max((text_width(text, "tiny") for _, text in places), default=0)
-        self._plot.left.setWidth(max(widest + 12, LEFT_MIN))
+        self._plot.left_axis.setWidth(max(widest + 12, LEFT_AXIS_MIN_W))
         stretch = self.x_range(), self._width_px(), self._axis
         along = plot_range.x_ticks(*stretch, log=self.log_x)
-        self._plot.bottom.setTicks([[each for each in along if self._has_room(*each)]])
+        self._plot.bottom_axis.setTicks([[each for each in along if self._has_room(*each)]])
 
     def _has_room(self, x: float, text: str) -> bool:
         """Return True if a tick is in the range of the curves and its label is not cut off."""
         low, high = self.x_range()
         if self._fitted and self._fixed_x is None and x > self.data_end():
             return False
-        beyond = (high - x) / (high - low) * self._width_px() + RIGHT
+        beyond = (high - x) / (high - low) * self._width_px() + RIGHT_MARGIN
         return text_width(text, "tiny") / 2 <= beyond
 
     # -- Painting
@@ -519,22 +519,22 @@ class CurvePanel(QWidget):
         """Qt also reports a change of style whenever a plot gets another parent."""
         if theme.current() != self._dressed_for:
             self._dressed_for = theme.current()
-            self._plot.dress()
+            self._plot.apply_theme()
             self._repaint()
 
     def _place_marks(self) -> None:
-        self.marks = self._known_marks.placed(self._places)
+        self.marks = self._known_marks.to_coordinates(self._places)
 
     def _names_ends(self) -> bool:
         """Names that are also in the legend are at the ends only if they have room."""
         if not self._end_names or not self._legend.isVisibleTo(self):
             return self._end_names
-        named = [curve.name for curve in self.curves.named()]
+        named = [curve.name for curve in self.curves.labelled_curves()]
         widest = max((text_width(name, "small_strong") for name in named), default=0)
         return widest < _NAME_SHARE * self._width_px()
 
     def _curves_changed(self) -> None:
-        named = self.curves.named()
+        named = self.curves.labelled_curves()
         self._legend.show_curves([(curve.name, curve.colour) for curve in named])
         self._legend.setVisible(len(named) >= _LEGEND_FROM)
         self.refresh()
@@ -542,21 +542,21 @@ class CurvePanel(QWidget):
     def _name_rooms(self) -> list[tuple[float, float]]:
         """For each name at the end of a curve its x, and its share of the plot's width."""
         for curve in self.curves.values():
-            curve.last = curve.data.last()
+            curve.last_point = curve.data.last_point()
         rooms = []
-        for curve in self.curves.named() if self._names_ends() else ():
-            if curve.last is not None:
+        for curve in self.curves.labelled_curves() if self._names_ends() else ():
+            if curve.last_point is not None:
                 share = name_width(self._end_text(curve)) / self._width_px()
-                reach = share * (self.data_end() - self.data_begin())
-                end = self._places.x(curve.end(self._axis))
-                rooms.append((self.marks.past_posts(end, reach), share))
+                reach = share * (self.data_end() - self.data_start())
+                end = self._places.x(curve.end_x(self._axis))
+                rooms.append((self.marks.label_x(end, reach), share))
         return rooms
 
     def _end_text(self, curve: DrawnCurve) -> str:
-        if curve.last is None or self._legend.isVisibleTo(self):
+        if curve.last_point is None or self._legend.isVisibleTo(self):
             return curve.name
-        name = curve.name if self._several_runs else curve.name_of_line
-        return f"{name} {self._value_text(curve.last.smoothed)}"
+        name = curve.name if self._several_runs else curve.line_name
+        return f"{name} {self._value_text(curve.last_point.smoothed)}"
 
     @Slot(QPointF)
     def _point(self, position: QPointF) -> None:
@@ -575,9 +575,9 @@ class CurvePanel(QWidget):
         if self.hasFocus():
             paint_focus(painter, QRectF(self._plot.viewport().rect()))
         x = self._link.x
-        if x is None or not frame.has(x):
+        if x is None or not frame.contains_x(x):
             return
-        rows, title = self._read(frame, x)
+        rows, title = self._readout(frame, x)
         if rows:
             paint_pointer(painter, frame, x, rows)
             # Small plots are below the one with the pointer, which shows the place.
@@ -592,7 +592,7 @@ class CurvePanel(QWidget):
             painter.setPen(theme.current().q("text3"))
             painter.drawText(frame.rect, _IN_LINES, self._empty_text)
             return
-        places, lifted, is_faint = self._places, self.curves.lifted, self.curves.is_faint
+        places, lifted, is_faint = self._places, self.curves.highlighted_key, self.curves.is_faint
         curves = tuple(self.curves.items())
         painter.save()
         # Qt paints a translucent line with many turns six times as fast with a clip.
@@ -602,11 +602,11 @@ class CurvePanel(QWidget):
         for key, curve in sorted(curves, key=lambda one: one[0] == lifted):
             curve.paint_line(painter, frame, places, faint=is_faint(key), to_file=self._to_file)
         painter.restore()
-        ends = EndsOf(places, self._names_ends(), lifted, self._end_text, self.marks)
-        crowd = ends.crowd(frame, curves) if self.marks.posts else lambda _rect: 0
+        ends = CurveEnds(places, self._names_ends(), lifted, self._end_text, self.marks)
+        crowd = ends.points_counter(frame, curves) if self.marks.vertical_markers else lambda _rect: 0
         self.marks.paint(painter, frame, places, crowd)
         ends.paint(painter, frame, curves)
-        paint_left_out(painter, frame, self.left_out())
+        paint_hidden_values_message(painter, frame, self.hidden_values_message())
 
     def _paint_picture(self, painter: QPainter) -> None:
         if self._legend.isVisibleTo(self):
@@ -616,22 +616,22 @@ class CurvePanel(QWidget):
         self._plot.render(painter, target, self._plot.viewport().rect())
         self._to_file = False
 
-    def _read(self, frame: PlotGeometry, place: float) -> tuple[list[ReadOutRow], str]:
+    def _readout(self, frame: PlotGeometry, place: float) -> tuple[list[ReadOutRow], str]:
         """The lines of the read-out at a place, and the place as text."""
         curves = self.curves.values()
         places, alone = self._places, not self._several_runs
         x = places.x_at(place)
-        rows, nearest = read_rows(curves, x, frame, places, self._value_text, alone=alone)
+        rows, nearest = read_rows(curves, x, frame, places, self._value_text, is_single_run=alone)
         # A span too narrow for its text shows it under the pointer.
         rows += [
-            ReadOutRow(theme.current().fill(span.tone), span.text, "")
+            ReadOutRow(theme.current().fill(span.color_role), span.text, "")
             for span in self.marks.spans
             if span.text and span.x0 <= place <= span.x1
         ]
-        happened = [mark.label for mark in self.marks.on_axis.at(frame, place)]
-        happened += lost_near(curves, place, frame, places)
+        happened = [mark.label for mark in self.marks.axis_marks.marks_near(frame, place)]
+        happened += nan_start_labels(curves, place, frame, places)
         at = self._x_text
-        where = at(x) if at is not None else place_text(self._axis, x, nearest, alone=alone)
+        where = at(x) if at is not None else position_text(self._axis, x, nearest, is_single_run=alone)
         return rows, " · ".join([where, *happened] if where else happened)
 
     @Slot()

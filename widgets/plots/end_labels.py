@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QPainter
 
 from widgets.common import theme
 from widgets.common.painting import text_width
-from widgets.plots.annotations import ABOVE, NAME_GAP, NAME_H, PlotGeometry, paint_dot
+from widgets.plots.annotations import TOP_MARGIN, NAME_GAP, NAME_H, PlotGeometry, paint_dot
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class CurveEnd:
     text: str
     colour: QColor
     shift: float = 0.0
-    past: float = -math.inf
+    min_x: float = -math.inf
 
 
-def paint_endings(
-    painter: QPainter, frame: PlotGeometry, endings: Sequence[CurveEnd], named: bool
+def paint_curve_ends(
+    painter: QPainter, frame: PlotGeometry, curve_ends: Sequence[CurveEnd], with_labels: bool
 ) -> None:
     """Paint a dot at each last point and, if there is room for all, its name and value."""
-    for ending in endings:
+    for ending in curve_ends:
         paint_dot(painter, ending.point, ending.colour)
-    if not named or not endings:
+    if not with_labels or not curve_ends:
         return
-    for ending, room in zip(endings, name_rects(frame, endings), strict=True):
+    for ending, room in zip(curve_ends, name_rects(frame, curve_ends), strict=True):
         painter.fillRect(room.adjusted(-2, 1, 2, -1), theme.current().q("surface", 0.8))
         painter.setFont(theme.font("small_strong"))
         painter.setPen(ending.colour)
@@ -50,26 +50,26 @@ def name_width(text: str) -> int:
     return NAME_GAP + text_width(text, "small_strong") + 2
 
 
-def name_span(frame: PlotGeometry, ending: CurveEnd) -> tuple[float, float]:
+def name_span(frame: PlotGeometry, curve_end: CurveEnd) -> tuple[float, float]:
     """The left and right end of the name: right of its point, or left if there is no room."""
     rect = frame.rect
-    width = text_width(ending.text, "small_strong") + 1
-    left = max(ending.point.x(), ending.past) + NAME_GAP
+    width = text_width(curve_end.text, "small_strong") + 1
+    left = max(curve_end.point.x(), curve_end.min_x) + NAME_GAP
     if left + width > rect.right() + 1:
         # After a zoom, or as time advances: on a background of its own.
-        left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
+        left = max(min(rect.right() - width, curve_end.point.x() - width - NAME_GAP), rect.left())
     return left, left + min(width, rect.width())
 
 
-def name_rects(frame: PlotGeometry, endings: Sequence[CurveEnd]) -> list[QRectF]:
+def name_rects(frame: PlotGeometry, curve_ends: Sequence[CurveEnd]) -> list[QRectF]:
     """The places of the names: right of their points, moved up or down if they would touch."""
     rect = frame.rect
-    spans = [name_span(frame, ending) for ending in endings]
-    middles = [0.0] * len(endings)
+    spans = [name_span(frame, ending) for ending in curve_ends]
+    middles = [0.0] * len(curve_ends)
     # Only names that share a part of the x axis can touch.
     for group in _overlapping(spans):
-        wanted = [endings[i].point.y() + endings[i].shift for i in group]
-        places = spread_labels(wanted, NAME_H, rect.top() - ABOVE, rect.bottom())
+        wanted = [curve_ends[i].point.y() + curve_ends[i].shift for i in group]
+        places = spread_labels(wanted, NAME_H, rect.top() - TOP_MARGIN, rect.bottom())
         for i, place in zip(group, places, strict=True):
             middles[i] = place
     return [
@@ -91,19 +91,19 @@ def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
     return groups
 
 
-def spread_labels(wanted: Sequence[float], height: float, low: float, high: float) -> list[float]:
+def spread_labels(centers: Sequence[float], height: float, low: float, high: float) -> list[float]:
     """Return centres for labels of one height, without overlap, all within low…high.
 
     Each is as near to its preferred place as the others allow: labels that would touch form a
     group, which is centred at the mean of its preferred places. They keep their order. If there are
     too many, they begin at `low` and overflow at the other end.
     """
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    order = sorted(range(len(centers)), key=lambda i: centers[i])
     groups: list[tuple[float, list[int]]] = []  # the centre of the group, its members
 
     def held(members: list[int]) -> tuple[float, list[int]]:
         half = height * len(members) / 2
-        mean = sum(wanted[j] for j in members) / len(members)
+        mean = sum(centers[j] for j in members) / len(members)
         return max(min(mean, high - half), low + half), members
 
     for i in order:
@@ -113,7 +113,7 @@ def spread_labels(wanted: Sequence[float], height: float, low: float, high: floa
             if below - above >= height * (len(upper) + len(lower)) / 2:
                 break
             groups[-2:] = [held(upper + lower)]
-    places = [0.0] * len(wanted)
+    places = [0.0] * len(centers)
     for middle, members in groups:
         for rank, i in enumerate(members):
             places[i] = middle + height * (rank - (len(members) - 1) / 2)

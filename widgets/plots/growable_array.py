@@ -43,9 +43,9 @@ class GrowableArray:
 
     @property
     def last(self) -> float:
-        return self.at(self.size - 1) if self.size else math.nan
+        return self.value_at(self.size - 1) if self.size else math.nan
 
-    def at(self, index: int) -> float:
+    def value_at(self, index: int) -> float:
         return float(self._blocks[index // _BLOCK][index % _BLOCK])
 
     def cut(self, begin: int, end: int) -> Floats:

@@ -28,7 +28,7 @@ TITLE_H = 28
 _SIDE = 8
 
 
-class Pictured(Protocol):
+class PictureSource(Protocol):
     """A plot that can be exported as it is displayed."""
 
     def as_picture(self) -> Picture:
@@ -102,7 +102,7 @@ class Picture:
         return painter.end()
 
 
-def stacked(pictures: Sequence[Picture]) -> Picture:
+def stack_pictures(pictures: Sequence[Picture]) -> Picture:
     """Several plots one below the other, under the title of the first."""
     size = QSize(
         max(one.size.width() for one in pictures), sum(one.size.height() for one in pictures)

@@ -23,7 +23,7 @@ class MonotonicAxis:
     """
 
     def __init__(self) -> None:
-        self.untold = 0
+        self.leading_nan_count = 0
         self._even = 0
         self._start, self._stride = 0.0, 0.0
         self._rest = GrowableArray()
@@ -35,11 +35,11 @@ class MonotonicAxis:
     @property
     def first(self) -> float:
         """The first known value, NaN if there is none."""
-        return self.at(self.untold) if self.size > self.untold else math.nan
+        return self.value_at(self.leading_nan_count) if self.size > self.leading_nan_count else math.nan
 
     @property
     def last(self) -> float:
-        return self.at(self.size - 1) if self.size else math.nan
+        return self.value_at(self.size - 1) if self.size else math.nan
 
     @property
     def values(self) -> Floats:
@@ -47,20 +47,20 @@ class MonotonicAxis:
 
     @property
     def _even_end(self) -> int:
-        return self.untold + self._even
+        return self.leading_nan_count + self._even
 
-    def at(self, index: int) -> float:
+    def value_at(self, index: int) -> float:
         if index >= self._even_end:
-            return self._rest.at(index - self._even_end)
-        return self._even_at(index - self.untold) if index >= self.untold else math.nan
+            return self._rest.value_at(index - self._even_end)
+        return self._even_at(index - self.leading_nan_count) if index >= self.leading_nan_count else math.nan
 
     def cut(self, begin: int, end: int) -> Floats:
         """Return those from ``begin`` up to, not including, ``end``."""
         rest = self._even_end
         if begin >= rest:
             return self._rest.cut(begin - rest, end - rest)
-        untold = np.full(max(min(end, self.untold) - begin, 0), math.nan)
-        even = np.arange(max(begin, self.untold), min(end, rest)) - self.untold
+        untold = np.full(max(min(end, self.leading_nan_count) - begin, 0), math.nan)
+        even = np.arange(max(begin, self.leading_nan_count), min(end, rest)) - self.leading_nan_count
         return np.concatenate(
             (untold, self._start + self._stride * even, self._rest.cut(0, max(end - rest, 0)))
         )
@@ -68,12 +68,12 @@ class MonotonicAxis:
     def take(self, indices: Indices) -> Floats:
         """Return those at these rising indices."""
         rest = self._even_end
-        gap_end, behind = np.searchsorted(indices, (self.untold, rest))
+        gap_end, behind = np.searchsorted(indices, (self.leading_nan_count, rest))
         found = np.empty(len(indices))
         found[:gap_end] = math.nan
         even = found[gap_end:behind]
         # In place: a plot requests 30,000, and allocating memory takes longer than computing them.
-        np.subtract(indices[gap_end:behind], self.untold, out=even)
+        np.subtract(indices[gap_end:behind], self.leading_nan_count, out=even)
         even *= self._stride
         even += self._start
         if behind < len(indices):
@@ -85,19 +85,19 @@ class MonotonicAxis:
         count = self._find_even(value, side)
         if count == self._even and self._rest.size:
             count += self._rest.find(value, side)
-        return self.untold + count
+        return self.leading_nan_count + count
 
     def shorten(self, size: int) -> None:
         self._rest.shorten(max(size - self._even_end, 0))
-        self._even = min(self._even, max(size - self.untold, 0))
-        self.untold = min(self.untold, size)
+        self._even = min(self._even, max(size - self.leading_nan_count, 0))
+        self.leading_nan_count = min(self.leading_nan_count, size)
 
     def extend(self, new: Floats) -> None:
         """Add numbers that do not fall; NaN only before the first known value."""
-        if self.size == self.untold:
+        if self.size == self.leading_nan_count:
             known = ~np.isnan(new)
             front = int(known.argmax()) if known.any() else len(new)
-            self.untold += front
+            self.leading_nan_count += front
             new = new[front:]
         if len(new) and not self._rest.size:
             new = new[self._count_even(new) :]

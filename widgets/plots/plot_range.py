@@ -54,14 +54,14 @@ class Scale:
 
     low: float
     high: float
-    leaves_nothing_out: bool = False
+    shows_all_values: bool = False
     step: float = 0.0
 
 
 FROM_ZERO = Scale(0.0, 0.0)
 
 
-def whole(ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False) -> Range | None:
+def full_range(ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False) -> Range | None:
     """The whole x axis, and the room for names beyond its end.
 
     Args:
@@ -71,13 +71,13 @@ def whole(ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False)
     """
     if not ranges:
         return None
-    low, high = widened(min(each[0] for each in ranges), max(each[1] for each in ranges))
+    low, high = widen_empty_range(min(each[0] for each in ranges), max(each[1] for each in ranges))
     if 0 < low < _NEARLY_ZERO * high and not log:
         low = 0.0
-    return with_names((low, high), names)
+    return widen_for_names((low, high), names)
 
 
-def with_names(shown: Range, names: Iterable[Range]) -> Range:
+def widen_for_names(shown: Range, names: Iterable[Range]) -> Range:
     """A range, and the room for names beyond its end; see `whole`."""
     low, right = shown
     for end, share in names:
@@ -86,12 +86,12 @@ def with_names(shown: Range, names: Iterable[Range]) -> Range:
     return low, right
 
 
-def widened(low: float, high: float) -> Range:
+def widen_empty_range(low: float, high: float) -> Range:
     """Widen an empty range."""
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def values(
+def value_range(
     curves: Sequence[tuple[Floats, bool]],
     thresholds: Iterable[float],
     height_px: float,
@@ -109,7 +109,7 @@ def values(
     low, high = robust_range(curves, log=log) or (0.0, 1.0)
     if scale is not None and not log:
         low, high = min(low, scale.low), max(high, scale.high)
-        if scale.leaves_nothing_out:
+        if scale.shows_all_values:
             finite = np.concatenate(
                 [part[np.isfinite(part)] for part, _ in curves] or [np.empty(0)]
             )

@@ -11,10 +11,10 @@ from PySide6.QtGui import QMouseEvent, QPainter
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
 
 from widgets.common import theme
-from widgets.plots.annotations import ABOVE, PlotGeometry
+from widgets.plots.annotations import TOP_MARGIN, PlotGeometry
 
-LEFT_MIN = 34
-RIGHT = 10
+LEFT_AXIS_MIN_W = 34
+RIGHT_MARGIN = 10
 _BOTTOM_H, _BOTTOM_EMPTY_H = 22, 4
 _OF_SCENES = (
     QEvent.Type.Show,
@@ -30,7 +30,7 @@ class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
 
     def boundingRect(self) -> QRectF:
         own: QRectF = super().boundingRect()
-        return own.adjusted(0, -ABOVE, 0, 0)
+        return own.adjusted(0, -TOP_MARGIN, 0, 0)
 
 
 class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
@@ -71,19 +71,19 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
         self.box.setMouseEnabled(x=True, y=False)
         self.box.setDefaultPadding(0)
         self.box.disableAutoRange()
-        self.left, self.bottom = _LeftAxis("left"), pg.AxisItem("bottom")
-        for axis in (self.left, self.bottom):
+        self.left_axis, self.bottom_axis = _LeftAxis("left"), pg.AxisItem("bottom")
+        for axis in (self.left_axis, self.bottom_axis):
             self._link(axis)
-        self.left.setWidth(LEFT_MIN)
-        self.left.setGrid(255)
-        self.bottom.setHeight(_BOTTOM_H if show_x else _BOTTOM_EMPTY_H)
-        self.bottom.setStyle(showValues=show_x)
+        self.left_axis.setWidth(LEFT_AXIS_MIN_W)
+        self.left_axis.setGrid(255)
+        self.bottom_axis.setHeight(_BOTTOM_H if show_x else _BOTTOM_EMPTY_H)
+        self.bottom_axis.setStyle(showValues=show_x)
         grid = QGraphicsGridLayout()
-        grid.setContentsMargins(0, ABOVE, RIGHT, 0)
+        grid.setContentsMargins(0, TOP_MARGIN, RIGHT_MARGIN, 0)
         grid.setSpacing(0)
-        grid.addItem(self.left, 0, 0)
+        grid.addItem(self.left_axis, 0, 0)
         grid.addItem(self.box, 0, 1)
-        grid.addItem(self.bottom, 1, 1)
+        grid.addItem(self.bottom_axis, 1, 1)
         whole.setLayout(grid)
         self.setCentralItem(whole)
 
@@ -93,10 +93,10 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
         (x0, x1), (y0, y1) = self.box.viewRange()
         return PlotGeometry(rect, float(x0), float(x1), float(y0), float(y1))
 
-    def dress(self) -> None:
+    def apply_theme(self) -> None:
         """Apply the colours and fonts of the current theme."""
         t = theme.current()
-        for axis in (self.left, self.bottom):
+        for axis in (self.left_axis, self.bottom_axis):
             axis.setPen(pg.mkPen(None))
             axis.setTickPen(pg.mkPen(t.q("grid"), width=1))
             axis.setTextPen(t.q("text3"))

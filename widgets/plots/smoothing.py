@@ -35,7 +35,7 @@ class Average:
     low: float = math.inf
     high: float = -math.inf
 
-    def over(self, values: Floats) -> tuple[Floats, Average]:
+    def advance(self, values: Floats) -> tuple[Floats, Average]:
         """Return the averages at the next points, and the state after them."""
         known = ~np.isnan(values)
         inner = values if known.all() else values[known]
@@ -54,7 +54,7 @@ class Average:
         return result, after
 
 
-class Smoothed:
+class SmoothedColumn:
     """The moving average of a column, at each of its points.
 
     It is not stored: from the state after each block of points, computing the next block takes 50
@@ -79,7 +79,7 @@ class Smoothed:
         while True:
             begin = (len(self._known) - 1) * _STRETCH
             end = min(begin + _STRETCH, self._raw.size)
-            values, after = self._known[-1].over(self._raw.cut(begin, end))
+            values, after = self._known[-1].advance(self._raw.cut(begin, end))
             self.levels.extend(values[self.levels.size - begin :])
             if end < begin + _STRETCH:
                 return
@@ -96,7 +96,7 @@ class Smoothed:
             return np.empty(0)
         number = begin // _STRETCH
         first = number * _STRETCH
-        values, _ = self._known[number].over(self._raw.cut(first, end))
+        values, _ = self._known[number].advance(self._raw.cut(first, end))
         return values[begin - first :]
 
 

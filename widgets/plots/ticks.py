@@ -37,19 +37,19 @@ _FINE_S = (
 )
 
 
-def linear(low: float, high: float, most: int = 6) -> Ticks:
+def linear(low: float, high: float, max_count: int = 6) -> Ticks:
     """Multiples of 1, 2 or 5 times a power of ten; at least three, because one alone is useless."""
-    places = _multiples(low, high, most)
-    while len(places) < _LEAST and most <= 2 * _LEAST:
-        most += 1
-        places = _multiples(low, high, most)
+    places = _multiples(low, high, max_count)
+    while len(places) < _LEAST and max_count <= 2 * _LEAST:
+        max_count += 1
+        places = _multiples(low, high, max_count)
     return [(place, formats.tick(place)) for place in places]
 
 
-def logarithmic(low: float, high: float, most: int = 6) -> Ticks:
+def logarithmic(low: float, high: float, max_count: int = 6) -> Ticks:
     """Powers of ten between the logarithms `low` and `high`; also 2 and 5 if there are few."""
     first, last = math.floor(low), math.ceil(high)
-    apart = max(1, math.ceil((last - first) / most))
+    apart = max(1, math.ceil((last - first) / max_count))
     places: list[float] = []
     for step, factors in ((apart, (1,)), (1, (1,)), (1, (1, 2, 5))):
         wanted = [
@@ -59,27 +59,27 @@ def logarithmic(low: float, high: float, most: int = 6) -> Ticks:
         ]
         inside = [place for place in wanted if low <= place <= high]
         # A small plot has room for three decades, without values between them.
-        if len(places) < 2 or len(inside) <= max(most + 1, 2 * _LEAST):
+        if len(places) < 2 or len(inside) <= max(max_count + 1, 2 * _LEAST):
             places = inside
         if len(places) >= _LEAST:
             break
     if len(places) < 2 and low > -300 and high < 300:  # less than a decade
-        values = _multiples(10**low, 10**high, most)
+        values = _multiples(10**low, 10**high, max_count)
         places = [math.log10(value) for value in values if value > 0]
     return [(place, formats.tick(_power(place))) for place in places]
 
 
-def elapsed(low: float, high: float, most: int = 6) -> Ticks:
+def elapsed(low: float, high: float, max_count: int = 6) -> Ticks:
     """Time since the start, in seconds: ``0``, ``30 min``, ``1 h``."""
-    if high - low < _TIME_STEPS[0] * most / 2:
-        return [(place, f"{text} s") for place, text in linear(low, high, most)]
-    step = _time_step(high - low, most)
+    if high - low < _TIME_STEPS[0] * max_count / 2:
+        return [(place, f"{text} s") for place, text in linear(low, high, max_count)]
+    step = _time_step(high - low, max_count)
     first = math.ceil(low / step)
     places = [i * float(step) for i in range(first, math.floor(high / step) + 1)]
     return [(place, _elapsed_text(place, step)) for place in places]
 
 
-def elapsed_log(low: float, high: float, most: int = 6) -> Ticks:
+def elapsed_log(low: float, high: float, max_count: int = 6) -> Ticks:
     """Time since the start between the logarithms of two numbers of seconds."""
     for steps in (_TENFOLD_S, _FINE_S):
         visible = [step for step in steps if low <= math.log10(step) <= high]
@@ -87,8 +87,8 @@ def elapsed_log(low: float, high: float, most: int = 6) -> Ticks:
             break
     else:
         # Less than a few steps of the clock, or less than a second.
-        return logarithmic(low, high, most) if high < 0 else _linear_log(low, high, most)
-    apart = -(-len(visible) // most)
+        return logarithmic(low, high, max_count) if high < 0 else _linear_log(low, high, max_count)
+    apart = -(-len(visible) // max_count)
     return [(math.log10(step), _step_text(step)) for step in visible[::apart]]
 
 
@@ -107,12 +107,12 @@ def _step_text(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def clock(low: float, high: float, most: int = 6) -> Ticks:
+def clock(low: float, high: float, max_count: int = 6) -> Ticks:
     """Time of day, or the date for a range of days; seconds since 1970."""
     # Round in local time: 14:00, not 14:00 UTC.
     start = datetime.fromtimestamp(low).astimezone()
     offset = (start.utcoffset() or timedelta()).total_seconds()
-    for room in (most, most + 1, most + 2):  # one tick alone is useless
+    for room in (max_count, max_count + 1, max_count + 2):  # one tick alone is useless
         step = _time_step(high - low, room)
         first = math.ceil((low + offset) / step)
         places = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]

@@ -22,16 +22,16 @@ from widgets.nodes.row.node_row import (
     node_row,
 )
 
-MOST_SENTENCES = 3
+MAX_NOTES = 3
 _NAMED_UP_TO = 20
 _ROW_H, _ROW_WIDE_H, _ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 18, 5, 10, 170
 _NAMES_FROM_ROW_H, _CELLS_FROM_ROW_H, _NOTE_NAME_W = 11, 9, 108
 _NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 92, 3, 2, 14
 _CELL_MOST_W = 28
 _COUNTS_H, _RAIL_COUNT_H, _COUNT_GAP = 40, 26, 14
-SENTENCES_FROM_H, MAP_FROM_H = 700, 860
+NOTES_MIN_H, MAP_MIN_H = 700, 860
 """A window of less height shows less of the cluster."""
-MAP_FROM_H_ALONE = 720
+MAP_MIN_H_SINGLE = 720
 
 
 class HealthCounts(QWidget):
@@ -186,12 +186,12 @@ class ClusterMap(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(SIDEBAR_W, self.maximumHeight())
 
-    def node_at(self, where: QPointF) -> str:
+    def node_at(self, point: QPointF) -> str:
         """The node drawn at this point, "" for none."""
         per = self._per_column()
         width = self._column_w() + _GUTTER
-        column = int(where.x() // width) if self.is_dense else 0
-        line = int(where.y() // self._row_h())
+        column = int(point.x() // width) if self.is_dense else 0
+        line = int(point.y() // self._row_h())
         number = column * per + line
         inside = 0 <= line < per and 0 <= number < len(self._rows)
         return self._rows[number].name if inside else ""
@@ -293,7 +293,7 @@ class ClusterSummary(QWidget):
         self._rows: tuple[NodeRow, ...] = ()
         self._sentences: tuple[tuple[Condition, str, str], ...] = ()
         self._narrow = False
-        self._room_h = MAP_FROM_H
+        self._room_h = MAP_MIN_H
         self._title = Label("Cluster", "small_strong", "text2")
         self._free = Label("", "small", "text3")
         self.counts = HealthCounts()
@@ -337,16 +337,16 @@ class ClusterSummary(QWidget):
         self.counts.set_wide(wide)
         self.map.set_wide(wide)
 
-    def set_room(self, height: int) -> None:
+    def set_available_height(self, height: int) -> None:
         """A low window hides the map first, then the sentences."""
         self._room_h = height
         self._settle()
 
-    def heights(self, *, shown: bool = False) -> tuple[int, int]:
+    def heights(self, *, of_visible_parts: bool = False) -> tuple[int, int]:
         """Return the heights that sentences and map need with their gaps, or do ``shown``."""
-        has_notes = not self._notes.isHidden() if shown else bool(self._sentences)
+        has_notes = not self._notes.isHidden() if of_visible_parts else bool(self._sentences)
         cells = any(node.gpus for node in self._rows)
-        has_map = not self.map.isHidden() if shown else cells
+        has_map = not self.map.isHidden() if of_visible_parts else cells
         return (
             self._notes_h + S1 if has_notes else 0,
             self.map.minimumHeight() + S1 if has_map else 0,
@@ -359,7 +359,7 @@ class ClusterSummary(QWidget):
             condition, reason = condition_of(state)
             if condition.is_notable or alone:
                 found.append((condition, node.title, reason))
-        shown = tuple(found[:MOST_SENTENCES])
+        shown = tuple(found[:MAX_NOTES])
         if shown == self._sentences:
             return
         self._sentences = shown
@@ -383,8 +383,8 @@ class ClusterSummary(QWidget):
         self._free.setVisible(wide)
         # A single computer is described by its sentence, without counts.
         self.counts.setVisible(several if wide else bool(self._rows))
-        tall = self._room_h >= SENTENCES_FROM_H or not several
+        tall = self._room_h >= NOTES_MIN_H or not several
         self._notes.setVisible(wide and bool(self._sentences) and tall)
         cells = any(node.gpus for node in self._rows)
-        least = MAP_FROM_H if several else MAP_FROM_H_ALONE
+        least = MAP_MIN_H if several else MAP_MIN_H_SINGLE
         self.map.setVisible(wide and cells and self._room_h >= least)

@@ -36,7 +36,7 @@ class HelpPage(QWidget):
         link_opened: Address of a link to another site, or to a file next to the topics.
     """
 
-    opened = Signal()
+    topics_requested = Signal()
     link_opened = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -92,7 +92,7 @@ class HelpPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.opened.emit()
+        self.topics_requested.emit()
 
     @Slot()
     def _chosen(self) -> None:

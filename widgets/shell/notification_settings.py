@@ -49,7 +49,7 @@ class NoticeSettings(QWidget):
         opened: The page was opened; answer with `show_keyring`.
     """
 
-    opened = Signal()
+    keyring_requested = Signal()
 
     channels_chosen = Signal(Channels, object)
     test_requested = Signal(ChannelTest)
@@ -57,14 +57,14 @@ class NoticeSettings(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._channels = Channels()
-        self.finished = Switch(name="Notify when a job finishes")
-        self.finished.setChecked(True)
-        self.stays = Switch(name="Stay in the tray")
+        self.finished_switch = Switch(name="Notify when a job finishes")
+        self.finished_switch.setChecked(True)
+        self.tray_switch = Switch(name="Stay in the tray")
         self._stays_line = _choice(
             "Stay in the tray",
             "When you close the window, the program stays in the tray and still notifies you. "
             "Click its icon to open the window.",
-            self.stays,
+            self.tray_switch,
         )
         self._from_nodes = Switch(name="Also from the nodes")
         self._from_nodes.toggled.connect(self._apply)
@@ -82,7 +82,7 @@ class NoticeSettings(QWidget):
                     "Notify when a job finishes",
                     "Always notified: failures, lost jobs, stalls, and nodes that go offline "
                     "during a job.",
-                    self.finished,
+                    self.finished_switch,
                 ),
                 self._stays_line,
                 self._tray,
@@ -123,12 +123,12 @@ class NoticeSettings(QWidget):
     # -- input
 
     def show_finished(self, tells_finished: bool) -> None:
-        with QSignalBlocker(self.finished):
-            self.finished.setChecked(tells_finished)
+        with QSignalBlocker(self.finished_switch):
+            self.finished_switch.setChecked(tells_finished)
 
     def show_stays(self, stays: bool) -> None:
-        with QSignalBlocker(self.stays):
-            self.stays.setChecked(stays)
+        with QSignalBlocker(self.tray_switch):
+            self.tray_switch.setChecked(stays)
 
     def show_tray(self, is_available: bool) -> None:
         """Set whether the desktop has a tray for messages, and to stay in."""
@@ -158,17 +158,17 @@ class NoticeSettings(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.opened.emit()
+        self.keyring_requested.emit()
 
-    def show_keyring(self, fault: str) -> None:
+    def show_keyring(self, cause: str) -> None:
         """Show why a password is kept only until the program ends, or ""."""
-        note = f"{fault} The password is used until this window closes." if fault else _KEPT
-        self._password_field.set_note(note, "warn" if fault else "text3")
+        note = f"{cause} The password is used until this window closes." if cause else _KEPT
+        self._password_field.set_note(note, "warn" if cause else "text3")
 
-    def show_said(self, kind: str, sentence: str, tone: ColorRole) -> None:
+    def show_test_result(self, kind: str, message: str, color_role: ColorRole) -> None:
         """Show the result of the last test, "" for none."""
         said = self._webhook_said if kind == WEBHOOK else self._mail_said
-        said.say(sentence, tone)
+        said.say(message, color_role)
         test = self._webhook_test if kind == WEBHOOK else self._mail_test
         test.setText("Send a test")
         self._fit()
@@ -239,7 +239,7 @@ class NoticeSettings(QWidget):
             self._channels,
             webhook=self._webhook.text().strip(),
             mail=mail,
-            tells_finished=self.finished.isChecked(),
+            tells_finished=self.finished_switch.isChecked(),
             from_nodes=self._from_nodes.isChecked(),
         )
 

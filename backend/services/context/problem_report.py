@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from backend import VERSION
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
+from backend.records.base.schema import json_value
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services

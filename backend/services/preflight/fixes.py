@@ -42,7 +42,7 @@ _SET_ASIDE = (
 
 
 class PreflightFixes:
-    """Every call blocks and may run on any thread."""
+    """Fixes of preflight findings. Every call blocks and may run on any thread."""
 
     def __init__(self, context: PreflightContext) -> None:
         self._root, self._limits = context.root, context.limits
@@ -98,7 +98,7 @@ class PreflightFixes:
     def _set_up_again(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
     ) -> dict[PreflightFinding, BackendError]:
-        """Each node once, whatever is damaged there, and all of them side by side."""
+        """Set each node with findings up once, all of them in parallel."""
         findings_by_node: dict[str, list[PreflightFinding]] = {}
         for finding in findings:
             if finding.fix is Fix.SET_UP_AGAIN:
@@ -144,34 +144,31 @@ class PreflightFixes:
         if installation is None or entry.info is None:
             return
         with closing(self._cluster.open_shell(entry.name)) as shell:
-            set_aside_foreign_files(shell, entry.info)
+            _set_aside_foreign_files(shell, entry.info)
             for check in checks:
-                set_aside_damaged_files(shell, check, installation, is_ours=not entry.has_own_mpi)
+                _set_aside_damaged_files(shell, check, installation, is_ours=not entry.has_own_mpi)
 
     def _set_aside_foreign(self, node: str) -> None:
         with closing(self._cluster.open_shell(node)) as shell:
-            set_aside_foreign_files(shell, self._installed_entry(node)[2])
+            _set_aside_foreign_files(shell, self._installed_entry(node)[2])
 
     def _start_agent(self, node: str) -> None:
-        entry, installation, readings = self._installed_entry(node)
-        agent = AgentPaths(node, installation.python, installation.bundle, readings)
+        entry, installation, info = self._installed_entry(node)
+        agent = AgentPaths(node, installation.python, installation.bundle, info)
+        check = agent_commands.check(agent, self._limits.agent_s)
         with closing(self._cluster.open_shell(node)) as shell:
-            started = shell.run(agent_commands.start(agent))
-            is_alive = (
-                started.ok and shell.run(agent_commands.check(agent, self._limits.agent_s)).ok
-            )
+            start = shell.run(agent_commands.start(agent))
+            is_alive = start.ok and shell.run(check).ok
         if not is_alive:
             raise BackendError(
-                f"The agent of {entry.name} does not start: {started.complaint}.",
+                f"The agent of {entry.name} does not start: {start.complaint}.",
                 f"Set {entry.name} up again.",
             )
 
     def _refresh(self, node: str) -> None:
         """Inspect the node again where the other nodes have the data root mounted."""
-        folder_counts = Counter(
-            entry.data_root for entry in self._cluster.list() if entry.data_root
-        )
-        common_folder = folder_counts.most_common(1)[0][0] if folder_counts else ""
+        folders = Counter(entry.data_root for entry in self._cluster.list() if entry.data_root)
+        common_folder = folders.most_common(1)[0][0] if folders else ""
         node_folder = self._cluster.entry(node).data_root
         self._cluster.inspect(node, node_data_root=node_folder or common_folder)
 
@@ -180,16 +177,15 @@ class PreflightFixes:
             inherit_access(self._root.jobs, self._root.path)
 
     def _end_orphans(self, node: str) -> None:
-        """Those only whose run is known in this data root, and known to be over."""
+        """End the orphans whose run is known in this data root and has ended."""
         if node == THIS_COMPUTER:
-            old_orphans = [
-                orphan
+            processes = [
+                orphan.process
                 for orphan in orphans.find(self._root)
                 if orphan.reason and orphan.reason.is_known_run
             ]
             remaining_pids: object = orphans.end(
-                self._root,
-                [(orphan.process.pid, orphan.process.start_ticks) for orphan in old_orphans],
+                self._root, [(process.pid, process.start_ticks) for process in processes]
             )
         else:
             remaining_pids = self._end_remote_orphans(node)
@@ -210,11 +206,9 @@ class PreflightFixes:
                 for orphan in listed_orphans
                 if orphan.reason and orphan.reason.is_known_run
             ]
-            return (
-                _read_json(shell, node, [*argv, "--end", *process_ids])["left"]
-                if process_ids
-                else []
-            )
+            if not process_ids:
+                return []
+            return _read_json(shell, node, [*argv, "--end", *process_ids])["left"]
 
     def _installed_entry(self, node: str) -> tuple[NodeEntry, NodeInstallation, NodeInfo]:
         entry = self._cluster.entry(node)
@@ -223,26 +217,26 @@ class PreflightFixes:
         return entry, entry.installation, entry.info
 
 
-def set_aside_foreign_files(shell: Shell, readings: NodeInfo) -> None:
-    """Set aside what belongs to another user in the program's own folder.
+def _set_aside_foreign_files(shell: Shell, info: NodeInfo) -> None:
+    """Set aside the files of other users in the program's own folder.
 
     Raises:
-        BackendError: It cannot be renamed either.
+        BackendError: The files cannot be renamed.
     """
-    home = NodeHome(PurePosixPath(readings.home))
+    home = NodeHome(PurePosixPath(info.home))
     folders = [str(folder) for folder in (home.environments, home.bundles, home.wheels, home.ssh)]
     completed = shell.run(["sh", "-c", _SET_ASIDE, "sh", *folders])
     if not completed.ok:
         raise BackendError(
             f"Files in {home.path} belong to another user: {completed.complaint}.",
-            f"Let its administrator give it back: chown -R {readings.user} {home.path}",
+            f"Let its administrator give it back: chown -R {info.user} {home.path}",
         )
 
 
-def set_aside_damaged_files(
+def _set_aside_damaged_files(
     shell: Shell, check: str, installation: NodeInstallation, is_ours: bool
 ) -> None:
-    """Set damaged files aside: a set-up changes nothing that has its stamp."""
+    """Set damaged files aside, because a set-up changes no files that have its stamp."""
     is_current = installation.bundle.rpartition("/")[2] == bundle_name()
     replaced_part = BY_NAME[check].replaced_part
     if replaced_part == "program" and is_current:
@@ -272,27 +266,23 @@ def _uniform_plan(
 ) -> tuple[Sequence[str], SetUpOptions] | None:
     """Return the nodes to set up like the others, and the options; None if ``entry`` matches.
 
-    The odd ones are those set up unlike most, in a tie those like ``entry``. Their environments
-    are intact, so none of them is set aside.
+    These are the nodes set up unlike most, in a tie those like ``entry``. Their environments are
+    intact, so none of them is set aside.
     """
     if (uniform_option := BY_NAME[check].uniform_option) is None or entry.installation is None:
         return None
-    is_set, set_to = uniform_option
+    read_option, set_option = uniform_option
     entries_by_value: dict[bool, list[NodeEntry]] = {True: [], False: []}
     for other_entry in entries:
         installation = other_entry.installation
         # All nodes have one Open MPI; Pythons differ only between dissimilar nodes.
         is_similar = installation and installation.environment == entry.installation.environment
         if installation and (check == names.OPEN_MPI or is_similar):
-            entries_by_value[is_set(other_entry)].append(other_entry)
-    deviating = min(entries_by_value.values(), key=len)
+            entries_by_value[read_option(other_entry)].append(other_entry)
+    deviating_entries = min(entries_by_value.values(), key=len)
     if len(entries_by_value[True]) == len(entries_by_value[False]):
-        deviating = entries_by_value[is_set(entry)]
-    return (
-        (
-            [other_entry.name for other_entry in deviating],
-            set_to(options_of(entry), not is_set(deviating[0])),
-        )
-        if deviating
-        else None
-    )
+        deviating_entries = entries_by_value[read_option(entry)]
+    if not deviating_entries:
+        return None
+    options = set_option(options_of(entry), not read_option(deviating_entries[0]))
+    return [deviating.name for deviating in deviating_entries], options

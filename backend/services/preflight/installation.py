@@ -1,4 +1,4 @@
-"""Judges of what a set-up installs: Python, libraries, Open MPI, program and agent. Pure."""
+"""Judges of a node's installation: Python, libraries, Open MPI, program and agent. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCRIPT_PYTHON = Probe(
 
 
 def can_run_program(target: PreflightTarget, replies: Replies) -> bool:
-    """The node can execute modules of the program."""
+    """Return True if the node can execute modules of the program."""
     name = bundle_base_name(target.bundle)
     is_intact = (replies.get("program") or {}).get("digest", name) == name
     return is_intact and (replies.get("imports") or {}).get("failed") != "python"
@@ -102,11 +102,8 @@ def library(key: str, target: PreflightTarget, reply: Reply) -> Iterator[Result]
 def late_library(key: str, target: PreflightTarget, replies: Replies) -> Iterator[Result]:
     if key != (target.library or "torch"):
         return
-    name, node, load = (
-        LIBRARIES[key],
-        target.node,
-        connectivity.busy_load(replies.get("load") or {}),
-    )
+    name, node = LIBRARIES[key], target.node
+    load = connectivity.busy_load(replies.get("load") or {})
     yield Result(
         f"{node} is busy ({load}) and had not imported {name} in the time given."
         if load
@@ -121,7 +118,7 @@ def late_library(key: str, target: PreflightTarget, replies: Replies) -> Iterato
 def versions(key: str, job: JobPreflight) -> Iterator[Result]:
     """Yield nodes whose imported libraries differ from those of most nodes."""
     imports = {node.name: (node.replies or {}).get("imports") or {} for node in job.target_nodes}
-    node_versions = {node: facts[key] for node, facts in imports.items() if facts.get(key)}
+    node_versions = {node: reply[key] for node, reply in imports.items() if reply.get(key)}
     if len(set(node_versions.values())) < 2:
         return
     # In a tie, the version of the head node, which comes first.
@@ -130,8 +127,8 @@ def versions(key: str, job: JobPreflight) -> Iterator[Result]:
     for node, version in node_versions.items():
         if version != common_version:
             yield Result(
-                f"{LIBRARIES[key]} is {version} on {node} and {common_version} on {common_node}; the nodes of a "
-                "job need the same.",
+                f"{LIBRARIES[key]} is {version} on {node} and {common_version} on {common_node}; "
+                "the nodes of a job need the same.",
                 f"Set {node} up again.",
                 nodes=(node,),
             )
@@ -149,20 +146,18 @@ def is_needed(key: str, node: NodePreflight, job: JobPreflight) -> bool:
 
 def missing_horovod(job: JobPreflight) -> Iterator[Result]:
     """Yield the nodes without Horovod if the job needs it, or if another of its nodes has it."""
-    horovod_nodes = {
-        node.name: node.has_horovod for node in job.nodes if node.has_horovod is not None
-    }
+    nodes = [node for node in job.nodes if node.has_horovod is not None]
     is_needed = job.library == "horovod"
-    equipped_node = next((node for node in horovod_nodes if horovod_nodes[node]), "")
-    for node in horovod_nodes:
-        if horovod_nodes[node] or not (is_needed or equipped_node):
+    equipped_node = next((node.name for node in nodes if node.has_horovod), "")
+    for node in (n.name for n in nodes if not n.has_horovod):
+        if not (is_needed or equipped_node):
             continue
         is_local, label = node == THIS_COMPUTER, wording.node_label(node)
         yield Result(
             f"{label} has no Horovod, which the strategy allreduce needs."
             if is_needed
-            else f"{label} has no Horovod and {wording.node_label(equipped_node)} has it; the nodes of a job "
-            "need the same.",
+            else f"{label} has no Horovod and {wording.node_label(equipped_node)} has it; the "
+            "nodes of a job need the same.",
             f"{'Choose the strategy DDP' if is_needed else 'Choose other nodes'}, or "
             + ("run ./installers/run doctor." if is_local else f"set {node} up with Horovod."),
             Fix.NONE if is_local else None,
@@ -176,7 +171,7 @@ def local_setup(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
 
 
 def has_mpirun(target: PreflightTarget, replies: Replies) -> bool:
-    """Without the Python of an environment its mpirun is no fault of its own."""
+    """Return False if mpirun lies in an environment whose Python does not start."""
     imports = replies.get("imports") or {}
     is_beside = target.mpirun.rpartition("/")[0] == target.python.rpartition("/")[0]
     return not (is_beside and imports.get("failed") == "python")

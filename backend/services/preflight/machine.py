@@ -20,10 +20,11 @@ from backend.services.preflight.context import (
 )
 
 SHARED_MEMORY_BYTES = 16 * 2**20
-"""Of each rank that is not alone on its node, for Open MPI's ``sm``; and of a loader worker."""
+"""Shared memory of a loader worker, and, for Open MPI's ``sm``, of a rank that has peers on its
+node."""
 MIN_OPEN_FILES = 256
 _OPEN_FILES_OF_WORKER, _MAX_COUNTED_WORKERS = 32, 16
-"""A worker hands over each tensor as an open file. The usual limit of 1024 is enough for any."""
+"""A loader worker passes each tensor as an open file. The default limit of 1024 is enough."""
 
 
 READ_GPUS = """
@@ -49,15 +50,14 @@ def gpus(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
     for uuid in chosen_gpus:
         gpu, extra_remedy = gpu_by_uuid.get(uuid), ""
         if gpu is None:
-            explanation = (
-                sanitize(reply["message"], 120) or f"it has {', '.join(map(sanitize, gpu_by_uuid))}"
-            )
-            message = f"{label} has no GPU {sanitize(uuid)}: {explanation}."
+            uuids = ", ".join(map(sanitize, gpu_by_uuid))
+            cause = sanitize(reply["message"], 120) or f"it has {uuids}"
+            message = f"{label} has no GPU {sanitize(uuid)}: {cause}."
         elif gpu.is_lost:
             message = f"GPU {gpu.index} of {label} no longer responds."
-        elif foreign_processes := gpu.foreign_processes(target.placement.user_beside(uuid)):
-            message = f"GPU {gpu.index} of {label} is in use by {_user_of(foreign_processes[0])}."
-            extra_remedy = "" if foreign_processes[0].pid else f" {gpu.unlisted_remedy}"
+        elif processes := gpu.foreign_processes(target.placement.user_beside(uuid)):
+            message = f"GPU {gpu.index} of {label} is in use by {_user_label(processes[0])}."
+            extra_remedy = "" if processes[0].pid else f" {gpu.unlisted_remedy}"
         else:
             continue
         replacement = (free_uuids.pop(0),) if free_uuids else ()
@@ -79,7 +79,7 @@ def no_gpus(target: PreflightTarget, replies: Replies) -> Iterator[Result]:
     )
 
 
-def _user_of(process: GpuProcess) -> str:
+def _user_label(process: GpuProcess) -> str:
     memory = process.memory_bytes
     verb = "holds" if process.pid else "hold"
     return process.owner_label + (f" and {verb} {memory / 2**30:.0f} GiB" if memory else "")
@@ -91,9 +91,8 @@ def shared_memory(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
     # Batches may be small, so too little for all workers is no certain failure.
     if not reply["why"] and free_bytes >= SHARED_MEMORY_BYTES * (ranks + slots * workers):
         return
-    is_certain = bool(reply["why"]) or free_bytes < SHARED_MEMORY_BYTES * max(
-        ranks, min(1, workers)
-    )
+    min_bytes = SHARED_MEMORY_BYTES * max(ranks, min(1, workers))
+    is_certain = bool(reply["why"]) or free_bytes < min_bytes
     cause = sanitize(reply["why"]) or f"{free_bytes / 1e6:.0f} MB are free"
     rank_label = "1 rank" if slots == 1 else f"{slots} ranks"
     suffix = " each" if slots > 1 else ""
@@ -115,7 +114,8 @@ def open_files(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
         return
     consumer = f"a rank with {_worker_label(workers)}" if workers else "a rank"
     yield Result(
-        f"A process on {target.label} can open only {file_limit} files; {consumer} needs {needed_files}.",
+        f"A process on {target.label} can open only {file_limit} files; {consumer} needs "
+        f"{needed_files}.",
         f"{'Use fewer loader workers, or raise' if workers else 'Raise'} nofile to 1024 or more "
         f"in /etc/security/limits.conf on {target.label}.",
     )
@@ -129,8 +129,8 @@ def processes(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     slots = node.cores * PROCESSES_PER_CORE
     if node.target is not None and node.placement.processes > slots:
         yield Result(
-            f"{wording.node_label(node.name)} has {node.cores} cores, enough for {slots} processes; the "
-            f"job asks for {node.placement.processes}.",
+            f"{wording.node_label(node.name)} has {node.cores} cores, enough for {slots} "
+            f"processes; the job asks for {node.placement.processes}.",
             "Give it fewer processes.",
             details={"fitting": slots},
         )
@@ -143,21 +143,15 @@ def data(job: JobPreflight) -> Iterator[Result]:
 
 def leftovers(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
     if reply.get("why") or "orphans" not in reply:
-        yield unchecked_result(
-            target.node, (names.LEFTOVERS,), reply.get("why", ""), is_warning=True
-        )
-    # Another data root's jobs are none of ours, whatever their tags say.
-    listed_orphans = map(Orphan.from_dict, reply.get("orphans", ()))
-    old_orphans = [
-        orphan for orphan in listed_orphans if orphan.reason and orphan.reason.is_known_run
-    ]
-    if old_orphans:
-        tags = ", ".join(sorted({sanitize(orphan.run_tag) for orphan in old_orphans}))
-        count_label, verb = (
-            (f"{len(old_orphans)} processes", "run")
-            if len(old_orphans) > 1
-            else ("A process", "runs")
-        )
+        cause = reply.get("why", "")
+        yield unchecked_result(target.node, (names.LEFTOVERS,), cause, is_warning=True)
+    # The tags of another data root's jobs may be the same.
+    orphans = map(Orphan.from_dict, reply.get("orphans", ()))
+    run_tags = [o.run_tag for o in orphans if o.reason and o.reason.is_known_run]
+    if run_tags:
+        count = len(run_tags)
+        tags = ", ".join(sorted(set(map(sanitize, run_tags))))
+        count_label, verb = (f"{count} processes", "run") if count > 1 else ("A process", "runs")
         run_label = "the ended runs" if ", " in tags else "the ended run"
         yield Result(
             f"{count_label} of {run_label} {tags} still {verb} on {target.label}.",

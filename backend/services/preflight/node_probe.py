@@ -29,7 +29,7 @@ class NoPython(BackendError):
 def listen(
     shell: Shell, python: str, address: str, token: str, visitors: int, limits: PreflightLimits
 ) -> tuple[Mapping[str, Any], float]:
-    """Start a listener on the node; return its facts, and the node's clock minus this one's.
+    """Start a listener on the node; return its reply, and the node's clock minus this clock.
 
     Raises:
         NoPython: ``python`` does not start.
@@ -51,12 +51,12 @@ def listen(
 
 
 def end_listener(shell: Shell, python: str, listener: Request, limits: PreflightLimits) -> None:
-    """End the listener on a node; it has ended by itself if all visitors came."""
+    """End the listener on a node, which ends by itself after its last visitor."""
     shell.run(_argv(python, "dismiss", listener), input=_source(), limit_s=limits.listen_s)
 
 
 def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
-    """Return the facts of one node by question, None for those not answered in time."""
+    """Return the replies of one node by probe name, None for late replies."""
     lines: list[str] = []
     argv, limit_s = _argv(python, "check", request), request["limit_s"] + _GRACE_S
     try:
@@ -71,9 +71,9 @@ def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
 def connect_to_peers(
     shell: Shell, python: str, request: Request, limits: PreflightLimits
 ) -> list[dict[str, Any]]:
-    """Return the results of connecting one node to the others; a login that is late has two."""
+    """Return the results of connecting one node to the others; a late login has two."""
     lines: list[str] = []
-    # A login that is late is tried once more.
+    # A late login is tried once more.
     limit_s = 2 * (limits.connection_s + 1) + _GRACE_S
     argv = _argv(python, "meet", {**request, "limit_s": limits.connection_s, "bytes": SAMPLE_BYTES})
     shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.append)
@@ -106,7 +106,7 @@ def _source() -> bytes:
 
 
 def _results(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects with facts among other output of a remote program."""
+    """Yield the JSON results among other output of a remote program."""
     for line in lines:
         try:
             result = json.loads(line)

@@ -55,10 +55,10 @@ _NONCE_BYTES = 64
 
 
 class PreflightRun:
-    """One preflight check: collect what the checks judge.
+    """One preflight check: collect the replies of the nodes and judge them.
 
     Attributes:
-        job: Checks of the job itself, which ask no node.
+        job: The job with its nodes, which the checks judge.
     """
 
     def __init__(self, context: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
@@ -92,9 +92,7 @@ class PreflightRun:
         preflight = Preflight(nodes, findings, self._now() - self._started_s, unchecked=unchecked)
         if preflight.succeeded:
             return preflight
-        return replace(
-            preflight, smaller=smaller_placement(self._config.placement, preflight.findings)
-        )
+        return replace(preflight, smaller=smaller_placement(self._config.placement, findings))
 
     # Before the nodes are asked.
 
@@ -119,7 +117,7 @@ class PreflightRun:
         return f"{self._root.jobs.name}/.preflight-{self._token[:16]}"
 
     def collect_nodes(self) -> None:
-        """Collect what is known of the nodes without asking."""
+        """Collect the nodes of the job with their entries and addresses, without a connection."""
         entries = {entry.name: entry for entry in self._cluster.list()}
         self.job.cluster_nodes = tuple(entries)
         jobs_are_narrow = False
@@ -135,9 +133,7 @@ class PreflightRun:
         target_nodes = self.job.target_nodes
         if len(target_nodes) > 1:
             # This computer has no address among nodes.
-            addresses = {
-                node.name: node.entry.addresses if node.entry else () for node in target_nodes
-            }
+            addresses = {n.name: n.entry.addresses if n.entry else () for n in target_nodes}
             try:
                 _, hosts = common_subnet(addresses)
             except BackendError as error:
@@ -174,9 +170,9 @@ class PreflightRun:
     ) -> NodePreflight:
         if entry is None or entry.installation is None or entry.info is None:
             return NodePreflight(placement, entry=entry)
-        installation, readings = entry.installation, entry.info
-        home = NodeHome(PurePosixPath(readings.home))
-        # One finding says it that Horovod is missing.
+        installation, info = entry.installation, entry.info
+        home = NodeHome(PurePosixPath(info.home))
+        # One finding is enough for a missing Horovod.
         is_lacking = self.job.library == "horovod" and installation.without_horovod
         target = PreflightTarget(
             entry.name,
@@ -193,7 +189,7 @@ class PreflightRun:
             jobs_are_narrow and not entry.is_staged,
             entry.is_staged,
             self._config.loader_workers,
-            AgentPaths(entry.name, installation.python, installation.bundle, readings).folder,
+            AgentPaths(entry.name, installation.python, installation.bundle, info).folder,
             str(home.imports(entry.name)),
             **self._script_fields,
         )
@@ -201,7 +197,7 @@ class PreflightRun:
             placement,
             target,
             entry,
-            readings.cores,
+            info.cores,
             not installation.without_horovod,
             limits=self._limits,
         )
@@ -210,9 +206,9 @@ class PreflightRun:
 
     def _query_nodes(self, cancelled: Callable[[], bool]) -> None:
         for node in self.job.target_nodes:
-            threading.Thread(
-                target=self._query_node, args=(node,), name=node.name, daemon=True
-            ).start()
+            thread = threading.Thread(target=self._query_node, args=(node,), name=node.name)
+            thread.daemon = True
+            thread.start()
         for node in self.job.target_nodes:
             while not node.finished_event.is_set():
                 if cancelled():
@@ -224,7 +220,7 @@ class PreflightRun:
             raise Cancelled
 
     def _query_node(self, node: NodePreflight) -> None:
-        """Ask one node, on its own thread."""
+        """Query one node, on its own thread."""
         with contextlib.ExitStack() as cleanup:
             try:
                 if node.entry is None:
@@ -243,7 +239,7 @@ class PreflightRun:
     def _query_remote_node(
         self, node: NodePreflight, entry: NodeEntry, cleanup: contextlib.ExitStack
     ) -> None:
-        """Ask a node over SSH; ``after`` takes what is to be done once its answers are in."""
+        """Query a node over SSH; ``cleanup`` runs once its replies are in."""
         started_s = time.monotonic()
         shell = self._cluster.open_shell(node.name)
         cleanup.callback(shell.close)
@@ -256,10 +252,8 @@ class PreflightRun:
         )
         if node.port:
             cleanup.callback(self._end_listener, shell, python, node)
-        load, cores = (
-            float(node.listener_reply.get("load", 0)),
-            int(node.listener_reply.get("cores", 1)),
-        )
+        reply = node.listener_reply
+        load, cores = float(reply.get("load", 0)), int(reply.get("cores", 1))
         node.limits = self._limits.for_node(login_s, load, cores)
         node.listening_event.set()
         # The first probe mostly imports torch; the network tests need not wait for that.
@@ -276,7 +270,7 @@ class PreflightRun:
                 connection_thread.join()
 
     def _end_listener(self, shell: Shell, python: str, node: NodePreflight) -> None:
-        """End a listener once no node can need it: one that was not visited lasts minutes."""
+        """End a listener once no node can need it, as a listener without visitors lasts minutes."""
         self._finished_event.wait()
         endpoint = {"address": node.address, "port": node.port, "token": self._token}
         listener = {**endpoint, "visitors": len(self.job.target_nodes) - 1}
@@ -285,7 +279,7 @@ class PreflightRun:
 
     @contextlib.contextmanager
     def _staged_proof(self, entry: NodeEntry, shell: Shell) -> Iterator[None]:
-        """Do as `_proof` in the staged root of a node that does not see the data root."""
+        """Do as `_proof_folder` in the staged root of a node that does not see the data root."""
         if not entry.is_staged:
             yield
             return
@@ -302,7 +296,7 @@ class PreflightRun:
                     files.remove_tree(folder)
 
     def request(self, node: NodePreflight) -> Mapping[str, Any]:
-        """Return what is asked of a node, see `preflight_probe.check`."""
+        """Return the request to a node, see `preflight_probe.check`."""
         assert node.target is not None
         probes = {c.probe for c in CHECKS if c.probe and c.is_relevant(node, self.job)} | {LOAD}
         return {

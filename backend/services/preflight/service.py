@@ -38,31 +38,28 @@ from backend.services.tools.training_python import next_run_config, training_pyt
 
 
 class PreflightFailed(BackendError):
-    """The nodes of a job cannot run it as they are. ``found`` has every reason.
+    """The nodes of a job cannot run it as they are; ``preflight`` has every reason.
 
     Attributes:
-        config: The job that was to run.
+        config: The job that was refused.
     """
 
     def __init__(self, preflight: Preflight, config: JobConfig) -> None:
-        remedies = dict.fromkeys(
-            finding.remedy for finding in preflight.blocking_findings if finding.remedy
-        )
+        findings = preflight.blocking_findings
+        remedies = dict.fromkeys(finding.remedy for finding in findings if finding.remedy)
         if preflight.smaller:
-            remedies[
-                f"Or run on {', '.join(placement.node for placement in preflight.smaller)} only."
-            ] = None
-        super().__init__(
-            " ".join(map(_message_with_nodes, preflight.blocking_findings)), " ".join(remedies)
-        )
+            nodes = ", ".join(placement.node for placement in preflight.smaller)
+            remedies[f"Or run on {nodes} only."] = None
+        super().__init__(" ".join(map(_message_with_nodes, findings)), " ".join(remedies))
         self.preflight = preflight
         self.config = config
 
 
 def _message_with_nodes(finding: PreflightFinding) -> str:
-    """Return the sentence with the nodes it is about; SSH names only an address."""
-    unnamed_nodes = [n for n in finding.nodes if n != THIS_COMPUTER and n not in finding.message]
-    return f"{', '.join(unnamed_nodes)}: {finding.message}" if unnamed_nodes else finding.message
+    """Return the message with the finding's nodes; a message of SSH has only an address."""
+    message = finding.message
+    nodes = [node for node in finding.nodes if node != THIS_COMPUTER and node not in message]
+    return f"{', '.join(nodes)}: {message}" if nodes else message
 
 
 class PreflightService:
@@ -79,7 +76,7 @@ class PreflightService:
         needs_torch: Callable[[JobConfig], bool] = lambda config: False,
         data_notes: Callable[[JobConfig], Sequence[str]] = lambda config: (),
     ) -> None:
-        """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
+        """Store the parts; for ``forecast_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._python = python
         self._first_bytes = forecast_bytes
@@ -113,11 +110,11 @@ class PreflightService:
         job_id: str = "",
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
-        """Update the results after a change to ``nodes``: only these are asked again.
+        """Update the results after a change to ``nodes``: only these nodes are checked again.
 
-        The head node is asked with them, because it must reach them. If it is one of them, or was
-        removed from the job, all nodes are asked. Results about nodes that were removed from the
-        job are dropped.
+        The head node is checked with them, because it must reach them. If the head node changed or
+        was removed from the job, all nodes are checked. Findings about nodes that were removed from
+        the job are dropped.
 
         Raises:
             Cancelled: By ``cancelled``.
@@ -126,22 +123,15 @@ class PreflightService:
         node_names = [placement.node for placement in config.placement]
         changed_nodes = [name for name in node_names if name in nodes]
         removed_nodes = [name for name in previous.nodes if name not in node_names]
-        if (
-            not (changed_nodes or removed_nodes)
-            or head in changed_nodes
-            or head != previous.nodes[0]
-        ):
+        has_new_head = head in changed_nodes or head != previous.nodes[0]
+        if has_new_head or not (changed_nodes or removed_nodes):
             return self.run(config, job_id, cancelled=cancelled)
         part = Preflight((), (), previous.took_s)
         if changed_nodes:
-            partial_placement = tuple(
-                placement
-                for placement in config.placement
-                if placement.node in (head, *changed_nodes)
-            )
-            part = self.run(
-                replace(config, placement=partial_placement), job_id, cancelled=cancelled
-            )
+            nodes = (head, *changed_nodes)
+            placement = tuple(p for p in config.placement if p.node in nodes)
+            part_config = replace(config, placement=placement)
+            part = self.run(part_config, job_id, cancelled=cancelled)
         preflight = previous.after_part(part, (*changed_nodes, *removed_nodes))
         preflight = replace(preflight, nodes=tuple(node_names), smaller=())
         if preflight.succeeded:
@@ -173,16 +163,14 @@ class PreflightService:
 
     def _start_agents(self, preflight: Preflight, progress: Progress) -> Preflight:
         """Start agents that are down, such as after a reboot; return the other findings."""
-        agent_findings = [
-            finding for finding in preflight.blocking_findings if finding.fix is Fix.START_AGENT
-        ]
+        findings = preflight.blocking_findings
+        agent_findings = [finding for finding in findings if finding.fix is Fix.START_AGENT]
         for finding in agent_findings:
             progress.step(0, 0, f"Starting the agent of {', '.join(finding.nodes)}")
         failures = self.fix_all(agent_findings) if agent_findings else {}
         fixed_findings = [finding for finding in agent_findings if finding not in failures]
-        return replace(
-            preflight, findings=tuple(f for f in preflight.findings if f not in fixed_findings)
-        )
+        findings = tuple(f for f in preflight.findings if f not in fixed_findings)
+        return replace(preflight, findings=findings)
 
     def fix_all(
         self,
@@ -197,18 +185,15 @@ class PreflightService:
         return self._fixes.fix(findings, on_change)
 
     def _require_on_this_computer(self, config: JobConfig, job_id: str) -> None:
-        needed_bytes, placement, result = (
-            self.needed_bytes(config, job_id),
-            config.placement[0],
-            None,
-        )
-        # The check of the data root reports one that is not available.
+        needed_bytes = self.needed_bytes(config, job_id)
+        placement, result = config.placement[0], None
+        # The check of the data root reports a root that is not available.
         with suppress(OSError):
-            capacity = disk_space(self._root.path)
-            if capacity.free_files is not None and capacity.lacks_files():
-                result = storage.no_free_files(capacity.free_files)
-            elif capacity.free_bytes < needed_bytes:
-                result = storage.no_free_space(capacity.free_bytes, needed_bytes)
+            space = disk_space(self._root.path)
+            if space.free_files is not None and space.lacks_files():
+                result = storage.no_free_files(space.free_files)
+            elif space.free_bytes < needed_bytes:
+                result = storage.no_free_space(space.free_bytes, needed_bytes)
         target = PreflightTarget(
             *(THIS_COMPUTER, placement, self._python(), "", "", "", str(self._root.path), ""),
             leads=True,
@@ -232,7 +217,7 @@ class PreflightService:
             raise PreflightFailed(Preflight((THIS_COMPUTER,), findings, 0.0), config)
 
     def needed_bytes(self, config: JobConfig, job_id: str) -> int:
-        """Return the size of the checkpoints to come: those that are kept, and one being written.
+        """Return the size of the future checkpoints: the kept ones, and one being written.
 
         Without a ``job_id`` the job does not exist yet.
         """

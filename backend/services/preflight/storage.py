@@ -115,29 +115,27 @@ def differences(job: JobPreflight) -> Iterator[Result]:
             yield from _first_difference(head.target, target)
 
 
-def _first_difference(head_target: PreflightTarget, target: PreflightTarget) -> Iterator[Result]:
-    if head_target.no_share is not target.no_share:
-        without_share, with_share = (
-            (head_target, target) if head_target.no_share else (target, head_target)
-        )
+def _first_difference(head: PreflightTarget, target: PreflightTarget) -> Iterator[Result]:
+    if head.no_share is not target.no_share:
+        unshared, shared = (head, target) if head.no_share else (target, head)
         yield Result(
-            f"{without_share.node} does not see the data root and {with_share.label} does; "
+            f"{unshared.node} does not see the data root and {shared.label} does; "
             "the nodes of a job must be of one kind.",
-            f"Choose other nodes, or mount the data root on {without_share.node} and add it again.",
+            f"Choose other nodes, or mount the data root on {unshared.node} and add it again.",
             nodes=(target.node,),
         )
         return
-    remedy = f"Set up {head_target.node} and {target.node} again together."
+    remedy = f"Set up {head.node} and {target.node} again together."
     for check, subject, head_value, value in (
-        (names.DATA_ROOT, "the data root", head_target.data_root, target.data_root),
-        (names.OPEN_MPI, "Open MPI", head_target.mpi_version, target.mpi_version),
-        (names.PYTHON, "Python", head_target.python, target.python),
-        (names.OPEN_MPI, "mpirun", head_target.mpirun, target.mpirun),
+        (names.DATA_ROOT, "the data root", head.data_root, target.data_root),
+        (names.OPEN_MPI, "Open MPI", head.mpi_version, target.mpi_version),
+        (names.PYTHON, "Python", head.python, target.python),
+        (names.OPEN_MPI, "mpirun", head.mpirun, target.mpirun),
     ):
         if head_value and value and head_value != value:
             yield Result(
-                f"{subject[0].upper() + subject[1:]} is {head_value} on {head_target.node} and {value} on "
-                f"{target.node}; the nodes of a job need the same.",
+                f"{subject[0].upper() + subject[1:]} is {head_value} on {head.node} and {value} "
+                f"on {target.node}; the nodes of a job need the same.",
                 remedy if check != names.DATA_ROOT else "Mount it at the same path on both.",
                 Fix.SET_UP_AGAIN if check != names.DATA_ROOT else None,
                 (target.node,),
@@ -179,7 +177,7 @@ def no_free_files(free_files: int) -> Result:
 
 
 def no_free_space(free_bytes: int, needed_bytes: int) -> Result:
-    """Say that a data root lacks room for the checkpoints of a job, or for any job."""
+    """Return the result of a data root that is too full for the checkpoints of a job."""
     supply = f"The data root has {number_format.size(free_bytes)} left, and"
     need = (
         f"the job's checkpoints need about {number_format.size(needed_bytes)}"

@@ -22,7 +22,7 @@ from backend.records.library.inspection import (
 from backend.records.library.preview import SamplePart
 from backend.training.checkpoint import fit_weights, load_weights
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.histogram import Spread
+from backend.training.tools.histogram import ChannelSpread
 from backend.training.tools.layer_modules import layer_modules
 from backend.training.tools.layers import step_by_step, tensors_in
 from backend.training.tools.model_batch import model_batch, prepare_process
@@ -105,7 +105,7 @@ def values_of(tensor: torch.Tensor) -> TensorValues:
     array = as_array(tensor)
     assert array is not None
     flat = (numpy.abs(array) if array.dtype.kind == "c" else array).reshape(-1)
-    spread, zeros = Spread(), 0
+    spread, zeros = ChannelSpread(), 0
     for begin in range(0, flat.size, _PIECE):
         piece = flat[begin : begin + _PIECE]
         zeros += int((piece == 0).sum())

@@ -26,7 +26,7 @@ from backend.training.evaluation import BatchValues, mean_of
 from backend.training.subject import Subject, open_subject
 from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.export import fit
+from backend.training.tools.export import load_state
 from backend.training.tools.prediction_results import PredictionResults
 from backend.training.user_code import UserCodeError, UserData
 from backend.training.user_code.variables import set_variables
@@ -79,7 +79,7 @@ class _Trial:
         report("Loading the checkpoint…")
         state = load_checkpoint(Path(request["checkpoint"]))
         self._model = subject.model
-        fit(self._model, state["model"])
+        load_state(self._model, state["model"])
         put_buffers(self._model, state["ranks"][0]["buffers"])
         self._model.eval()
         self._order = _Order(self._chosen(), launch.config.batch_size)
@@ -94,7 +94,7 @@ class _Trial:
         unread: dict[int, UserCodeError] = {}
         self._report("Passing some samples to the model…")
         with torch.no_grad(), _within("The model's forward", BATCH_S):
-            form = batch_form.learn(self._model, self._examples)
+            form = batch_form.learn_form(self._model, self._examples)
         with (
             torch.no_grad(),
             PredictionResults(

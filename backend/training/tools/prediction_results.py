@@ -37,8 +37,8 @@ from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.batch_form import (
     BatchForm,
     class_numbers,
-    of_first_axis,
-    of_sample,
+    first_axis_form,
+    sample_part,
 )
 from backend.training.tools.preview import class_names, evenly
 from backend.training.tools.thumbnails import (
@@ -107,14 +107,14 @@ class PredictionResults:
             target: Their targets; of files, those of another sample.
         """
         size = len(rows)
-        form = self._form = self._form or of_first_axis(output, target, size)
+        form = self._form = self._form or first_axis_form(output, target, size)
         if self._files:
             target = None
         try:
             shares = form.class_shares(output, size)
             parts = []
             if shares is None:
-                parts = [of_sample(output, form.output, one, size) for one in range(size)]
+                parts = [sample_part(output, form.output, one, size) for one in range(size)]
         except (LookupError, TypeError, AttributeError) as error:
             raise BackendError(
                 f"The model's output for a batch of {size} has another form than for the "
@@ -142,7 +142,7 @@ class PredictionResults:
 
     def _target(self, form: BatchForm, target: Any, place: int, size: int) -> Any:
         try:
-            return of_sample(target, form.target, place, size)
+            return sample_part(target, form.target, place, size)
         except (LookupError, TypeError, AttributeError):  # Of another form in this batch.
             return None
 
@@ -245,7 +245,7 @@ class PredictionResults:
                 ),
             )
         each = max(1, min(_OF_EACH_CLASS, _OF_ALL_CLASSES // self._classes))
-        best = class_measures.most_confident_of_each(predicted, confidence, each)
+        best = class_measures.most_confident_by_class(predicted, confidence, each)
         best = best[predicted[best] >= 0]
         if not (target >= 0).any():
             return replace(found, best=self._samples(best.tolist(), deadline))

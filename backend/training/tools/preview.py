@@ -30,7 +30,7 @@ from backend.records.library.preview import (
     rare_words,
 )
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.histogram import Spread
+from backend.training.tools.histogram import ChannelSpread
 from backend.training.tools.overlays import parts
 from backend.training.tools.thumbnails import (
     Array,
@@ -134,7 +134,7 @@ class Survey:
         """Hashes of the targets: captions are long."""
         self._labelled = 0
         self._first_other: int | None = None
-        self._sums: dict[tuple[str, int], Spread] = {}
+        self._sums: dict[tuple[str, int], ChannelSpread] = {}
         self._waiting: dict[tuple[str, int, str], list[Array]] = {}
         self._measured: set[str] = set()
         self._without_boxes = 0
@@ -289,7 +289,7 @@ class Survey:
     def _sum_up(self, path: str, waiting: list[Array]) -> None:
         if waiting:
             for number, row in enumerate(numpy.concatenate(waiting, axis=1)):
-                self._sums.setdefault((path, number), Spread()).add(row)
+                self._sums.setdefault((path, number), ChannelSpread()).add(row)
             waiting.clear()
 
     def class_of(self, item: Any) -> str:

@@ -134,7 +134,7 @@ def _settle(asked: Mapping[str, Any]) -> None:
     with suppress(OSError):
         # If memory runs out, the kernel ends this process before the desktop.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    children.adopt()
+    children.adopt_descendants()
     rope = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -101,11 +101,11 @@ class _Split:
 
     def _observe(self, index: int, leaves: list[tuple[str, Any]], is_bad: bool) -> None:
         self._indices.append(index)
-        content, unknown = fingerprints.exact(leaves)
+        content, unknown = fingerprints.exact_hash(leaves)
         self._hashes.append(content)
         if unknown:
             self._unknown[unknown] += 1
-        self._pictures += fingerprints.perceptual(leaves)
+        self._pictures += fingerprints.perceptual_hash(leaves)
         if is_bad:
             self._not_finite_count += 1
             if len(self._not_finite) < _LISTED:
@@ -132,10 +132,10 @@ class _Split:
     def preview(self) -> Preview:
         return self._survey.result(self._examined)
 
-    def result(self, near: fingerprints.Pairs) -> SplitScan:
+    def result(self, near: fingerprints.SamplePairs) -> SplitScan:
         found = self.preview()
-        same = fingerprints.equal_within(self.hashes)
-        near = near.without(same)
+        same = fingerprints.equal_pairs_within(self.hashes)
+        near = near.excluding(same)
         read = number_format.count_of(self._examined, self.count)
         cut = [f"Read {read} samples {self._cut}."] if self._cut else []
         if self._unknown:
@@ -154,9 +154,9 @@ class _Split:
                 if fault.index is not None
             ),
             broken_count=found.fault_count,
-            duplicates=same.listed(_LISTED),
+            duplicates=same.index_pairs(_LISTED),
             duplicate_count=same.count,
-            near_duplicates=near.listed(_LISTED),
+            near_duplicates=near.index_pairs(_LISTED),
             near_duplicate_count=near.count,
             not_finite=self._not_finite_count,
             not_finite_samples=tuple(self._not_finite),
@@ -171,18 +171,18 @@ def _compared(
     training: _Split, validation: _Split | None, problem: tuple[str, ...], begin: float
 ) -> DatasetScan:
     other = validation.pictures if validation else numpy.zeros((0, 4), numpy.uint32)
-    near, near_validation, near_between = fingerprints.similar(training.pictures, other)
+    near, near_validation, near_between = fingerprints.similar_pairs(training.pictures, other)
     known = training.result(near)
     scanned = validation.result(near_validation) if validation else None
     hashes = validation.hashes if validation else numpy.zeros(0, numpy.uint64)
-    leaks = fingerprints.equal_between(training.hashes, hashes)
-    near_between = near_between.without(leaks)
+    leaks = fingerprints.equal_pairs_between(training.hashes, hashes)
+    near_between = near_between.excluding(leaks)
     return DatasetScan(
         **{**vars(known), "warnings": (*known.warnings, *problem)},
         validation=scanned,
-        leaks=leaks.listed(_LISTED),
+        leaks=leaks.index_pairs(_LISTED),
         leak_count=leaks.count,
-        near_leaks=near_between.listed(_LISTED),
+        near_leaks=near_between.index_pairs(_LISTED),
         near_leak_count=near_between.count,
         shifts=tuple(_shifts(known, scanned)) if scanned else (),
         compares_pictures=bool(training.pictures.any()),

@@ -49,7 +49,7 @@ def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
 
     with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
         wait_for_node(qtbot, program, is_online)
-        program.window.go("nodes")
+        program.window.open_page("nodes")
         program.nodes.open_node("gpu1")
         yield program
 

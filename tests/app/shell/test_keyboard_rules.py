@@ -20,7 +20,7 @@ from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.page.jobs_page import JobsPage
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 
 __all__ = ["ids", "ids_and_program", "program"]
 
@@ -176,7 +176,7 @@ def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
     tips += [f"({action.shortcut().toString()})" for action in menu.values()]
     text = "\n".join(tips)
     native = QKeySequence.SequenceFormat.NativeText
-    keys = {QKeySequence(key.key).toString(native) for key in KEYS if not key.with_focus}
+    keys = {QKeySequence(key.key).toString(native) for key in SHORTCUTS if not key.with_focus}
     # Of a job that runs: the button says Stop then.
     keys -= {"Ctrl+."}
     assert {key for key in keys if f"({key})" not in text} == set()
@@ -190,7 +190,7 @@ def test_every_key_stands_in_the_sheet(program, hands):
 
     def missing():
         texts = {label.text() for label in sheet.findChildren(Label)}
-        return {key.does for key in KEYS} - texts
+        return {key.label for key in SHORTCUTS} - texts
 
     hands.wait(lambda: not missing())
     hands.press("Esc")

@@ -97,7 +97,7 @@ def test_a_part_about_another_object_has_its_own_actions(page):
     acts.add(spot(empty, ""))
     here, elsewhere = acts.collect(())
     assert titles(here) == ["Start"]
-    assert [(target.title, target.aside) for target in elsewhere] == [
+    assert [(target.title, target.remark) for target in elsewhere] == [
         ("Refresh", "node3"),
         ("Refresh (2)", "node3"),
     ]

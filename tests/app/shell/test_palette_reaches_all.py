@@ -18,7 +18,7 @@ from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_name import JobName
 from widgets.library import item_actions
 from widgets.nodes.page import node_actions
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 
 __all__ = ["ids", "ids_and_program", "program"]
 
@@ -157,7 +157,7 @@ def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, place):
 
 def test_every_key_that_works_everywhere_has_an_act(program):
     acts = set(program.frame.go_to.acts)
-    without = {key.does for key in KEYS if not key.where and not key.with_focus} - acts
+    without = {key.label for key in SHORTCUTS if not key.page_title and not key.with_focus} - acts
     # Back and forward are offered by name, whether there is somewhere to go or not.
     assert without == set(KEYS_WITHOUT_AN_ACT)
 

@@ -36,7 +36,7 @@ from widgets.shell.help_page import HelpPage
 from widgets.shell.overlay import RECORD_ROLE
 from widgets.shell.settings_page import SettingsPage
 from widgets.shell.settings_rows import SettingsRow
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 from widgets.shell.verify_section import RepairDialog
 
 
@@ -105,7 +105,7 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     assert theme.current().name == "dark"
     page.motion.click()
     assert theme.motion_reduced()
-    page.notices.finished.click()
+    page.notices.finished_switch.click()
     page._scale.key_chosen.emit("125")
     assert page._restart_line.isVisible()
     program._keeping.save()
@@ -177,7 +177,7 @@ def test_the_sheet_lists_exactly_the_keys_of_the_window(program):
     has |= {act.shortcut() for act in window.actions() if not act.shortcut().isEmpty()}
     # Esc closes what is open wherever one is, as everywhere.
     has -= {QKeySequence("Esc")}
-    listed = {QKeySequence(key.key) for key in KEYS if not key.with_focus}
+    listed = {QKeySequence(key.key) for key in SHORTCUTS if not key.with_focus}
     assert {key.toString() for key in has - listed} == set(), "keys that the sheet does not list"
     assert {key.toString() for key in listed - has} == set(), "keys that do nothing"
 
@@ -352,7 +352,7 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
         "gpu07.lab",
         "gpu07.lab, port 2222",
     ]
-    assert the(SettingsRow, ssh).sentence.text().startswith("ssh-ed25519 SHA256:")
+    assert the(SettingsRow, ssh).description.text().startswith("ssh-ed25519 SHA256:")
     the(ComboBox, ssh).choose("gpu07.lab:2222")
     qtbot.mouseClick(button(ssh, "Forget"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 1)

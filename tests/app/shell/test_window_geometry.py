@@ -60,7 +60,7 @@ def test_the_smallest_height_follows_the_screen_from_480_on(
 ) -> None:
     window = MainWindow()
     qtbot.addWidget(window)
-    window.fit_smallest(room)
+    window.set_min_height(room)
     assert (window.minimumWidth(), window.minimumHeight()) == (900, least)
 
 
@@ -71,7 +71,7 @@ def test_in_a_low_window_the_foot_of_the_side_bar_is_seen(
 ) -> None:
     window = MainWindow()
     qtbot.addWidget(window)
-    window.fit_smallest(size[1])
+    window.set_min_height(size[1])
     bar = window.side_bar
     bar.show_nodes(lab.nodes())
     bar.show_live((lab.LIVE,) * live)

@@ -33,7 +33,7 @@ def drop_is_too_many(stage: Stage) -> None:
 @screen("drop-on-place")
 def drop_on_place(stage: Stage) -> None:
     open_job(stage)
-    stage.window.side_bar.take_jobs(lambda dragged: DropOffer(f"Compare {dragged.label}"))
+    stage.window.side_bar.accept_jobs(lambda dragged: DropOffer(f"Compare {dragged.label}"))
     drags.over(stage.window.side_bar._buttons["compare"], drags.jobs("a", "b", "c"))
 
 
@@ -41,7 +41,7 @@ def drop_on_place(stage: Stage) -> None:
 def drop_on_place_refused(stage: Stage) -> None:
     open_job(stage)
     refusal = DropOffer("At most 8 jobs can be compared: remove one first", is_accepted=False)
-    stage.window.side_bar.take_jobs(lambda _dragged: refusal)
+    stage.window.side_bar.accept_jobs(lambda _dragged: refusal)
     drags.over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG))
 
 

@@ -16,7 +16,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.shell.test_notification_list import ITEMS
 from tests.widgets.shell.test_notification_list import LONG as LONG_NOTICE
 from widgets.common.cards import EmptyState
-from widgets.shell.command_palette import Palette, PaletteEntry
+from widgets.shell.command_palette import CommandPalette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
 from widgets.shell.shortcuts_dialog import ShortcutsDialog
@@ -53,12 +53,12 @@ SSH = SshOverview(
 def _settings(stage: Stage) -> SettingsPage:
     page = stage.settings
     page.show_choices(SettingsValues(stays_in_tray=True))
-    page.show_places(
+    page.show_paths(
         SettingsPaths("/lab/ring", "~/.local/share/ringmaster/catalogue.sqlite",
                "~/.config/ringmaster/settings.toml",
                "~/.local/state/ringmaster/window.log")
     )  # fmt: skip
-    page.ssh.show_facts(SSH)
+    page.ssh.show_details(SSH)
     page.show_checks(
         (*SOUND, Finding("GPU", False, "No NVIDIA driver answers here.", "Train on nodes."))
     )
@@ -75,7 +75,7 @@ def settings_notices(stage: Stage) -> None:
     page = _settings(stage)
     mail = Mail("smtp.lab", ("mai@lab.example.org", "ben@lab.example.org"), "ring@lab", user="ring")
     page.notices.show_channels(Channels("https://hooks.example.org/T0", mail), True)
-    page.notices.show_said("mail", "smtp.lab did not answer for 10 s.", "bad")
+    page.notices.show_test_result("mail", "smtp.lab did not answer for 10 s.", "bad")
     page._scale.choose("125")
     stage.settle()
     for area in page.findChildren(QScrollArea):
@@ -90,7 +90,7 @@ def settings_no_ssh(stage: Stage) -> None:
     """Nothing was ever accepted, and no agent runs."""
     page = _settings(stage)
     fault = "This computer has no system keyring that could keep it."
-    page.ssh.show_facts(SshOverview("", SSH.known_hosts, keyring_error=fault))
+    page.ssh.show_details(SshOverview("", SSH.known_hosts, keyring_error=fault))
     _to_ssh(stage, page)
 
 
@@ -193,7 +193,7 @@ def help_no_match(stage: Stage) -> None:
 
 def _palette(stage: Stage, text: str, targets: list[PaletteEntry]) -> None:
     open_job(stage)
-    palette = Palette(stage.window)
+    palette = CommandPalette(stage.window)
     palette.open()
     palette._field.setText(text)
     palette.show_targets(targets)
@@ -229,7 +229,7 @@ def refusal(stage: Stage) -> None:
         button="Set it aside and build a new one",
     )
     stage.window.add_page("refusal", page)
-    stage.window.go("refusal")
+    stage.window.open_page("refusal")
 
 
 @screen("toast")

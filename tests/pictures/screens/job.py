@@ -96,7 +96,7 @@ def curves_read(stage: Stage) -> None:
     """The pointer is on the loss, and every plot says what it was there."""
     page = open_job(stage)
     stage.settle()
-    the(LargePlot, page.detail.curves).point_at(5_000.0)
+    the(LargePlot, page.detail.curves).move_pointer(5_000.0)
 
 
 def downpour(stage: Stage, tab: str = ""):
@@ -168,7 +168,7 @@ def curves_marked(stage: Stage) -> None:
     page.detail.curves._axes._group.button(page.detail.curves._axes._keys.index("clock")).click()
     stage.settle()
     curves = page.detail.curves
-    the(LargePlot, curves).point_at(curves.run_curves.place(8_000, XAxis.CLOCK))
+    the(LargePlot, curves).move_pointer(curves.run_curves.x_at_step(8_000, XAxis.CLOCK))
 
 
 @screen("job-in-doubt")

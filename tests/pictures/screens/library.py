@@ -33,7 +33,7 @@ from backend.records.library.preview import (
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from backend.records.library.variance import DepthVariance, LayerVariance
-from backend.training.tools.histogram import Spread
+from backend.training.tools.histogram import ChannelSpread
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH_THEMES, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
@@ -86,7 +86,7 @@ def digits() -> tuple[SamplePreview, ...]:
 
 def _spread(path: str, number: int, values: Sequence[float], **more: int) -> ChannelStatistics:
     """The statistics of some numbers, as the preview makes them."""
-    spread = Spread()
+    spread = ChannelSpread()
     spread.add(np.asarray(values, np.float64))
     return replace(spread.result(path, number), **more)
 
@@ -482,7 +482,7 @@ def model_variance_well(stage: Stage) -> None:
     stage.settle()
     panel = stage.library(Kind.MODEL).detail._trial.layers.variance.panel
     panel.setFocus()
-    panel.point_at(5)
+    panel.move_pointer(5)
 
 
 @screen("model-variance-frozen")

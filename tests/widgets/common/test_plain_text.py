@@ -24,7 +24,7 @@ from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_detail import Trial
-from widgets.shell.command_palette import Palette, PaletteEntry
+from widgets.shell.command_palette import CommandPalette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 
 EVIL = "<img src=x><b>bold"
@@ -155,7 +155,7 @@ def _notices(stage: Stage) -> None:
 
 
 def _palette(stage: Stage) -> None:
-    palette = Palette(stage.window)
+    palette = CommandPalette(stage.window)
     palette.open()
     palette.show_targets([PaletteEntry("job", "x", EVIL, EVIL)])
 

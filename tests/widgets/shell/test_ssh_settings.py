@@ -71,7 +71,7 @@ def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_ke
     page.show_facts(replace(FACTS, accepted_keys=KEYS))
     for key in KEYS:
         the(ComboBox, page).choose(f"{key.host}:{key.port}")
-        assert the(SettingsRow, page).sentence.text() == f"ssh-ed25519 {key.fingerprint}"
+        assert the(SettingsRow, page).description.text() == f"ssh-ed25519 {key.fingerprint}"
         with qtbot.waitSignal(page.forget_requested) as requested:
             button(page, "Forget").click()
         assert requested.args == [key]
@@ -80,7 +80,7 @@ def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_ke
 def test_the_page_has_no_forget_button_without_a_trusted_machine(page):
     page.show_facts(FACTS)
     assert not button(page, "Forget").isVisible()
-    assert the(SettingsRow, page).sentence.text().startswith("None yet.")
+    assert the(SettingsRow, page).description.text().startswith("None yet.")
 
 
 def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):

@@ -17,7 +17,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from widgets.common import formats
-from widgets.plots.annotations import AxisSpan, Boundary, Post
+from widgets.plots.annotations import AxisSpan, Boundary, VerticalMarker
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves
@@ -85,19 +85,19 @@ class CurveMarks:
     # Placement.
 
     def boundaries(self, axis: XAxis) -> list[Boundary]:
-        starts = {start.first_step: start.run for start in self._curves.starts() if start.run > 1}
+        starts = {start.first_step: start.run for start in self._curves.run_starts() if start.run > 1}
         return [Boundary(x, starts[step]) for step, x in self._placed(starts, axis)]
 
     def spans(self, axis: XAxis) -> list[AxisSpan]:
         """Return when GPUs had problems, limited to the steps made meanwhile."""
         found = []
         for span in self._problems:
-            stretch = self._curves.stretch(span.x0, span.x1, axis)
+            stretch = self._curves.period_on_axis(span.x0, span.x1, axis)
             if stretch is not None:
                 found.append(replace(span, x0=stretch[0], x1=stretch[1]))
         return found
 
-    def vertical_markers(self, axis: XAxis) -> list[Post]:
+    def vertical_markers(self, axis: XAxis) -> list[VerticalMarker]:
         """Return the failure, the warnings, and where the job continued with fewer nodes.
 
         Those of one step share a post.
@@ -107,13 +107,13 @@ class CurveMarks:
         for alarm in self._alarms:
             words.setdefault(alarm.step, []).append(alarm.short)
         run, nodes = self._fewer
-        for start in self._curves.starts():
+        for start in self._curves.run_starts():
             if nodes and start.run == run:
                 words.setdefault(start.first_step, []).append(nodes)
         posts = []
         for step, x in self._placed(words, axis):
             text = ", ".join(words[step])
-            posts.append(Post(x, text) if step == failed else Post(x, text, "warn", dashed=True))
+            posts.append(VerticalMarker(x, text) if step == failed else VerticalMarker(x, text, "warn", dashed=True))
         return posts
 
     def axis_marks(self, axis: XAxis) -> list[AxisMark]:
@@ -121,7 +121,7 @@ class CurveMarks:
         kept = {each.step for each in self._checkpoints}
         for step, x in self._placed(self._ever_kept, axis):
             is_there = step in kept
-            kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_GONE
+            kind = MarkKind.CHECKPOINT if is_there else MarkKind.CHECKPOINT_REMOVED
             words = f"checkpoint of {formats.checkpoint(self._ever_kept[step]).lower()}"
             words += "" if is_there else " (deleted)"
             on_axis.append(AxisMark(x, kind, words))
@@ -135,7 +135,7 @@ class CurveMarks:
     def _ends_of_runs(self, axis: XAxis) -> list[AxisMark]:
         """Return where runs stopped or failed; the last one only until the next begins."""
         ends: dict[int, tuple[MarkKind, str]] = {}
-        for start in self._curves.starts():
+        for start in self._curves.run_starts():
             kind = None if start.after is None else _ENDS.get(start.after)
             if kind is not None and start.first_step > 1:
                 # A run that resumed from an older checkpoint removed the later steps.
@@ -147,7 +147,7 @@ class CurveMarks:
     def _placed(self, steps: Iterable[float], axis: XAxis) -> list[tuple[int, float]]:
         """Return the steps and their places on an axis, without those that have no place on it."""
         wanted = np.asarray(sorted(steps), np.float64)
-        places = self._curves.places(wanted, axis)
+        places = self._curves.x_at_steps(wanted, axis)
         return [
             (round(step), x)
             for step, x in zip(wanted.tolist(), places.tolist(), strict=True)

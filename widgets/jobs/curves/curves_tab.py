@@ -33,16 +33,16 @@ from widgets.plots.annotations import AxisSpan
 from widgets.plots.axis_choice import axis_choice
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import add_pictures
+from widgets.plots.export_menu import add_export_actions
 from widgets.plots.linked_cursor import HoverLink
-from widgets.plots.run_curves import LOSS, RunCurves, in_pieces, metric_title, plot_of
+from widgets.plots.run_curves import LOSS, RunCurves, split_history, metric_title, plot_and_line
 from widgets.plots.scale_button import ScaleButton
 
 _NARROW_BELOW_W = 600
 _SLIDER_W, _SLIDER_NARROW_W = 88, 48
 _LARGE_MOST_H = 1100
 _SPARE_MOST = 12
-_STALE = plot_of(STALENESS[0])[0]
+_STALE = plot_and_line(STALENESS[0])[0]
 _LAST = (*OF_NO_DATA, _STALE)
 _POINTS_A_TURN = 10_000
 _BEFORE_STEPS = "Curves appear after the first step."
@@ -95,7 +95,7 @@ class CurvesTab(QWidget):
         menu.addAction("All curves as CSV…", lambda: actions.ask(SAVE_CSV, self._job_id))
         save.setMenu(menu)
         self._large = LargePlot(metric_title(LOSS), link=self._link)
-        add_pictures(menu, lambda: self._large, self._save)
+        add_export_actions(menu, lambda: self._large, self._save)
         self._large.set_empty_text(_BEFORE_STEPS)
         self._smoothing_word = Label("Smoothing", "small", "text2")
         self._large_base = LOSS
@@ -129,7 +129,7 @@ class CurvesTab(QWidget):
         self._curves.clear()
         self._marks.clear()
         self._large.clear()
-        self._large.set_marks(posts=(), boundaries=(), on_axis=(), spans=())
+        self._large.set_marks(vertical_markers=(), boundaries=(), axis_marks=(), spans=())
         for plot in self._small.values():
             plot.hide()
             plot.clear()
@@ -150,7 +150,7 @@ class CurvesTab(QWidget):
         A long history is read in pieces, one per event loop iteration: a million steps take 0.9 s.
         """
         self._is_read = True
-        self._to_come.extend(in_pieces(history, _POINTS_A_TURN))
+        self._to_come.extend(split_history(history, _POINTS_A_TURN))
         if not self._taking.isActive():
             self._taking.start(0)
             self._take_piece()
@@ -165,8 +165,8 @@ class CurvesTab(QWidget):
         if self._to_come and not came:
             return
         fresh = dict.fromkeys((*came, *self._choose_large()))
-        self._place({plot_of(name)[0] for name in fresh} - {self._large_base, *self._small})
-        with self._large.drawn_once():
+        self._place({plot_and_line(name)[0] for name in fresh} - {self._large_base, *self._small})
+        with self._large.batch_redraws():
             for name in fresh:
                 self._draw(name)
             self._mark()
@@ -208,7 +208,7 @@ class CurvesTab(QWidget):
     @property
     def started_s(self) -> float:
         """Return the Unix time of the first point, 0 before there is one."""
-        return self._curves.began_s
+        return self._curves.started_s
 
     @property
     def run_curves(self) -> RunCurves:
@@ -238,7 +238,7 @@ class CurvesTab(QWidget):
         Returns:
             The metrics that must be drawn again.
         """
-        bases = {plot_of(name)[0] for name in self._curves.names()} - set(_LAST)
+        bases = {plot_and_line(name)[0] for name in self._curves.names()} - set(_LAST)
         before = self._large_base
         first = min(bases, key=lambda base: (LOSS not in base.lower(), base), default=LOSS)
         kept = before if before in bases else first
@@ -248,7 +248,7 @@ class CurvesTab(QWidget):
         self._set_large(chosen)
         if chosen in self._small:
             self._put_aside(chosen)
-        return tuple(name for name in self._curves.names() if plot_of(name)[0] in (chosen, before))
+        return tuple(name for name in self._curves.names() if plot_and_line(name)[0] in (chosen, before))
 
     def _set_large(self, base: str) -> None:
         if base != self._large_base:
@@ -283,7 +283,7 @@ class CurvesTab(QWidget):
         data = self._curves.get(name)
         if data is None:
             return
-        base, line = plot_of(name)
+        base, line = plot_and_line(name)
         is_validation, is_stale = name.startswith(VALIDATION), name in STALENESS
         is_rate = name == "learning_rate"
         panel = self._large if base == self._large_base else self._small[base].panel
@@ -335,7 +335,7 @@ class CurvesTab(QWidget):
             lasts = [
                 (last.raw, _kind(name))
                 for name in both
-                if (data := self._curves.get(name)) is not None and (last := data.last())
+                if (data := self._curves.get(name)) is not None and (last := data.last_point())
             ]
             plot.show_value(*(lasts[0] if lasts else (None, "")))
 
@@ -343,8 +343,8 @@ class CurvesTab(QWidget):
         spans = self._marks.spans(self._axis)
         self._large.set_marks(
             boundaries=self._marks.boundaries(self._axis),
-            posts=self._marks.vertical_markers(self._axis),
-            on_axis=self._marks.axis_marks(self._axis),
+            vertical_markers=self._marks.vertical_markers(self._axis),
+            axis_marks=self._marks.axis_marks(self._axis),
             spans=spans,
         )
         bare = tuple(replace(span, text="") for span in spans)
@@ -381,7 +381,7 @@ class CurvesTab(QWidget):
             self._scale_as_all(panel)
 
     def _scale_as_all(self, panel: CurvePanel) -> None:
-        with panel.drawn_once():
+        with panel.batch_redraws():
             panel.set_axis(self._axis)
             panel.set_log_x(self._log_x)
             panel.set_log_y(self._log_y)
@@ -397,5 +397,5 @@ def _kind(name: str) -> str:
         # Abbreviated as in the lists; the whole word cut the title of a small plot.
         return "val."
     if name in STALENESS:
-        return plot_of(name)[1]
+        return plot_and_line(name)[1]
     return "" if name in OF_NO_DATA else "raw"

@@ -15,7 +15,7 @@ from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.nodes.history.node_history import BY_KEY, NODE, NodeHistory
 from widgets.nodes.row.node_row import inline_node_title
-from widgets.plots.annotations import Post, ThresholdLine
+from widgets.plots.annotations import VerticalMarker, ThresholdLine
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.plot_range import FROM_ZERO, Scale
 from widgets.plots.run_curves import RunCurves, metric_title
@@ -46,7 +46,7 @@ class CauseCurves:
     x0: float
     x1: float
     curves: tuple[tuple[str, CurveData, bool], ...]
-    markers: tuple[Post, ...]
+    markers: tuple[VerticalMarker, ...]
     thresholds: tuple[ThresholdLine, ...] = ()
     scale: Scale = FROM_ZERO
 
@@ -90,10 +90,10 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
     if name == "loss" and not x0:
         return None  # the plot of the loss shows the same
     posts = [
-        Post(one.step, one.short, "warn", dashed=True) for one in alarms if one.step < view.step
+        VerticalMarker(one.step, one.short, "warn", dashed=True) for one in alarms if one.step < view.step
     ]
     at_end = [one.short for one in alarms if one.step >= view.step]
-    posts.append(Post(view.step, ", ".join(at_end) or "failed here"))
+    posts.append(VerticalMarker(view.step, ", ".join(at_end) or "failed here"))
     title = f"{metric_title(name)} since step {formats.count(int(x0))}"
     x1 = view.step + _WORDS_ROOM * (view.step - x0)
     return CauseCurves(
@@ -171,5 +171,5 @@ def _drawn(
     ordered = sorted(measured.items(), key=lambda one: one[0] == chosen)
     curves = tuple((name, data, uuid == chosen) for uuid, (name, data) in ordered)
     room = _ROOM * (x1 - x0)
-    posts = (Post(x1, "failed here"),)
+    posts = (VerticalMarker(x1, "failed here"),)
     return CauseCurves(title, XAxis.CLOCK, text, x0, x1 + room, curves, posts, thresholds, scale)

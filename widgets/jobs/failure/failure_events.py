@@ -80,10 +80,10 @@ def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterabl
 
 def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
     loss = curves.get("loss")
-    if loss is None or not len(loss) or not curves.began_s:
+    if loss is None or not len(loss) or not curves.started_s:
         return
     for alarm in view.status.alarms:
-        at = curves.place(alarm.step, XAxis.CLOCK)
+        at = curves.x_at_step(alarm.step, XAxis.CLOCK)
         if at is not None:
             words = alarm.sentence
             if f"step {alarm.step}" not in words:

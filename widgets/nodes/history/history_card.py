@@ -1,7 +1,7 @@
 """The history of a node: plots of all its GPUs, those with a problem highlighted.
 
-A fault is a difference from the peers, so healthy GPUs are thin grey lines, and only one that has
-or had a problem gets a colour and its name. The jobs that ran are shown above.
+A problem shows as a difference from the peers, so healthy GPUs are thin grey lines, and only a GPU
+with a present or past problem gets a colour and its name. The jobs that ran are shown above.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
-from widgets.plots.image_export import Picture, stacked
+from widgets.plots.image_export import Picture, stack_pictures
 from widgets.plots.linked_cursor import HoverLink
 
 _HOUR_S = 3600.0
@@ -56,7 +56,7 @@ _MIN_SPAN_SHARE = 0.004
 
 
 class _Plot(CurvePanel):
-    """A plot that requests only its minimum height and takes the room that is left.
+    """A plot that requests only its minimum height and takes the remaining height.
 
     Two plots, one above the other, show each moment at the same x.
     """
@@ -71,7 +71,7 @@ class _Plot(CurvePanel):
         for plot, follower in ((self, partner), (partner, self)):
             plot.partner = follower
             plot.x_range_changed.connect(follower._follow_range)
-            plot.fitted.connect(follower.fit)
+            plot.fit_requested.connect(follower.fit)
 
     @Slot(float, float)
     def _follow_range(self, x0: float, x1: float) -> None:
@@ -96,7 +96,7 @@ class _Plot(CurvePanel):
         super()._put_ticks()
         if self.partner is not None:
             # Repeat the last widths; the final width is known later.
-            axes = (self._plot.left, self.partner._plot.left)
+            axes = (self._plot.left_axis, self.partner._plot.left_axis)
             widest = max(axis.maximumWidth() for axis in axes)
             for axis in axes:
                 if axis.maximumWidth() != widest:
@@ -107,8 +107,8 @@ class _Plot(CurvePanel):
 class JobPeriod:
     """A period of a node to plot instead of its last hours: the time of a job.
 
-    ``to_s`` is None while the job runs. ``names`` are those of its GPUs, by UUID; no others are
-    plotted.
+    ``end_s`` is None while the job runs. ``gpu_names`` are the names of the job's GPUs, by UUID;
+    no other GPUs are plotted.
     """
 
     title: str
@@ -136,7 +136,7 @@ def problem_axis_spans(
 class _PlotColumn(QWidget):
     """The plots of one view, one above the other, each with its caption.
 
-    They are reused: building a plot takes longer than filling it.
+    The plots are reused: building a plot takes longer than filling it.
     """
 
     def __init__(self, view: HistoryView, link: HoverLink) -> None:
@@ -158,7 +158,7 @@ class _PlotColumn(QWidget):
 
     def as_picture(self) -> Picture:
         """All plots in one picture."""
-        return stacked([plot.as_picture() for plot in self.plots])
+        return stack_pictures([plot.as_picture() for plot in self.plots])
 
 
 def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
@@ -179,7 +179,7 @@ class HistoryCard(Card):
     """The plots, with a choice of quantities and hours."""
 
     def __init__(self, *head_items: Item) -> None:
-        """Build the card; `before` is next to its title, with the controls below."""
+        """Build the card; `head_items` are next to its title, with the controls below."""
         self._history = NodeHistory()
         self._job_period: JobPeriod | None = None
         self._state: NodeState | None = None
@@ -187,7 +187,7 @@ class HistoryCard(Card):
         self._built_key: tuple[object, ...] = ()
         self._count = 0
         self._data: dict[tuple[str, str], CurveData] = {}
-        """By GPU and quantity, as in the history."""
+        """The curves by GPU and quantity, as in the history."""
         self._title = Label("", "strong", elide="middle")
         self._view_picker = SegmentedControl(
             [(view.key, view.title) for view in VIEWS],
@@ -243,8 +243,8 @@ class HistoryCard(Card):
         available = {view.key: self._is_available(view) for view in VIEWS}
         for view in VIEWS:
             self._view_picker.set_enabled(view.key, available[view.key])
-            # For a job show its GPUs, or the node if it uses none; a node without GPUs has no views
-            # of them.
+            # For a job show its GPUs, or the node if the job uses no GPU; a node without GPUs has no
+            # views of GPUs.
             is_node_view = BY_KEY[view.quantities[0]].read_node is not None
             is_of_job = self._job_period is not None and has_gpus
             self._view_picker.set_choice_visible(
@@ -270,7 +270,7 @@ class HistoryCard(Card):
         """Clear for another node, until its own history arrives."""
         self._history = NodeHistory()
         for plot in self._plots.plots:
-            with plot.drawn_once():
+            with plot.batch_redraws():
                 plot.clear()
                 plot.set_marks(thresholds=(), spans=())
         self._timeline.show_bars((), 0.0, 1.0)
@@ -278,7 +278,7 @@ class HistoryCard(Card):
         self._peers_label.setText("")
 
     def show_extended_history(self) -> None:
-        """The history now begins earlier than before."""
+        """Rebuild the plots: the history now begins earlier than before."""
         if self._state is not None:
             self._rebuild()
 
@@ -315,7 +315,7 @@ class HistoryCard(Card):
         return self._job_period is None or self._job_period.end_s is None
 
     def _unhealthy_gpus(self) -> frozenset[str]:
-        """GPUs that have a problem, or had one in the displayed hours."""
+        """Return the GPUs with a problem now or in the displayed hours."""
         times, state = self._history.times(), self._state
         if state is None or state.reading is None or not len(times):
             return frozenset()
@@ -356,7 +356,7 @@ class HistoryCard(Card):
         self._data = {}
         with ExitStack() as stack:
             for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
-                stack.enter_context(plot.drawn_once())
+                stack.enter_context(plot.batch_redraws())
                 self._fill_plot(plot, quantity)
             self._refresh_marks()
 
@@ -385,7 +385,7 @@ class HistoryCard(Card):
                 data,
                 colour if is_highlighted else "line_strong",
                 with_raw=False,
-                named=is_highlighted,
+                with_label=is_highlighted,
                 width=2.2 if is_highlighted else 1.2,
             )
 

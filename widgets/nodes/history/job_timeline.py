@@ -23,7 +23,7 @@ _MIN_W, _NAME_FROM_W = 3.0, 36.0
 
 @dataclass(frozen=True)
 class JobBar:
-    """One run. Times are Unix times; `to_s` is None while it runs."""
+    """One run. Times are Unix times; `end_s` is None while the job runs."""
 
     name: str
     start_s: float
@@ -31,7 +31,7 @@ class JobBar:
 
 
 def job_bars(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
-    """The newest run of each job that has one on this node, oldest first."""
+    """Return the newest run of each job with a run on this node, oldest first."""
     bars = []
     for view in views:
         start, end = instant(view.status.started_at), instant(view.status.ended_at)
@@ -45,7 +45,7 @@ def job_bars(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
 
 
 def arrange_bars(bars: Sequence[JobBar], start_s: float) -> list[list[JobBar]]:
-    """Those since that time, in as few lanes as possible without overlap; newest lanes only."""
+    """Return the bars since a time in as few rows as possible; only the newest rows."""
     rows: list[list[JobBar]] = []
     for bar in bars:
         if bar.end_s is not None and bar.end_s < start_s:
@@ -82,7 +82,7 @@ class JobTimeline(QWidget):
         plot.redrawn.connect(self.update)
 
     def show_bars(self, bars: tuple[JobBar, ...], start_s: float, now_s: float) -> None:
-        """Show those since `from_s`; without any the lane is hidden."""
+        """Show the bars since `start_s`; without bars the timeline is hidden."""
         self._bars, self._start_s, self._now_s = bars, start_s, now_s
         self._rows = arrange_bars(bars, start_s)
         self.setVisible(bool(self._rows))
@@ -122,7 +122,7 @@ class JobTimeline(QWidget):
     def _bar_rects(self) -> list[tuple[JobBar, QRectF]]:
         if self._plot is None:
             return []
-        left_px, right_px = self._plot.stretch_px()
+        left_px, right_px = self._plot.visible_span_px()
         x0, x1 = self._plot.x_range()
         if x1 <= x0 or right_px <= left_px:
             return []

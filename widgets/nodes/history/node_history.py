@@ -21,21 +21,21 @@ from widgets.plots.growable_array import Floats
 from widgets.plots.plot_range import Scale
 
 CAPACITY = 600
-"""Twenty minutes of readings at one per two seconds."""
+"""Twenty minutes of readings, with a reading every two seconds."""
 _RECENT_S, _RECENT_POINTS = 1200.0, 120
 _GAP_S, _GAP_LINES = 90.0, 2.5
 """After this time without a reading, or this many missing lines of an agent, a curve has a gap."""
 _BLOCK_ROWS = 250
 """Numpy converts so many rows of eight GPUs in 1 ms, in which no other thread runs Python."""
 NODE = ""
-"""Replaces the UUID of a GPU for values of the node itself."""
+"""The key in place of a GPU's UUID for values of the node itself."""
 
 
 HOT_C = Limits().hot_c.enter
-_ZERO_BASED_SCALE = Scale(0.0, 0.0, leaves_nothing_out=True)
-_COUNT_SCALE = Scale(0.0, 4.0, leaves_nothing_out=True)
-_TEMPERATURE_SCALE = Scale(50.0, HOT_C + 8.0, leaves_nothing_out=True, step=10.0)
-"""The temperature scale: the heat of work, everything cooler, and room for the text at `HOT_C`.
+_ZERO_BASED_SCALE = Scale(0.0, 0.0, shows_all_values=True)
+_COUNT_SCALE = Scale(0.0, 4.0, shows_all_values=True)
+_TEMPERATURE_SCALE = Scale(50.0, HOT_C + 8.0, shows_all_values=True, step=10.0)
+"""The temperature scale: the heat of work, everything cooler, and space for the text at `HOT_C`.
 
 A variation of two degrees is small, and looks small only on such a scale.
 """
@@ -205,9 +205,9 @@ EMPTY_HISTORY = NodeHistoryData(np.empty(0), {})
 
 
 def to_history_data(readings: Sequence[PastReading]) -> NodeHistoryData:
-    """Convert the readings to arrays; a missing one becomes a row of NaN, a gap.
+    """Convert the readings to arrays; a missing reading becomes a row of NaN, a gap.
 
-    Readings of the same GPUs that follow each other are converted together: a dict for each one
+    Readings of the same GPUs that follow each other are converted together: a dict for each reading
     made half a million objects of a week of eight GPUs, and Python's collector, which runs on the
     GUI thread, then took 0.26 s (tests/benchmarks/soak.py).
     """
@@ -250,13 +250,13 @@ def _number_or_nan(value: float | None) -> float:
 
 
 def _problem_number(problem: str, problem_numbers: dict[str, float]) -> float:
-    """The index of the text among the words, from 1; 0 for none."""
+    """Return the number of a problem, from 1; 0 for ""."""
     return problem_numbers.setdefault(problem, len(problem_numbers) + 1.0) if problem else 0.0
 
 
 @dataclass(frozen=True)
 class ProblemSpan:
-    """A time, Unix seconds, with a problem, and its description at the start."""
+    """A span of Unix time with a problem, and the description of the problem at its start."""
 
     start_s: float
     end_s: float
@@ -277,7 +277,7 @@ class NodeHistory:
         self.count = 0
         """The number of appended rows, gaps included."""
         self.extension_count = 0
-        """How often its beginning moved back."""
+        """How often the start of the history moved back."""
 
     def append(
         self,
@@ -290,7 +290,7 @@ class NodeHistory:
 
         Args:
             problems: The problem of a GPU, by its UUID.
-            bad: The GPUs whose problem is severe.
+            severe_gpus: The UUIDs of the GPUs whose problem is severe.
         """
         if self.count and at_s - self._times[(self.count - 1) % self._capacity] > _GAP_S:
             self._write_row(self._times[(self.count - 1) % self._capacity] + 1.0, {})
@@ -317,7 +317,7 @@ class NodeHistory:
         self._values[rows, index] = [_number_or_nan(value) for value in values.values()]
 
     def set_agent_history(self, agent_history: NodeHistoryData) -> bool:
-        """Take the history of its agent; return True if it begins earlier than what was known."""
+        """Set the history of the node's agent; return True if the history now begins earlier."""
         previous_times = self.times()
         self._agent_history = agent_history
         times = self.times()
@@ -355,7 +355,7 @@ class NodeHistory:
         )
 
     def recent_values(self, uuid: str, quantity: str) -> Floats:
-        """The values of the last minutes at equal intervals, from any source."""
+        """Return the values of the last minutes at equal intervals, from any source."""
         times = self.times()
         if len(times) < 2:
             return self.series(uuid, quantity)
@@ -367,7 +367,7 @@ class NodeHistory:
     def problem_spans(
         self, uuids: Sequence[str], start_s: float, end_s: float = math.inf
     ) -> list[ProblemSpan]:
-        """The spans in which any of these GPUs had a problem; a change begins another span."""
+        """Return the spans in which any of the GPUs had a problem; a change starts another span."""
         if not self._problem_numbers and not self._agent_history.problems:
             return []
         times, live_problems = self.times(), tuple(self._problem_numbers)

@@ -26,7 +26,7 @@ _CARD_MIN_W = 320
 
 @dataclass(frozen=True)
 class Attention:
-    """One card; its button is for the action."""
+    """The content of a card; its button is for the action."""
 
     node: str
     family: Family
@@ -36,18 +36,18 @@ class Attention:
     action: NodeAction
 
 
-def attentions(
+def attention_cards(
     states: Iterable[NodeState],
     rows: Mapping[str, NodeRow],
     jobs: Iterable[JobView],
     problem_starts: Mapping[str, float],
     now_s: float | None = None,
 ) -> tuple[Attention, ...]:
-    """Return at most `MOST_CARDS`: jobs affected first, then problems, offline and new nodes.
+    """Return at most `MAX_CARDS` cards: affected jobs first, then problems, offline and new nodes.
 
     Args:
-        since: The time when each node stopped being healthy, Unix time; not all are known.
-        now: Unix time.
+        problem_starts: The Unix time at which each node stopped being healthy, if known.
+        now_s: Unix time.
     """
     now_s = time.time() if now_s is None else now_s
     titles = strip_domain([row.title for row in rows.values()])
@@ -79,7 +79,7 @@ def attentions(
 
 
 def _slowdown(live_views: Iterable[JobView], node: str) -> str:
-    """The delay of the job that a node slows most: "takes 25 % longer for it"."""
+    """Describe the delay of the job that a node slows most: "takes 25 % longer for it"."""
     shares = {}
     for view in live_views:
         slowest = view.slowest()
@@ -143,7 +143,7 @@ def _join_sentences(*parts: str) -> str:
 
 
 class AttentionCards(QWidget):
-    """The cards side by side, or below each other where they would be narrow."""
+    """The cards side by side, or stacked in a narrow window."""
 
     def __init__(self, actions: NodeActions) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class AttentionCards(QWidget):
         return self._cards
 
     def show_cards(self, cards: tuple[Attention, ...]) -> None:
-        """Show these cards; hide everything if there are none."""
+        """Show these cards; without cards hide the widget."""
         if cards == self._cards:
             return
         same_nodes = [card.node for card in cards] == [card.node for card in self._cards]

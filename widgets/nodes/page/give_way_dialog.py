@@ -18,7 +18,7 @@ _EXPLANATION = (
 
 
 class GiveWayDialog(Dialog):
-    """Asks for the hours.
+    """A dialog that asks for the hours.
 
     Signals:
         requested: The text of the hours.

@@ -21,7 +21,7 @@ from widgets.plots.growable_array import Floats
 from widgets.plots.sparkline import Sparkline
 
 HISTORY_READINGS = 300
-"""Ten minutes of readings at one per two seconds."""
+"""Ten minutes of readings, with a reading every two seconds."""
 _SPARK_H = 30
 _MARGINS = (14, 9, 14, 9)
 
@@ -133,11 +133,11 @@ class GpuCard(Card):
         finding: HealthFinding | None = None,
         ranks: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
-        """Take a new reading, the recent use in percent (newest last), and the problem, if any.
+        """Show a new reading, the recent use in percent (newest last), and the problem, if any.
 
         Args:
             jobs: Names of jobs by their id.
-            ranks: By the id of a job and the UUID of a GPU.
+            ranks: Ranks by the id of a job and the UUID of a GPU.
         """
         reason = finding.description if finding is not None else ""
         cell = gpu_cell(gpu, jobs, reason)
@@ -167,8 +167,8 @@ class GpuCard(Card):
             if run_process is not None
             else ("", "")
         )
-        number = (ranks or {}).get((job, gpu.uuid))
-        rank_text = f"rank {number}" if number is not None else ""
+        rank_number = (ranks or {}).get((job, gpu.uuid))
+        rank_text = f"rank {rank_number}" if rank_number is not None else ""
         job_text = " · ".join(label for label in (rank_text, cell.owner) if label)
         holder = {"free": "free", "ours": job_text}.get(cell.use, f"in use by {cell.owner}")
         holder = ", ".join(label for label in (holder, cell.display) if label)

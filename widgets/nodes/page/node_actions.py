@@ -12,7 +12,7 @@ from widgets.nodes.row.node_row import Condition
 
 @dataclass(frozen=True)
 class NodeActionState:
-    """The facts that decide which actions on a node are offered.
+    """The state of a node that decides which actions are offered.
 
     ``is_added`` is False for this computer.
     """
@@ -67,27 +67,28 @@ SET_UP_AGAIN = NodeAction(
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
 HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
-"""A button each; it shows the one that is offered."""
+"""A button for each group, which shows the offered action."""
 MENU_ACTIONS = (GIVE_WAY, SET_UP_AGAIN, FORGET, REMOVE)
 
 SHOW = NodeAction("show", "Show node")
-RETRY = NodeAction("look", "Try again", "arrow-clockwise")
+RETRY = NodeAction("retry", "Try again", "arrow-clockwise")
 
-# Requests of single buttons. The first argument is a node's name unless it is described.
+# Requests of single buttons. Without another description the argument is a node's name.
 
 ADD = Request[[]]("add")
 BACK = Request[[]]("back")
 """Show the rack."""
 REMOVE_NOW = Request[[str]]("remove_now")
-"""The user confirmed."""
+"""Remove the node: the user confirmed."""
 MOVE_OFF = Request[[str, str]]("move_off")
-"""The id of a job, and the node that it is to leave."""
+"""Move a job off a node: the job's id, and the node's name."""
 END_ORPHAN = Request[[str, Orphan]]("end_orphan")
-"""And a process on it to end; answer with `NodesPage.show_orphans`."""
-READ_HISTORY = Request[[str]]("read_past")
-"""It is displayed; answer with `NodesPage.show_past`, periodically."""
+"""End a process: the node's name, and the process; answer with `NodesPage.show_orphans`."""
+READ_HISTORY = Request[[str]]("read_history")
+"""Read the history of the displayed node; answer periodically with
+`NodesPage.show_agent_history`."""
 SAVE = Request[[str, bytes]]("save")
-"""A file name, and its contents."""
+"""Save a file: its name, and its contents."""
 
 
 class NodeActions(Requests):

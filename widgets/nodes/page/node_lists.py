@@ -28,7 +28,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card, Separator
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import S1, S2, Role, ColorRole
+from widgets.common.theme import S1, S2, ColorRole, Role
 from widgets.nodes.page.node_actions import MOVE_OFF, NodeActions
 
 _MAX_LINES = 12
@@ -51,7 +51,7 @@ class _FindingLine(NamedTuple):
 
 
 class _FindingRow(QWidget):
-    """One line of the findings; an orphan has a button, which calls ``end``."""
+    """One line of the findings; an orphan has a button, which calls ``end_orphan``."""
 
     def __init__(self, end_orphan: Callable[[Orphan], object]) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class FindingsCard(Card):
     """The known problems of a node, and the results of a check, each with its remedy.
 
     Args:
-        end: Ends an orphan.
+        end_orphan: Ends an orphan.
     """
 
     def __init__(self, end_orphan: Callable[[Orphan], object]) -> None:
@@ -118,7 +118,7 @@ class FindingsCard(Card):
         self._refresh()
 
     def show_checking(self) -> None:
-        """Name the steps of a check while it runs; they run in parallel."""
+        """Name the steps of a running check; the steps run in parallel."""
         self._is_checking, self._check_start_s = True, time.monotonic()
         self._refresh()
         self._clock.start()
@@ -137,7 +137,7 @@ class FindingsCard(Card):
         """Show the processes that runs left behind, each with its button.
 
         Args:
-            ending: Those that are being ended.
+            ending_processes: The processes that are being ended.
             jobs: Names of jobs by their id.
         """
         self._orphans = tuple(_orphan_line(orphan, ending_processes, jobs) for orphan in orphans)
@@ -174,7 +174,7 @@ class FindingsCard(Card):
     def _current_lines(self) -> Iterator[_FindingLine]:
         last_remedy = ""
         for health_finding in self._health:
-            # Heat and its consequences have one remedy: shown once.
+            # Heat and its consequences have the same remedy, which is shown once.
             is_repeated = health_finding.remedy == last_remedy
             yield _FindingLine(
                 "warning-fill",

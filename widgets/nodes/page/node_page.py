@@ -1,4 +1,4 @@
-"""The live page of one node: facts, a card per GPU, recent history, and actions."""
+"""The live page of one node: details, a card per GPU, recent history, and actions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import NodeHistory
-from widgets.nodes.page import node_actions as do
+from widgets.nodes.page import node_actions
 from widgets.nodes.page.gpu_card import GpuCard, Meter
 from widgets.nodes.page.node_actions import NodeAction, NodeActions, NodeActionState
-from widgets.nodes.page.node_facts import node_details
+from widgets.nodes.page.node_details import node_details
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.row.node_row import (
     Condition,
@@ -40,7 +40,7 @@ _NARROW_BELOW_W = 1110
 _METER_HISTORY_S = 600.0
 _SIDE_COLUMN_W, _UNLIMITED_W = 288, 16_777_215
 _SET_UP_NOTICE_H = 400
-"""Room around the sentence about a node that is not set up."""
+"""The height of the notice about a node that is not set up."""
 
 _SET_UP_TEXT = (
     "Ringmaster installs Python, Open MPI and PyTorch into your home folder on the node, without "
@@ -49,7 +49,7 @@ _SET_UP_TEXT = (
 
 
 class NodePage(QWidget):
-    """One node."""
+    """The page of one node."""
 
     def __init__(self, actions: NodeActions) -> None:
         super().__init__()
@@ -87,9 +87,11 @@ class NodePage(QWidget):
         self._no_gpu.hide()
         self._history_card = HistoryCard()
         self._history_card.hide()
-        self._history_card.pictures.saved.connect(lambda *args: actions.ask(do.SAVE, *args))
+        self._history_card.pictures.saved.connect(
+            lambda *args: actions.ask(node_actions.SAVE, *args)
+        )
         self._findings_card = FindingsCard(
-            lambda orphan: actions.ask(do.END_ORPHAN, self.node, orphan)
+            lambda orphan: actions.ask(node_actions.END_ORPHAN, self.node, orphan)
         )
         self._processes_card = ProcessesCard()
         self._jobs_card = JobsCard(actions)
@@ -123,7 +125,7 @@ class NodePage(QWidget):
 
     @property
     def node(self) -> str:
-        """Name of the displayed node, "" before there is one."""
+        """The name of the displayed node, "" for none."""
         return self._state.name if self._state is not None else ""
 
     def show_node(
@@ -137,9 +139,9 @@ class NodePage(QWidget):
         """Take an update of a node, or another node.
 
         Args:
-            history: Its last readings, this one included.
+            history: The last readings, the present reading included.
             jobs: All jobs; the GPUs that they hold show their names.
-            beat: The age of its last heartbeat, as text.
+            heartbeat: The age of the last heartbeat, as text.
         """
         is_other = state.name != self.node
         if is_other:
@@ -192,7 +194,7 @@ class NodePage(QWidget):
     def show_orphans(
         self, orphans: Iterable[Orphan], ending_processes: Collection[ProcessIdentity]
     ) -> None:
-        """Show the processes that runs left behind, and those that are being ended."""
+        """Show the processes that runs left behind, and which of them are being ended."""
         self._findings_card.show_orphans(orphans, ending_processes, self._jobs)
 
     @Slot()
@@ -201,7 +203,7 @@ class NodePage(QWidget):
             self._history_card.show_history(self._history, self._state, self._views)
 
     def show_extended_history(self) -> None:
-        """The history of the node now begins earlier than before."""
+        """Rebuild the plots: the history now begins earlier than before."""
         self._history_card.show_extended_history()
 
     def show_error(self, message: str) -> None:
@@ -209,7 +211,7 @@ class NodePage(QWidget):
         self.show_findings((Finding("check", False, message),))
 
     def set_only_node(self, is_only: bool) -> None:
-        """Set whether it is the only node: then there is no way back, but another can be added."""
+        """Set whether this is the only node: then there is no way back, but a node can be added."""
         self._back_button.setVisible(not is_only)
         self._add_button.setVisible(is_only)
 
@@ -221,20 +223,22 @@ class NodePage(QWidget):
 
     def _make_header(self, actions: NodeActions) -> None:
         self._back_button = IconButton("arrow-left", "All nodes", key="Esc")
-        self._back_button.clicked.connect(lambda: actions.ask(do.BACK))
+        self._back_button.clicked.connect(lambda: actions.ask(node_actions.BACK))
         self._back_button.hide()
         self._condition_icon = IconLabel("warning-fill", "warn", ICON_NAV)
-        actions.add_handler(do.CHECK, self._show_checking)
-        actions.add_handler(do.REMOVE, self._ask_removal)
+        actions.add_handler(node_actions.CHECK, self._show_checking)
+        actions.add_handler(node_actions.REMOVE, self._ask_removal)
         self._action_state = NodeActionState()
-        self._action_buttons = {group: Button() for group in do.HEADER_ACTIONS}
+        self._action_buttons = {group: Button() for group in node_actions.HEADER_ACTIONS}
         for group, button in self._action_buttons.items():
             button.set_kind("primary" if group[0].is_primary else "plain")
             button.clicked.connect(partial(self._ask_offered, group))
         self._add_button = Button("Add a node", kind="primary", icon="plus")
-        self._add_button.clicked.connect(lambda: actions.ask(do.ADD))
+        self._add_button.clicked.connect(lambda: actions.ask(node_actions.ADD))
         self._more_button = MoreButton(
-            lambda menu: fill_menu(menu, (do.MENU_ACTIONS,), self._action_state, self._ask)
+            lambda menu: fill_menu(
+                menu, (node_actions.MENU_ACTIONS,), self._action_state, self._ask
+            )
         )
         buttons = (*self._action_buttons.values(), self._more_button, self._add_button)
         self._header = PageHeader("This computer", "", *buttons)
@@ -295,8 +299,8 @@ class NodePage(QWidget):
         state = self._state
         is_offline = condition is Condition.OFFLINE and state is not None
         if is_offline and not self._failure.isVisibleTo(self):
-            retry_button = Button(do.RETRY.text, icon=do.RETRY.icon)
-            retry_button.clicked.connect(partial(self._ask, do.RETRY))
+            retry_button = Button(node_actions.RETRY.text, icon=node_actions.RETRY.icon)
+            retry_button.clicked.connect(partial(self._ask, node_actions.RETRY))
             self._failure.set_actions([retry_button])
         self._failure.setVisible(is_offline)
         if is_offline and state is not None:
@@ -318,7 +322,7 @@ class NodePage(QWidget):
     @Slot()
     def _confirm_removal(self) -> None:
         self._removal.hide()
-        self._actions.ask(do.REMOVE_NOW, self.node)
+        self._actions.ask(node_actions.REMOVE_NOW, self.node)
 
     def _show_checking(self, name: str) -> None:
         if name == self.node:
@@ -339,15 +343,16 @@ class NodePage(QWidget):
         )
         disk_bytes, free_bytes = reading.disk_total_bytes, reading.disk_free_bytes
         if disk_bytes and free_bytes is not None:
-            disk_text = f"{formats.disk(free_bytes)} free of {formats.disk(disk_bytes)} at {reading.disk_path}"
-            self._disk.show_share(1 - free_bytes / disk_bytes, disk_text)
+            size = f"{formats.disk(free_bytes)} free of {formats.disk(disk_bytes)}"
+            detail = f"{size} at {reading.disk_path}"
+            self._disk.show_share(1 - free_bytes / disk_bytes, detail)
         else:
             self._disk.show_share(None, f"{reading.disk_path} does not respond")
 
     def _show_gpus(self, reading: NodeReading | None) -> None:
         gpus = reading.gpus if reading is not None else ()
         if tuple(self._gpu_cards) != tuple(gpu.uuid for gpu in gpus):
-            # Nodes are usually alike, so a card is reused for the next one.
+            # Nodes are usually alike, so a card is reused for the next node.
             while len(self._cards) < len(gpus):
                 self._cards.append(GpuCard())
             for spare_card in self._cards[len(gpus) :]:

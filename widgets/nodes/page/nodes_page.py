@@ -34,16 +34,16 @@ from widgets.common.page_stack import PageStack
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.throttle import is_on_hidden_page
 from widgets.nodes.history.node_history import EMPTY_HISTORY, NodeHistory, NodeHistoryData
-from widgets.nodes.page import node_actions as do
-from widgets.nodes.page.attention import AttentionCards, attentions
+from widgets.nodes.page import node_actions
+from widgets.nodes.page.attention import AttentionCards, attention_cards
 from widgets.nodes.page.node_actions import NodeActions
 from widgets.nodes.page.node_page import NodePage
 from widgets.nodes.page.rack import Density, Rack, RackHead
 from widgets.nodes.row.node_row import (
     NodeRow,
     heartbeat_text,
-    nodes_summary,
     node_row,
+    nodes_summary,
 )
 
 _READING_AFTER_MS = 400
@@ -66,7 +66,7 @@ class NodesPage(QWidget):
     """All nodes, or one of them. With only this computer there is no rack.
 
     Signals:
-        opened: The displayed node; "" for the rack.
+        node_opened: The name of the displayed node; "" for the rack.
 
     Attributes:
         node_actions: Emits what the user requests of a node.
@@ -86,8 +86,8 @@ class NodesPage(QWidget):
         super().__init__(parent)
         self._clock = clock
         self.node_actions = NodeActions()
-        self.node_actions.add_handler(do.BACK, self.show_rack)
-        self.node_actions.add_handler(do.SHOW, self.open_node)
+        self.node_actions.add_handler(node_actions.BACK, self.show_rack)
+        self.node_actions.add_handler(node_actions.SHOW, self.open_node)
         self._states: dict[str, NodeState] = {}
         self._problem_starts: Mapping[str, float] = {}
         self._jobs: tuple[JobView, ...] = ()
@@ -143,10 +143,10 @@ class NodesPage(QWidget):
         )
         self.setLayout(col(self._failure_bar, (self._pages, 1), gap=0))
 
-    # What comes in.
+    # Input.
 
     def begin_reading(self) -> None:
-        """Reading begins; if it takes long, the page says so."""
+        """Show after a while that the nodes are being read."""
         if not self._states:
             self._reading_timer.start()
 
@@ -169,7 +169,7 @@ class NodesPage(QWidget):
         """Show all nodes in their fixed order.
 
         Args:
-            since: When each node stopped being healthy, Unix time, if known.
+            problem_starts: The Unix time at which each node stopped being healthy, if known.
         """
         self._reading_timer.stop()
         self._states = {state.name: state for state in states}
@@ -200,7 +200,7 @@ class NodesPage(QWidget):
     def show_orphans(
         self, name: str, orphans: tuple[Orphan, ...], ending_processes: frozenset[ProcessIdentity]
     ) -> None:
-        """Show the processes that runs left behind on a node, and those that are being ended."""
+        """Show the processes that runs left behind on a node, and which of them are being ended."""
         self._orphans[name] = orphans, ending_processes
         if self.detail.node == name:
             self.detail.show_orphans(orphans, ending_processes)
@@ -228,11 +228,11 @@ class NodesPage(QWidget):
         if name in self._states and len(self._states) > 1:
             self._opened_node = name
             self._refresh()
-            self.node_actions.ask(do.READ_HISTORY, name)
+            self.node_actions.ask(node_actions.READ_HISTORY, name)
             self.node_opened.emit(name)
 
     def show_rack(self) -> None:
-        """Show all nodes again; the one that was open gets the focus."""
+        """Show all nodes again; the node that was open gets the focus."""
         self._closed_node, self._opened_node = self._opened_node, ""
         self._refresh()
         self.rack.setFocus()
@@ -244,7 +244,7 @@ class NodesPage(QWidget):
         return self._histories
 
     def heartbeats(self) -> Mapping[str, str]:
-        """The time since each node's last heartbeat, as text, by name."""
+        """Return the time since each node's last heartbeat, as text, by name."""
         now_s = self._clock()
         silent = (Presence.OFFLINE, Presence.NEW)
         return {
@@ -256,7 +256,7 @@ class NodesPage(QWidget):
 
     @property
     def shows_node(self) -> bool:
-        """Return True if one node is displayed: it was opened, or it is the only one."""
+        """Return True if a node is displayed, because the user opened it or it is the only node."""
         return bool(self._states) and (len(self._states) == 1 or bool(self._opened_node))
 
     @property
@@ -272,7 +272,7 @@ class NodesPage(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._states:
-            # Its figures may need other units now.
+            # The figures may need other units now.
             self._refresh()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -280,7 +280,7 @@ class NodesPage(QWidget):
         is_narrow = self.width() < _NARROW_BELOW_W
         self._search.setFixedWidth(_SEARCH_NARROW_W if is_narrow else _SEARCH_W)
 
-    # How it is made.
+    # Construction.
 
     def _make_header(self) -> None:
         self._search = SearchField("Node, owner or job", key="Ctrl+F")
@@ -292,7 +292,7 @@ class NodesPage(QWidget):
         self._filter.set_tip("free", "Dims the nodes without a free GPU")
         self._filter.key_chosen.connect(self._dim_rows)
         add_button = Button("Add a node", kind="primary", icon="plus")
-        add_button.clicked.connect(lambda: self.node_actions.ask(do.ADD))
+        add_button.clicked.connect(lambda: self.node_actions.ask(node_actions.ADD))
         self._header = PageHeader("Nodes", "", self._search, self._filter, add_button)
 
     def _history(self, name: str) -> NodeHistory:
@@ -312,7 +312,7 @@ class NodesPage(QWidget):
 
     def _refresh(self) -> None:
         """Refresh the page; unchanged rows are not repainted."""
-        # While another page is visible it is skipped, because 64 nodes take time.
+        # Skipped while another page is visible, because 64 nodes take time.
         self._is_stale = is_on_hidden_page(self)
         if self._is_stale:
             return
@@ -367,7 +367,9 @@ class NodesPage(QWidget):
         for key, (title, count) in counts.items():
             self._filter.set_count(key, title, formats.count(count) if count else "")
         by_name = {row.name: row for row in rows}
-        self._cards.show_cards(attentions(states, by_name, self._jobs, self._problem_starts, now_s))
+        self._cards.show_cards(
+            attention_cards(states, by_name, self._jobs, self._problem_starts, now_s)
+        )
         self.rack.show_rows(rows)
         self._legend.show_for(self.rack.density, any(row.gpus for row in rows))
         self._dim_rows()
@@ -378,7 +380,7 @@ class NodesPage(QWidget):
 
     @Slot()
     def _dim_rows(self) -> None:
-        """Dim what does not match; nothing moves."""
+        """Dim the rows that do not match; nothing moves."""
         filter_key, text = self._filter.key(), self._search.text()
         dimmed_names = {
             row.name

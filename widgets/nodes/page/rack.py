@@ -1,8 +1,8 @@
 """The rack: every node at a fixed place, its GPUs as cells, its problem as text.
 
 The order never changes, so that a position in the picture always means the same node; a filter only
-dims. Up to 12 nodes have tall rows, up to 24 low ones, and more form a wall. It is a Qt list, which
-provides keys, accessibility and repainting of single rows.
+dims. Up to 12 nodes have tall rows, up to 24 have low rows, and more form a wall. The rack is a Qt
+list, which provides keys, accessibility and repainting of single rows.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RackModel(QAbstractListModel):
         )
 
     def dim(self, names: frozenset[str]) -> None:
-        """Draw these dimmed, and all others as usual."""
+        """Dim the rows of these names, and no other rows."""
         changed_names = self._dimmed ^ names
         self._dimmed = names
         self._report_rows(
@@ -156,12 +156,12 @@ class Rack(QListView):
     """The list of all nodes.
 
     Signals:
-        opened: Name of the node that was clicked, or on which Enter was pressed.
-        shown_row: The rectangle of the current row, to scroll to.
-        laid_out: Its columns may have moved.
+        node_opened: Name of the node that was clicked, or on which Enter was pressed.
+        row_focused: The rectangle of the current row, to scroll to.
+        layout_changed: The columns may have moved.
 
     Attributes:
-        rows_model: Its nodes.
+        rows_model: The model of the nodes.
         density: How tall a row is.
     """
 
@@ -264,7 +264,7 @@ class Rack(QListView):
         return bool(super().viewportEvent(event))
 
     def tip_at(self, position: QPoint) -> str:
-        """The full text of a GPU or node at this position."""
+        """Return the full text of a GPU or node at this position."""
         index = self.indexAt(position)
         if not index.isValid():
             return ""
@@ -310,7 +310,7 @@ class Rack(QListView):
 
     @Slot(QModelIndex)
     def _show_read_out(self, index: QModelIndex) -> None:
-        """On a wall the node under the pointer is shown large."""
+        """Show the node under the pointer of a wall large."""
         if self.density is not Density.WALL:
             return
         if self._read_out is None:
@@ -347,7 +347,7 @@ class RackHead(QWidget):
 
 
 class RowReadOut(QWidget):
-    """A row in full size, over the window, for the small one under the pointer."""
+    """A row in full size, over the window, for the small row under the pointer."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -357,7 +357,7 @@ class RowReadOut(QWidget):
         self.hide()
 
     def show_row(self, row: NodeRow, anchor: QRect) -> None:
-        """Show `row` below `beside`, or above it; in pixels of the window."""
+        """Show `row` below or above `anchor`, a rectangle in pixels of the window."""
         self._row = row
         window = self._window
         width = min(_READ_OUT_MAX_W, window.width() - 2 * S3)

@@ -1,7 +1,7 @@
 """Paint a row of the rack: as a line of a table, or small as part of a wall of nodes.
 
-A GPU is readable in grey: ours is plain with a solid bar, another user's hatched, a free one
-outlined, one with a problem framed thickly, one that is gone dotted. Cells come from a pixmap
+A GPU is readable in grey: ours is plain with a solid bar, another user's is hatched, a free GPU
+outlined, a GPU with a problem framed thickly, a missing GPU dotted. Cells come from a pixmap
 cache: painting 512 of them with hatches would take longer than a frame.
 """
 
@@ -70,7 +70,7 @@ class RackColumns:
 
 
 def plan_columns(rows: Sequence[NodeRow], width: float, *, is_tall: bool) -> RackColumns:
-    """The columns for these rows; a name longer than its column ends in "…"."""
+    """Return the columns for these rows; a name longer than its column ends in "…"."""
     titles = [row.title for row in rows]
     name_widths = [text_width(title, "strong") for title in strip_domain(titles)]
     max_name_w = min(_NAME_MAX_W, max(_NAME_MIN_W, width * _NAME_SHARE))
@@ -206,7 +206,7 @@ class WallLayout:
 
 
 def plan_wall(rows: Sequence[NodeRow]) -> WallLayout:
-    """The same layout for every node, so that cells align."""
+    """Return the same layout for every node, so that cells align."""
     titles = [row.title for row in rows]
     widths = [text_width(title, "small_strong") for title in strip_domain(titles)]
     name_w = float(min(max(widths, default=0), _WALL_NAME_MAX_W))
@@ -256,7 +256,7 @@ def paint_wall_row(painter: QPainter, rect: QRectF, row: NodeRow, wall: WallLayo
 
 
 def owner_spans(cells: Sequence[GpuCell]) -> list[tuple[int, int]]:
-    """Neighbours with one owner, as (first, last)."""
+    """Return neighbours with the same owner, as the first and the last index."""
     spans: list[tuple[int, int]] = []
     for index, cell in enumerate(cells):
         span_cell = cells[spans[-1][0]] if spans else None
@@ -308,7 +308,7 @@ def _paint_cell(painter: QPainter, rect: QRectF, cell: GpuCell) -> None:
 
 
 def use_figure(percent: int, max_width: float) -> str:
-    """Return ``92%``; without the unit if room is short, because half a figure is useless."""
+    """Return ``92%``; without the unit if space is short, because half a figure is useless."""
     figure = f"{percent}%"
     return figure if text_width(figure, "small_strong") <= max_width else str(percent)
 

@@ -34,7 +34,7 @@ from widgets.nodes.provisioning.options_form import OptionsForm
 _WIDTH = 540
 _PORT_W = 96
 FIELDS = ("host", "name", "port", "user", "identity", "jump", "data_root")
-"""The fields that a refusal can concern; "" concerns none."""
+"""The fields that a refusal can concern; "" stands for no field."""
 _RARE_FIELDS = ("jump", "data_root")
 """Fields that are rarely needed."""
 
@@ -71,7 +71,7 @@ class AddNodeDialog(Dialog):
         inspection_requested: A `NodeRequest`; answer with `show_progress`, then with one of
             `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept` once the
             node is added.
-        trusted: The `HostKey` of `ask_trust`; continue.
+        key_trusted: The `HostKey` of `ask_trust`; continue.
         passphrase_given: The typed text, and True to store it in the system keyring. The dialog
         does not store it: the field is emptied at once.
         cancelled: Cancel the running work.
@@ -94,7 +94,7 @@ class AddNodeDialog(Dialog):
         """Build the dialog.
 
         Args:
-            taken: Names of the existing nodes.
+            existing_names: Names of the existing nodes.
             options: The default options of the set-up.
         """
         super().__init__("Add a node", _WIDTH, parent)
@@ -147,8 +147,8 @@ class AddNodeDialog(Dialog):
         """Ask for the passphrase of the private key, or the password of the account.
 
         Args:
-            what: "Passphrase for ~/.ssh/id_ed25519".
-            refusal: Why the last one was rejected.
+            prompt: "Passphrase for ~/.ssh/id_ed25519".
+            refusal: Why the last passphrase was rejected.
         """
         self._is_connecting = False
         self._passphrase_page.ask(prompt, refusal)
@@ -162,7 +162,7 @@ class AddNodeDialog(Dialog):
         self._passphrase_page.show_keyring(reason)
 
     def show_refusal(self, field: str, message: str, remedy: str = "") -> None:
-        """Show a failure. `field` is one of `FIELDS`, or "" if it concerns none."""
+        """Show a failure. `field` is one of `FIELDS`, or ""."""
         self._is_connecting = False
         text = f"{message} {remedy}".strip()
         is_field = field in FIELDS
@@ -280,7 +280,7 @@ class AddNodeDialog(Dialog):
         return errors
 
     def _check_fields(self) -> None:
-        """Show an error as soon as it appears, but not that a field is still empty."""
+        """Show each error at once, but not that a field is still empty."""
         errors = self._field_errors()
         for key, field in self._fields.items():
             error = errors[key] if self._edits[key].text() else ""

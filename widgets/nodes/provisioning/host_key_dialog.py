@@ -17,7 +17,7 @@ class HostKeyDialog(Dialog):
     """The page `TrustPage` in a dialog of its own.
 
     Signals:
-        trusted: The `HostKey`.
+        key_trusted: The `HostKey`.
     """
 
     key_trusted = Signal(object)

@@ -20,7 +20,7 @@ DEFAULT_PORT = 22
 
 
 class TrustedKey(StyledFrame):
-    """The line with the accepted host key of a node; hidden if there is none."""
+    """The line with the accepted host key of a node; hidden without a key."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._fingerprint = Label("", "mono", "text2", elide="middle")
@@ -39,7 +39,7 @@ class TrustedKey(StyledFrame):
         self.hide()
 
     def show_key(self, fingerprint: str) -> None:
-        """Show its fingerprint, "" for none."""
+        """Show the fingerprint of the key, "" for none."""
         self._fingerprint.setText(fingerprint)
         self.setVisible(bool(fingerprint))
 
@@ -48,8 +48,8 @@ class TrustPage(QWidget):
     """The fingerprint of a host key that this computer has not seen. Enter does not trust it.
 
     Signals:
-        trusted: The `HostKey`.
-        refused: It is not trusted.
+        key_trusted: The `HostKey`.
+        key_refused: The user does not trust the key.
 
     Attributes:
         default: The button that Enter presses.
@@ -117,7 +117,7 @@ class TrustPage(QWidget):
 
 
 class ChangedKeyPage(QWidget):
-    """A host showed another key than the known one: there is only Close.
+    """A page for a host with another key than the known key: there is only Close.
 
     Signals:
         closed: Close the dialog.
@@ -130,7 +130,10 @@ class ChangedKeyPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._banner = Banner("bad", stacked=True)
-        hint = f"If its administrator confirms the change, forget the old key with this. Then {next_step}."
+        hint = (
+            "If its administrator confirms the change, forget the old key with this. "
+            f"Then {next_step}."
+        )
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
         self._previous_key = Label("", "mono", "text2", wrap=True, selectable=True)
         self._current_key = Label("", "mono", "bad", wrap=True, selectable=True)
@@ -166,7 +169,7 @@ class KeyPlate(QWidget):
     """The page for a new or changed key, inside a dialog with other content.
 
     Attributes:
-        trust: Shown for a key that is not known.
+        trust_page: Shown for a key that is not known.
     """
 
     def __init__(self, next_step: str, parent: QWidget | None = None) -> None:
@@ -176,7 +179,7 @@ class KeyPlate(QWidget):
         self.setLayout(col(self.trust_page, self.changed_key_page, gap=0))
 
     def show_key(self, key: HostKey, accepted_fingerprint: str = "") -> str:
-        """Ask about a key, or report that it differs from ``accepted``; return the title."""
+        """Ask about a key, or report that it differs from the accepted key; return the title."""
         self.trust_page.setVisible(not accepted_fingerprint)
         self.changed_key_page.setVisible(bool(accepted_fingerprint))
         if accepted_fingerprint:
@@ -192,11 +195,11 @@ class KeyPlate(QWidget):
 
 
 class PassphrasePage(QWidget):
-    """A passphrase for a private key. It stays in the field only until it is handed over.
+    """A passphrase for a private key. The field keeps the passphrase only until it is sent.
 
     Signals:
-        given: The typed text, and True to store it in the system keyring.
-        refused: The user cancelled.
+        passphrase_given: The typed text, and True to store it in the system keyring.
+        back_requested: The user cancelled.
 
     Attributes:
         default: The button that Enter presses.

@@ -42,7 +42,7 @@ _OWN_KEY = "These nodes connect to each other with a key of your own, which is n
 
 
 class _Choice(QWidget):
-    """A switch with a sentence below; an error replaces the sentence."""
+    """A switch with a hint below; an error replaces the hint."""
 
     def __init__(self, title: str, hint: str) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class OptionsForm(QWidget):
         self.setLayout(col(*self._choices.values(), gap=S2))
 
     def options(self) -> SetUpOptions:
-        """The selected options; those not offered here are unchanged."""
+        """Return the selected options; options without a switch are unchanged."""
         return replace(
             self._options,
             system_mpi=self.switch(SYSTEM_MPI).isChecked(),
@@ -112,7 +112,7 @@ class OptionsForm(QWidget):
         return self._choices[key].switch
 
     def hint_text(self, key: str) -> str:
-        """The sentence below a switch, for tests."""
+        """Return the hint below a switch, for tests."""
         return self._choices[key].hint_text()
 
     @Slot(bool)

@@ -15,7 +15,7 @@ class PassphraseDialog(Dialog):
     """The page `PassphrasePage` in a dialog of its own.
 
     Signals:
-        given: The typed text, and True to store it in the system keyring.
+        passphrase_given: The typed text, and True to store it in the system keyring.
     """
 
     passphrase_given = Signal(str, bool)
@@ -31,7 +31,7 @@ class PassphraseDialog(Dialog):
         self.page.edit.setFocus()
 
     def show_keyring(self, reason: str) -> None:
-        """Set whether it can be stored: "", or why not."""
+        """Set whether the passphrase can be stored: "", or the reason why not."""
         self.page.show_keyring(reason)
 
     @Slot(str, bool)

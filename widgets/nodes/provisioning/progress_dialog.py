@@ -49,7 +49,7 @@ class _NodeTab(QAbstractButton):
         self.update()
 
     def set_title(self, title: str) -> None:
-        """Set the displayed form of its name."""
+        """Set the displayed form of the node's name."""
         self._title = title
         self.update()
 
@@ -85,10 +85,10 @@ class SetUpDialog(Dialog):
 
     Signals:
         retry_requested: With the title of the step to retry from.
-        choices_requested: It failed; set it up with other options.
-        cancel_requested: Cancel its set-up.
-        node_opened: Show its page.
-        trusted: With the `HostKey` that the user accepted; continue the set-up.
+        choices_requested: The set-up failed; set the node up with other options.
+        cancel_requested: Cancel the set-up.
+        node_opened: Show the page of the node.
+        key_trusted: With the `HostKey` that the user accepted; continue the set-up.
     """
 
     retry_requested = Signal(str, str)
@@ -111,11 +111,11 @@ class SetUpDialog(Dialog):
         self._address = Label("", "small", "text3")
         self._view = SetUpView()
         self._view.retry_requested.connect(self.retry_requested)
-        # The view reports by this event that its steps need more or less room.
+        # The view reports by this event that its steps need more or less height.
         self._view.installEventFilter(self)
         holder = QWidget()
         holder.setLayout(col(self._view, STRETCH, gap=0))
-        # Otherwise it requests the height of its wrapped texts on a narrow page, and scrolls.
+        # Otherwise the page requests the height of its texts at a narrow width, and scrolls.
         holder.setMinimumHeight(1)
         self._scroll = VerticalScrollArea(holder)
         self._trusted_key = TrustedKey()
@@ -176,7 +176,7 @@ class SetUpDialog(Dialog):
         """Take the progress of a node; a new node gets a tab.
 
         Args:
-            address: "mai@10.0.4.23", if it is known.
+            address: "mai@10.0.4.23", if known.
         """
         is_new = set_up.node not in self._set_ups
         self._set_ups[set_up.node] = set_up
@@ -207,7 +207,7 @@ class SetUpDialog(Dialog):
         return self._selected_node
 
     def remove_node(self, node: str) -> None:
-        """Take the removal of a node."""
+        """Remove the tab of a removed node."""
         tab = self._tabs.pop(node, None)
         if tab is None:
             return
@@ -332,7 +332,7 @@ class SetUpDialog(Dialog):
 
 
 def _has_ended(set_up: SetUp) -> bool:
-    """Return True if it is done, failed or cancelled; without steps it has not begun."""
+    """Return True if the set-up is done, failed or cancelled; without steps it has not started."""
     return bool(set_up.steps) and set_up.is_over
 
 
@@ -341,12 +341,12 @@ def _is_ready(set_up: SetUp) -> bool:
 
 
 def _asks(set_up: SetUp) -> bool:
-    """Return True if it waits for the user's confirmation."""
+    """Return True if the set-up waits for the user's confirmation."""
     return set_up.key is not None and not set_up.accepted_fingerprint
 
 
 def _outcome(set_up: SetUp) -> tuple[str, ColorRole]:
-    """The state of a node in short form."""
+    """Return a short text for the state of a set-up, and its colour."""
     if set_up.key is not None:
         return (
             ("Host key changed", "bad")

@@ -11,7 +11,7 @@ from backend.records.nodes.entry import HostKey, NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions, choice_errors
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
-from widgets.common.cards import VerticalScrollArea, StyledFrame
+from widgets.common.cards import StyledFrame, VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row

@@ -1,4 +1,4 @@
-"""The steps of a set-up: a line each; the live one with output, a failed one with the reason."""
+"""The steps of a set-up: a line each; the live step with output, a failed step with the reason."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _STATE_LABELS = {
 
 
 def last_lines(output: str, count: int) -> list[str]:
-    """The last non-empty lines, without colours and overwritten progress bars."""
+    """Return the last non-empty lines, without colours and overwritten progress bars."""
     lines = [line.rstrip() for line in strip_codes(output).splitlines() if line.strip()]
     return lines[-count:]
 
@@ -64,7 +64,7 @@ def step_time(seconds: float) -> str:
 
 
 class StepView(QWidget):
-    """One step.
+    """The line of a step.
 
     Signals:
         retry_requested: Retry from here.
@@ -81,7 +81,7 @@ class StepView(QWidget):
         self._title = Label(title, "strong")
         self._message = Label("", "body", "text2", elide="right")
         self._time = Label("", "small", "text3")
-        # Most steps never have details, and making them takes longer than the rest.
+        # Most steps never have details, which take longer to make than the line.
         self.details: StepDetails | None = None
         head = row(self._glyph, self._icon, self._title, (self._message, 1), self._time, gap=10)
         self._column = col(head, gap=6, margins=(0, 7, 0, 7))
@@ -111,8 +111,9 @@ class StepView(QWidget):
         self._message.set_color_role(color_roles.get(state, "text2"))
         self._show_details(step)
         self.tick()
-        accessible_name = f"{step.title} {_STATE_LABELS[state]}. {step.message} {step.remedy if has_failed else ''}"
-        self.setAccessibleName(accessible_name.strip())
+        remedy = step.remedy if has_failed else ""
+        name = f"{step.title} {_STATE_LABELS[state]}. {step.message} {remedy}"
+        self.setAccessibleName(name.strip())
 
     def _show_details(self, step: SetUpStep) -> None:
         count = {StepState.RUNNING: _LIVE_LINES, StepState.FAILED: _FAILED_LINES}.get(step.state, 0)
@@ -135,7 +136,7 @@ class StepView(QWidget):
 
 
 class StepDetails(QWidget):
-    """Its output; after a failure the reason, the remedy, and the buttons."""
+    """The output of a step; after a failure the reason, the remedy, and the buttons."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -155,7 +156,7 @@ class StepDetails(QWidget):
         self.setLayout(col(*parts, gap=S2, margins=(ICON_NAV + 10, 0, 0, 4)))
 
     def show_step(self, step: SetUpStep, lines: list[str]) -> None:
-        """Show the step, and the given last lines."""
+        """Show the step, and the last lines of its output."""
         self._output = step.output
         has_failed, has_stopped = step.state is StepState.FAILED, step.state in _STOPPED_STATES
         self.cause.setText(step.message if has_failed else "")
@@ -219,7 +220,7 @@ class SetUpView(QWidget):
         return self._views[title]
 
     def show_set_up(self, set_up: SetUp) -> None:
-        """Take each update of the set-up; before the first there are only the plans."""
+        """Show an update of the set-up; before the first update there are only the plans."""
         steps = {step.title: step for step in set_up.steps or map(SetUpStep, STEPS)}
         is_other = list(self._steps) != list(steps)
         self._set_up, self._steps = set_up, steps

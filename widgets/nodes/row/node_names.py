@@ -1,4 +1,4 @@
-"""Shorten long node names: the part that all of them share is dropped first.
+"""Shorten long node names: first without the part that all names share.
 
 Machines of a cluster are often named ``node-rack3-007.cluster.example.org``. Cut at the end, all
 such names look the same; the distinguishing part must stay.
@@ -15,11 +15,11 @@ from widgets.common import theme
 from widgets.common.theme import Role
 
 _SHARED_PREFIX_LENGTH = 3
-"""Names with this many equal leading letters differ at their end."""
+"""Names with so many equal leading letters differ at their end."""
 
 
 def strip_domain(titles: Sequence[str]) -> tuple[str, ...]:
-    """The names without the domain that all of them share."""
+    """Return the names without the domain that all names share."""
     domains = {title.partition(".")[2] for title in titles if "." in title}
     if len(domains) != 1:
         return tuple(titles)
@@ -31,7 +31,7 @@ def strip_domain(titles: Sequence[str]) -> tuple[str, ...]:
 
 
 def elide_names(titles: Sequence[str], width: float, role: Role) -> tuple[str, ...]:
-    """The names as they fit into a column of `width` pixels, in the given order."""
+    """Return the names shortened to a column of `width` pixels, in the same order."""
     metrics = QFontMetrics(theme.font(role))
     short_names = strip_domain(titles)
     shares_prefix = (

@@ -1,6 +1,6 @@
 """A node as one row: the content for the rack, the map, the side bar and the cards.
 
-Made once per update from a `NodeState`, frozen and compared, so that only changed rows are
+A row is made once per update from a `NodeState`, frozen and compared, so that only changed rows are
 repainted.
 """
 
@@ -17,13 +17,13 @@ from backend.records.nodes.health import unknown_reason
 from backend.records.nodes.reading import Gpu, NodeReading, NodeState, Presence, worst_finding
 from widgets.common import formats
 from widgets.common.state_badge import STATE_COLOR_ROLES, GpuUse
-from widgets.common.theme import Family, ColorRole
+from widgets.common.theme import ColorRole, Family
 
 _FRESH_HEARTBEAT_S = 5.0
 
 
 class Condition(Enum):
-    """The condition of a node: its word, icon and colour family."""
+    """The condition of a node: its label, icon and colour family."""
 
     label: str
     icon: str
@@ -48,7 +48,7 @@ class Condition(Enum):
         return self in (Condition.UNHEALTHY, Condition.OFFLINE)
 
     def count_label(self, number: int) -> str:
-        """The word after a count: "1 needs attention", "2 need attention"."""
+        """Return the label after a count: "1 needs attention", "2 need attention"."""
         if self is Condition.UNHEALTHY:
             return "needs attention" if number == 1 else "need attention"
         return self.label.lower()
@@ -66,12 +66,12 @@ def node_title(name: str) -> str:
 
 
 def inline_node_title(name: str) -> str:
-    """The name of a node within a sentence."""
+    """Return the name of a node for use within a sentence."""
     return "this computer" if name == THIS_COMPUTER else name
 
 
 class GpuCell(NamedTuple):
-    """One GPU of a row. ``owner`` is a job's name if it is ours, otherwise a user."""
+    """One GPU of a row. ``owner`` is the name of our job, or of another user."""
 
     number: int
     use: GpuUse
@@ -102,7 +102,7 @@ class GpuCell(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeRow:
-    """One node. ``line`` is the text below the name, ``aside`` replaces the figures.
+    """A node. ``subtitle`` is the text below the name, ``notice`` replaces the figures.
 
     ``processor`` and ``memory`` are shares from 0 to 1.
     """
@@ -145,14 +145,14 @@ class NodeRow:
         return ", ".join(parts)
 
     def matches(self, text: str) -> bool:
-        """Return True if a search for a node, an owner or a job matches it."""
+        """Return True if a search for a node, an owner or a job matches the row."""
         query = text.strip().casefold()
         fields = (self.title, self.subtitle, *(cell.owner for cell in self.gpus))
         return any(query in field.casefold() for field in fields)
 
 
 def condition_of(state: NodeState) -> tuple[Condition, str]:
-    """The condition of a node, and the reason as a sentence."""
+    """Return the condition of a node, and the reason as a sentence."""
     failed_check = next((finding.message for finding in state.findings if not finding.ok), "")
     if state.presence is Presence.OFFLINE:
         return Condition.OFFLINE, failed_check or state.message or "does not respond"
@@ -180,8 +180,8 @@ def node_row(
 
     Args:
         jobs: Names of jobs by their id.
-        beat_age_s: Time since its last heartbeat, by this desktop's clock.
-        set_up: Its set-up, until it is done.
+        heartbeat_age_s: Time since the last heartbeat, by this desktop's clock.
+        set_up: The set-up of the node, until it is done.
     """
     condition, reason = condition_of(state)
     reading = state.reading
@@ -211,7 +211,7 @@ def node_row(
 
 
 def gpu_cells(state: NodeState, jobs: Mapping[str, str]) -> tuple[GpuCell, ...]:
-    """The GPUs of a node, dotted if their state is unknown."""
+    """Return the GPUs of a node, dotted if their state is unknown."""
     reading = state.reading
     is_silent = state.presence in (Presence.OFFLINE, Presence.NEW)
     if reading is None or (is_silent and not state.over_ssh):
@@ -234,7 +234,7 @@ def _gpu_problem(state: NodeState, gpu: Gpu) -> str:
 
 
 def gpu_cell(gpu: Gpu, jobs: Mapping[str, str], problem: str = "") -> GpuCell:
-    """A GPU as a cell; `jobs` are names of jobs by their id."""
+    """Return a GPU as a cell; `jobs` are names of jobs by their id."""
     holders = gpu.compute_processes
     run_tag = next((p.run_tag for p in holders if p.run_tag), "")
     user = next((p.user or "another user" for p in holders), "")
@@ -285,7 +285,7 @@ def _subtitle(
 
 
 def step_label(set_up: SetUp) -> tuple[str, ColorRole] | None:
-    """The current step of a set-up ("PyTorch, 5 of 7"), None once it is done."""
+    """Return the current step of a set-up ("PyTorch, 5 of 7"), None after the last step."""
     if set_up.failed is not None:
         outcome = "failed" if set_up.failed.state is StepState.FAILED else "cancelled"
         return f"{set_up.failed.title} {outcome}", "bad" if outcome == "failed" else "idle"

@@ -22,7 +22,7 @@ from backend.training.tools import preview as preview_module
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import thumbnails
 from backend.training.tools.dataset_size import measure
-from backend.training.tools.histogram import Spread
+from backend.training.tools.histogram import ChannelSpread
 from backend.training.tools.preview import _order, evenly, preview
 from backend.training.user_code import UserCodeError
 from tests.waiting import LIMIT_S
@@ -347,7 +347,7 @@ def test_a_short_vector_is_a_row_of_columns_and_a_measured_target_has_a_spread(
 def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
     chance = numpy.random.default_rng(4)
     values = scale * numpy.concatenate([chance.normal(5, 2, 4000), chance.normal(-9, 0.5, 1000)])
-    spread = Spread()
+    spread = ChannelSpread()
     for value in values[:500]:
         spread.add(numpy.array([value]))
     spread.add(values[500:])
@@ -360,14 +360,14 @@ def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
 
 
 def test_a_spread_bears_any_value_there_is() -> None:
-    spread = Spread()
+    spread = ChannelSpread()
     for value in (0.0, 5e-324, -1.7e308, 1e299, 1.0, numpy.nan, numpy.inf):
         spread.add(numpy.array([value]))
     found = spread.result("data", 0)
     assert found.histogram is not None
     assert sum(found.histogram.counts) == 4
     assert (found.nan_count, found.inf_count) == (1, 1)
-    assert Spread().result("data", 0).histogram is None
+    assert ChannelSpread().result("data", 0).histogram is None
 
 
 NAMES = "return torch.ones(2), "

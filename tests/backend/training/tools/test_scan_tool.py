@@ -198,15 +198,15 @@ def test_the_same_picture_in_another_size_and_order_of_channels_is_alike() -> No
     picture = numpy.random.default_rng(3).random((6, 6))
     small, large = (numpy.kron(picture, numpy.ones((n, n))) for n in (6, 18))
     wide = numpy.repeat(large[:, :, None], 3, axis=2)
-    first = fingerprints.perceptual([("data", small)])
-    assert first == fingerprints.perceptual([("data", wide)])
-    assert first == fingerprints.perceptual([("data", wide.transpose(2, 0, 1))])
+    first = fingerprints.perceptual_hash([("data", small)])
+    assert first == fingerprints.perceptual_hash([("data", wide)])
+    assert first == fingerprints.perceptual_hash([("data", wide.transpose(2, 0, 1))])
     assert any(first)
 
 
 def test_pictures_that_differ_along_one_side_are_not_alike() -> None:
     steps = numpy.kron(numpy.arange(9.0) % 2, numpy.ones((27, 3)))
-    along, down = (fingerprints.perceptual([("data", one)]) for one in (steps, steps.T))
+    along, down = (fingerprints.perceptual_hash([("data", one)]) for one in (steps, steps.T))
     assert any(along)
     assert any(down)
     assert along != down
@@ -222,7 +222,7 @@ def test_s08_equal_pictures_are_duplicates_and_not_near_duplicates_too(scans: Sc
 
 @pytest.mark.parametrize("value", [0.0, 7.0, numpy.nan, numpy.inf])
 def test_a_picture_of_one_shade_is_like_no_other(value: float) -> None:
-    assert not any(fingerprints.perceptual([("data", numpy.full((1, 20, 20), value))]))
+    assert not any(fingerprints.perceptual_hash([("data", numpy.full((1, 20, 20), value))]))
 
 
 def test_similar_pictures_are_those_that_comparing_all_pairs_finds() -> None:
@@ -245,9 +245,9 @@ def test_similar_pictures_are_those_that_comparing_all_pairs_finds() -> None:
 
     wanted = [(earliest(one, training[:n]), n) for n, one in enumerate(training)]
     between = [(earliest(one, training), n) for n, one in enumerate(validation)]
-    within, _, found = fingerprints.similar(training, validation)
-    assert within.listed(999) == tuple(pair for pair in wanted if pair[0] >= 0)
-    assert found.listed(999) == tuple(pair for pair in between if pair[0] >= 0)
+    within, _, found = fingerprints.similar_pairs(training, validation)
+    assert within.index_pairs(999) == tuple(pair for pair in wanted if pair[0] >= 0)
+    assert found.index_pairs(999) == tuple(pair for pair in between if pair[0] >= 0)
     assert within.count > 10
     assert found.count > 10
 
@@ -257,7 +257,7 @@ def test_pictures_with_an_equal_border_are_not_alike() -> None:
     random = numpy.random.default_rng(1)
     bands = random.integers(0, 1 << 32, (20_000, 4), dtype=numpy.uint32)
     bands[:, 0] = 0
-    within, _, _ = fingerprints.similar(bands, bands[:0])
+    within, _, _ = fingerprints.similar_pairs(bands, bands[:0])
     assert within.count == 0
 
 

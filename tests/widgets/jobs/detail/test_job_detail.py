@@ -495,11 +495,11 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     detail.open_job(LIVE)
     detail.show_update(update(changed(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
     assert the(Banner, detail)._strong.text() == alarm.sentence
-    posts = the(LargePlot, detail.curves).marks.posts
-    assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
+    posts = the(LargePlot, detail.curves).marks.vertical_markers
+    assert [(post.x, post.text, post.color_role) for post in posts] == [(12.0, "diverges", "warn")]
     detail.show_view(changed(FAILED, alarms=(alarm,)))
     assert not the(Banner, detail).isVisible()
-    assert [post.text for post in the(LargePlot, detail.curves).marks.posts] == [
+    assert [post.text for post in the(LargePlot, detail.curves).marks.vertical_markers] == [
         "diverges",
         "failed here",
     ]
@@ -509,7 +509,7 @@ def test_s12_the_post_of_an_alarm_that_ended_the_job_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(changed(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
-    assert [post.text for post in the(LargePlot, detail.curves).marks.posts] == [
+    assert [post.text for post in the(LargePlot, detail.curves).marks.vertical_markers] == [
         "failed here, not a number"
     ]
 

@@ -63,12 +63,12 @@ def test_curves_are_labelled_smoothed_raw_and_validation(qtbot, theme_manager):
         )
     )
     assert len(small_plots(tab)) == 2
-    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == [
+    assert [name for name, _ in the(LargePlot, tab).readout(20.0)[0]] == [
         "train, smoothed",
         "train, raw",
     ]
     the(Slider, tab).set_share(0)
-    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == ["train"]
+    assert [name for name, _ in the(LargePlot, tab).readout(20.0)[0]] == ["train"]
     elapse(tab)
     plots = small_plots(tab)
     assert "raw" in texts(plots["Accuracy"])

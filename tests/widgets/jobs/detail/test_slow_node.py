@@ -19,7 +19,7 @@ from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.slow_node import slowdown_message, slow_node
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
-from widgets.nodes.page.attention import attentions
+from widgets.nodes.page.attention import attention_cards
 from widgets.nodes.row.node_row import node_row
 
 NODES = {state.name: state for state in lab.nodes()}
@@ -96,10 +96,10 @@ def test_the_reason_stands_in_the_cell_of_the_rank(qtbot):
 
 def test_the_card_above_the_rack_shows_the_cost_of_the_node():
     rows = {state.name: node_row(state) for state in lab.nodes()}
-    (card, *_) = attentions(lab.nodes(), rows, [SLOWED], {})
+    (card, *_) = attention_cards(lab.nodes(), rows, [SLOWED], {})
     assert card.node == "gpu07"
     assert words(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
-    (card, *_) = attentions(lab.nodes(), rows, [changed(SLOWED, slow_ranks=())], {})
+    (card, *_) = attention_cards(lab.nodes(), rows, [changed(SLOWED, slow_ranks=())], {})
     assert card.text.endswith("retinanet-r50 · coco 2x and 1 more run on it.")
 
 

@@ -67,12 +67,12 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     assert plots.loss is not None
     assert plots.cause.axis is XAxis.CLOCK
     assert len(plots.cause.curves) == 8
-    assert [(post.x, post.text) for post in plots.cause.marks.posts] == [(ENDED, "failed here")]
+    assert [(post.x, post.text) for post in plots.cause.marks.vertical_markers] == [(ENDED, "failed here")]
     assert [one.text for one in plots.cause.marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
-    rows, _ = plots.cause.read(ENDED - 10)
+    rows, _ = plots.cause.readout(ENDED - 10)
     assert [name for name, _ in rows] == ["GPU 3"]
     assert float(rows[0][1].split(formats.GAP)[0]) > 75
-    assert [post.x for post in plots.loss.marks.posts] == [FAILED.step]
+    assert [post.x for post in plots.loss.marks.vertical_markers] == [FAILED.step]
 
 
 def test_the_loss_stands_alone_without_a_history_of_the_node(detail: JobDetail) -> None:
@@ -119,7 +119,7 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
     assert panel is not None
     assert says(detail.failure.plots, "Loss since step 7")
     assert panel.x_range()[0] == FAILED.step - 600
-    assert [(post.x, post.text) for post in panel.marks.posts] == [
+    assert [(post.x, post.text) for post in panel.marks.vertical_markers] == [
         (FAILED.step - 300, "diverges"),
         (FAILED.step, "not a number"),
     ]

@@ -148,7 +148,7 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
     detail.show_pasts({"gpu1": history}, {}, NOON + 3000)
 
     (in_curves,) = the(LargePlot, detail.curves).marks.spans
-    assert (in_curves.tone, in_curves.text) == ("warn", "gpu1 slowed by heat")
+    assert (in_curves.color_role, in_curves.text) == ("warn", "gpu1 slowed by heat")
     # It lasts until some readings in a row were without it.
     last_s = 80 * EVERY_S + (CALM_READINGS - 1) * EVERY_S
     assert (in_curves.x0, in_curves.x1) == pytest.approx((1000, last_s))
@@ -190,7 +190,7 @@ def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
     assert {span.tone for span in history.plot.marks.spans} == {"warn"}
-    assert [span.tone for span in the(LargePlot, detail.curves).marks.spans] == ["warn", "warn"]
+    assert [span.color_role for span in the(LargePlot, detail.curves).marks.spans] == ["warn", "warn"]
 
 
 def test_the_axis_covers_the_time_of_the_job_and_not_the_history_of_the_node(detail):
@@ -276,9 +276,9 @@ def test_a_narrow_window_keeps_the_node_of_each_rank_and_never_scrolls_sideways(
 
 def test_the_read_out_names_a_span_however_narrow(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
-    rows, _ = the(LargePlot, detail.curves).read(130)
+    rows, _ = the(LargePlot, detail.curves).readout(130)
     assert ("gpu1 slowed by heat", "") in rows
-    rows, _ = the(LargePlot, detail.curves).read(200)
+    rows, _ = the(LargePlot, detail.curves).readout(200)
     assert [name for name, _ in rows if "heat" in name] == []
 
 

@@ -24,7 +24,7 @@ from widgets.common.key_value_row import KeyValueRow
 from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import to_history_data
 from widgets.nodes.page import node_actions as do
-from widgets.nodes.page.attention import AttentionCards, attentions
+from widgets.nodes.page.attention import AttentionCards, attention_cards
 from widgets.nodes.page.gpu_card import GpuCard
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.page.nodes_page import NodesPage
@@ -211,7 +211,7 @@ def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
     QApplication.processEvents()
     plot = the(HistoryCard, page.detail).plot
     assert len(plot.curves) == 8
-    named, _ = plot.read(clock.now - 4)
+    named, _ = plot.readout(clock.now - 4)
     assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in named] == [
         ("GPU 3", "91 °C"),
         ("Slowed by heat, runs hot, 91 °C", ""),
@@ -284,7 +284,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
 
 def test_an_offline_node_s_card_says_once_since_when():
     gone = samples.gone(samples.state("gpu11"), "no news since 14:02")
-    (card,) = attentions((gone,), {"gpu11": node_row(gone)}, (), {"gpu11": 0.0}, 60.0)
+    (card,) = attention_cards((gone,), {"gpu11": node_row(gone)}, (), {"gpu11": 0.0}, 60.0)
     assert card.text == "No news since 14:02."
 
 

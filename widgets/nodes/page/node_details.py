@@ -1,4 +1,4 @@
-"""The facts below the header of a node's page: address, hardware, load."""
+"""The details below the header of a node's page: address, hardware, load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from widgets.common.key_value_row import KeyValue
 
 
 def node_details(state: NodeState, heartbeat: str) -> list[KeyValue]:
-    """Return the facts, the most important first: the last ones are dropped if room is short."""
+    """Return the details, the most important first: the last are dropped if space is short."""
     entry, reading = state.entry, state.reading
     hardware = entry.info if entry is not None else None
     details: list[KeyValue] = []
@@ -43,7 +43,7 @@ def node_details(state: NodeState, heartbeat: str) -> list[KeyValue]:
         memory_bytes = (
             reading.memory_total_bytes if reading else hardware.memory_bytes if hardware else 0
         )
-        # Zero means that they are not known yet.
+        # Zero means that the number is not known yet.
         details += [KeyValue("Processor", formats.plural(core_count, "core"))] if core_count else []
         details += [KeyValue("Memory", formats.memory(memory_bytes))] if memory_bytes else []
     driver = reading.driver if reading is not None else hardware.driver if hardware else ""
