@@ -14,7 +14,7 @@ from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.bundles.job_archive import Bundled, ReplayResult, Unbundled
+from backend.records.bundles.job_archive import WrittenBundle, ReplayResult, ImportedJob
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
@@ -81,7 +81,7 @@ class BundleController(Controller):
         )
         self._progress = progress
 
-        def write() -> Bundled:
+        def write() -> WrittenBundle:
             return self._services.bundles.bundle(
                 job_id,
                 Path(request.path),
@@ -111,7 +111,7 @@ class BundleController(Controller):
         )
         self._progress = progress
 
-        def show_import(result: Unbundled) -> None:
+        def show_import(result: ImportedJob) -> None:
             self._show_in(dialog, lambda: dialog.show_done(result))
             self.job_created.emit(result.view)
             self._runner.notify(result.origin)
@@ -141,7 +141,7 @@ class BundleController(Controller):
             self._replay_results[run] = replay_result
             if replay_result is not None:
                 original, result = replay_result
-                comparison = ReplayComparison(result.sentence, result.is_same, original)
+                comparison = ReplayComparison(result.message, result.is_same, original)
                 self._detail.show_check_result(view.id, comparison)
 
         if run in self._replay_results:

@@ -138,7 +138,7 @@ class CompareController(QObject):
     @Slot(JobListing)
     def see_listing(self, listing: JobListing) -> None:
         """Take the changes in the list of all jobs."""
-        for job_id in listing.gone:
+        for job_id in listing.removed_ids:
             job = self._compared_jobs.get(job_id)
             if job is not None and job.view is not None:
                 self._page.show_gone(job_id, _removal_message(job.view.name))
@@ -189,7 +189,7 @@ class CompareController(QObject):
 
     def _see_siblings(self, listing: JobListing) -> None:
         changed_views = {view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps}
-        removed_ids = self._siblings.keys() & set(listing.gone)
+        removed_ids = self._siblings.keys() & set(listing.removed_ids)
         for job_id in removed_ids:
             del self._siblings[job_id]
         if changed_views or removed_ids:

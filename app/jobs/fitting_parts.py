@@ -9,18 +9,18 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
     PARTS,
-    STUDY_FACT,
-    TRAINING_FACT,
+    STUDY_DETAIL,
+    TRAINING_DETAIL,
     Kind,
     LibraryItem,
-    Together,
+    Combination,
 )
 
 
 def fitting_parts(
     chosen_names: Mapping[str, str],
     items: Mapping[Kind, Sequence[LibraryItem]],
-    combinations: Iterable[Together],
+    combinations: Iterable[Combination],
     jobs: Iterable[JobView] = (),
 ) -> dict[str, str]:
     """Return names by the key in the job file; a part of which nothing is known stays open.
@@ -33,7 +33,7 @@ def fitting_parts(
         jobs: The newest first.
     """
     # The parts of a study are for its jobs.
-    user_items = {kind: [item for item in items[kind] if STUDY_FACT not in item.facts] for kind in PARTS}
+    user_items = {kind: [item for item in items[kind] if STUDY_DETAIL not in item.details] for kind in PARTS}
     names = {kind.value: {item.name for item in user_items[kind]} for kind in PARTS}
     parts = dict(chosen_names) or _latest_parts(user_items, names, jobs)
     known_sets = [{key: name for key, name in vars(t).items() if name} for t in combinations]
@@ -48,7 +48,7 @@ def fitting_parts(
         namesake = next((name for name in parts.values() if name in own_names), "")
         if key not in parts and namesake:
             parts[key] = namesake
-    gallery_models = {item.name for item in user_items[Kind.MODEL] if TRAINING_FACT in item.facts}
+    gallery_models = {item.name for item in user_items[Kind.MODEL] if TRAINING_DETAIL in item.details}
     for key, own_names in names.items():
         # The code of a user with one dataset was written for it; a network of the gallery was not.
         if len(names[Kind.DATASET.value]) == len(own_names) == 1 and not own_names & gallery_models:

@@ -280,7 +280,7 @@ class FormController(Controller):
             self._runner.run(
                 "weights",
                 lambda: self._jobs.queries.show(job_id).name,
-                lambda name: self._form.start_from.name(start_from, f"{name}, {checkpoint}"),
+                lambda name: self._form.start_from.set_label(start_from, f"{name}, {checkpoint}"),
                 log.swallowed,
             )
 
@@ -380,7 +380,7 @@ class FormController(Controller):
             default_state = TrialState.UNTRIED if check.content_hashes else TrialState.UNKNOWN
             return self._trials.get(check.content_hashes, BatchTrial(default_state))
         loss = "" if trial.loss is None else f": loss {formats.metric(trial.loss)}"
-        return BatchTrial(TrialState.PASSED, f"{_TRIAL_MESSAGE}{loss}")
+        return BatchTrial(TrialState.SUCCEEDED, f"{_TRIAL_MESSAGE}{loss}")
 
     def _try_batch(self, *, fetch: bool) -> None:
         """Train one batch of what is chosen; another choice cancels it."""
@@ -402,7 +402,7 @@ class FormController(Controller):
 
         def show_outcome(has_run: bool) -> None:
             if has_run:
-                finish(TrialState.PASSED, _TRIAL_MESSAGE)
+                finish(TrialState.SUCCEEDED, _TRIAL_MESSAGE)
                 self._check(self._form.draft())
             else:
                 finish(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
@@ -427,9 +427,9 @@ class FormController(Controller):
             return self._jobs.try_batch(draft.raw, progress, fetch=fetch)
 
         progress = self._trial_progress = self._runner.progress(
-            lambda _share, step: show(TrialState.UNDER_WAY, step)
+            lambda _share, step: show(TrialState.RUNNING, step)
         )
-        show(TrialState.UNDER_WAY)
+        show(TrialState.RUNNING)
         # In the same lane as the count: each of them starts Python with PyTorch.
         self._runner.run("count", work, show_outcome, show_error)
 
@@ -461,12 +461,12 @@ class FormController(Controller):
                 show(previous_trial)
             else:
                 command = install_command(package)
-                show(replace(previous_trial, words=f"{previous_trial.words} {error}", command=command))
+                show(replace(previous_trial, words=f"{previous_trial.message} {error}", command=command))
 
         progress = self._trial_progress = self._runner.progress(
-            lambda _share, step: show(BatchTrial(TrialState.UNDER_WAY, step))
+            lambda _share, step: show(BatchTrial(TrialState.RUNNING, step))
         )
-        show(BatchTrial(TrialState.UNDER_WAY, f"Installing {package}"))
+        show(BatchTrial(TrialState.RUNNING, f"Installing {package}"))
         install = partial(self._services.packages.install, package, self._trial_nodes(), progress)
         self._runner.run("count", install, check_again, show_error)
 
@@ -554,7 +554,7 @@ def _model_of(raw: Mapping[str, Any]) -> str:
 
 
 def _replayed_id(draft: JobDraft) -> str:
-    return draft.origin.replays if draft.origin is not None else ""
+    return draft.origin.replayed_id if draft.origin is not None else ""
 
 
 def is_job_file(path: Path) -> bool:

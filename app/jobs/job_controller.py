@@ -25,7 +25,7 @@ from backend.records.jobs.placement import Placement, parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobView
 from backend.records.nodes.reading import NodeState
-from backend.records.sweeps.spec import SweepMade, SweepTaken
+from backend.records.sweeps.spec import QueuedSweep, CancelledSweep
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
 from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
@@ -305,14 +305,14 @@ class JobController(Controller):
         self._page.detail.show_nodes(states)
 
     @Slot(object)
-    def _show_sweep(self, sweep: SweepMade) -> None:
+    def _show_sweep(self, sweep: QueuedSweep) -> None:
         for view in sweep.jobs[1:]:
             self._page.show_view(view)
         self.show_new(sweep.jobs[0])
 
     @Slot(object)
-    def _remove_sweep_jobs(self, sweep: SweepTaken) -> None:
-        for view in sweep.taken:
+    def _remove_sweep_jobs(self, sweep: CancelledSweep) -> None:
+        for view in sweep.removed_jobs:
             self._page.remove_job(view.id)
 
     # The open job.
@@ -397,7 +397,7 @@ class JobController(Controller):
     # Exports.
 
     def export(self, job_id: str, checkpoint: str, kind: str, path: str) -> None:
-        exports = self._page.detail.exports
+        exports = self._page.detail.exporter
         progress = self._export_progress = self._runner.progress(
             partial(exports.show_progress, job_id)
         )

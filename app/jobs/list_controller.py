@@ -14,9 +14,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.jobs.summary import JobListing, JobQuery, JobSummary, line_of
+from backend.records.jobs.summary import JobListing, JobQuery, JobSummary, summary_of
 from backend.records.jobs.view import JobView
-from backend.records.sweeps.summary import Folds
+from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.index import JobIndex, JobQueryResult
 from widgets.common.throttle import Throttle
 from widgets.jobs.list.job_rows import JobRows
@@ -60,7 +60,7 @@ class ListController(QObject):
     def take_listing(self, listing: JobListing) -> None:
         """Take a new listing of all jobs."""
         self._page.show_views(listing.views)
-        self._update(listing.views, listing.lines, listing.gone, is_listing=True)
+        self._update(listing.views, listing.summaries, listing.removed_ids, is_listing=True)
 
     @Slot(str, JobQuery)
     def find(self, list_name: str, query: JobQuery) -> None:
@@ -112,7 +112,7 @@ class ListController(QObject):
     ) -> None:
         # Summaries are made on the lane, too: for many new jobs at once they take 0.1 s.
         def update_index() -> tuple[tuple[int, ...], bool, Uses | None]:
-            update = self._index.update((*summaries, *map(line_of, views)), removed_ids)
+            update = self._index.update((*summaries, *map(summary_of, views)), removed_ids)
             return update.changed, update.order_changed, self._index.uses() if update.jobs_added_or_removed else None
 
         self._runner.run(_QUEUE, update_index, partial(self._show_changes, is_listing), _raise)
@@ -145,7 +145,7 @@ class ListController(QObject):
         number: int,
         query: JobQuery,
         queue_positions: Mapping[str, int],
-        folds: Folds,
+        folds: FoldState,
     ) -> JobQueryResult | None:
         """Runs on the lane. Of several questions that waited, only the last is answered."""
         if self._query_numbers[list_name] != number:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backend.records.jobs.flat_settings import flat
-from backend.records.library.item import TRAINING_FACT, LibraryItem
+from backend.records.jobs.flat_settings import flatten
+from backend.records.library.item import TRAINING_DETAIL, LibraryItem
 
 DEFAULT_TRAINING: Mapping[str, Any] = {
     "epochs": 10,
@@ -24,7 +24,7 @@ def training_of(model: str, models: Sequence[LibraryItem]) -> dict[str, Any]:
     """Return the settings that a model brings, by its name or reference, the newest first."""
     items = (item for item in models if model in (item.name, item.reference))
     newest = next(items, None)
-    model_settings = newest.facts.get(TRAINING_FACT) if newest is not None else None
+    model_settings = newest.details.get(TRAINING_DETAIL) if newest is not None else None
     return {**DEFAULT_TRAINING, **(model_settings or {})}
 
 
@@ -66,4 +66,4 @@ class ProposedTraining:
 
     def _is_untouched(self, key: str, raw: Mapping[str, Any]) -> bool:
         proposed_value = self._settings.get(key)
-        return flat({key: raw.get(key)}) == flat({key: proposed_value})
+        return flatten({key: raw.get(key)}) == flatten({key: proposed_value})

@@ -286,7 +286,7 @@ class PreflightSession(QObject):
             "canary",
             lambda: self._services.trial_runs.run(
                 self._request.job_id,
-                lambda state: progress.report(0, 0, f"Training one batch: {state.word.lower()}"),
+                lambda state: progress.report(0, 0, f"Training one batch: {state.label.lower()}"),
                 lambda: progress.is_cancelled,
                 placement,
             ),

@@ -167,7 +167,7 @@ class StatusPoller(QObject):
         for job_id, started_s in list(self._poll_starts_s.items()):
             view = self._live_views.get(job_id)
             reason = stale_reason(started_s)
-            if view is not None and reason and not view.doubt:
+            if view is not None and reason and not view.contact_warning:
                 view = self._live_views[job_id] = replace(view, doubt=reason)
                 self.updated.emit(RunUpdate(view, HistoryUpdate(), self._cursors.get(job_id)))
         # The first list of 100,000 jobs takes long, and the page itself reports that.
@@ -242,8 +242,8 @@ class StatusPoller(QObject):
             views=tuple(
                 self._local_changes[view.id][0] if view.id in stale_ids else view for view in listing.views
             ),
-            lines=tuple(line for line in listing.lines if line.id not in stale_ids),
-            gone=tuple(job_id for job_id in listing.gone if job_id not in stale_ids),
+            lines=tuple(line for line in listing.summaries if line.id not in stale_ids),
+            gone=tuple(job_id for job_id in listing.removed_ids if job_id not in stale_ids),
         )
         for job_id in self._local_changes.keys() - stale_ids - self._poll_starts_s.keys():
             del self._local_changes[job_id]
@@ -259,7 +259,7 @@ class StatusPoller(QObject):
         )
         self.all_listed.emit(replace(listing, views=views))
         self.listed.emit(views)
-        for job_id in listing.to_reap:
+        for job_id in listing.reapable_ids:
             if not self._awaits_reap_retry(job_id):
                 self._start_reaping(job_id)
 

@@ -14,7 +14,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName
 from backend.records.studies.table import StudyTable
-from backend.records.sweeps.spec import SweepMade, sweep_name
+from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
@@ -83,7 +83,7 @@ class StudyController(Controller):
         start = partial(self._studies.start, name, form, (), progress)
         self._runner.run(_QUEUE, start, self._show_queued, self._show_error)
 
-    def _show_queued(self, sweep: SweepMade) -> None:
+    def _show_queued(self, sweep: QueuedSweep) -> None:
         if self.dialog.dialog is not None:
             self.dialog.dialog.accept()
         self._runner.notify(f"Queued {formats.plural(len(sweep.jobs), 'job')} of a study")

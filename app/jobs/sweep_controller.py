@@ -10,7 +10,7 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
-from backend.records.sweeps.spec import SweepMade, SweepTaken
+from backend.records.sweeps.spec import QueuedSweep, CancelledSweep
 from backend.services.sweeps.service import IncompleteSweep, SweepService
 from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft
@@ -69,16 +69,16 @@ class SweepController(QObject):
         self._form.set_busy("Removing the sweep…")
         self._runner.run("create", partial(self._sweeps.take_back, tag), self._show_removed, self._show_error)
 
-    def _show_queued(self, sweep: SweepMade) -> None:
+    def _show_queued(self, sweep: QueuedSweep) -> None:
         self._progress = None
         self._form.set_busy("")
         self._runner.notify(f"Queued {len(sweep.jobs)} jobs")
         self.sweep_queued.emit(sweep)
 
-    def _show_removed(self, result: SweepTaken) -> None:
+    def _show_removed(self, result: CancelledSweep) -> None:
         self._form.show_error("")
-        hint = f"; {len(result.left)} that already ran stay" if result.left else ""
-        self._runner.notify(f"Moved {len(result.taken)} jobs to the trash{hint}")
+        hint = f"; {len(result.remaining_jobs)} that already ran stay" if result.remaining_jobs else ""
+        self._runner.notify(f"Moved {len(result.removed_jobs)} jobs to the trash{hint}")
         self.sweep_removed.emit(result)
 
     def _show_error(self, error: BackendError) -> None:

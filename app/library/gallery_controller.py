@@ -85,7 +85,7 @@ class GalleryController(Controller):
         def read() -> DataShape:
             shape = self._gallery.data_shape(dataset, loader) if datasets else DataShape()
             # A preview has counted the classes; the files only suggest them.
-            class_count = max((item.facts.get("classes", 0) for item in datasets), default=0)
+            class_count = max((item.details.get("classes", 0) for item in datasets), default=0)
             sizes = {**shape.sizes, **({"classes": class_count} if class_count else {})}
             return replace(shape, sizes=sizes)
 

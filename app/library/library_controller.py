@@ -18,7 +18,7 @@ from backend.base.progress import Progress
 from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.library.gallery import Suggestion
-from backend.records.library.item import Kind, LibraryItem, Together, unused_in_weights
+from backend.records.library.item import Kind, LibraryItem, Combination, unused_in_weights
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
@@ -71,7 +71,7 @@ class LibraryController(Controller):
         self._gallery = gallery
         self._pages = pages
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
-        self._combinations: tuple[Together, ...] = ()
+        self._combinations: tuple[Combination, ...] = ()
         self._import_target: Kind | None = None
         self._trials: dict[Kind, Progress] = {}
         self._weights_progress: Progress | None = None
@@ -116,7 +116,7 @@ class LibraryController(Controller):
         for kind in kinds:
             self._pages[kind].begin_reading()
 
-        def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Together, ...]]:
+        def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Combination, ...]]:
             items = {kind: self._library.list(kind) for kind in kinds}
             return items, self._library.known_combinations()
 
@@ -230,9 +230,9 @@ class LibraryController(Controller):
             self._pages[target].detail.choose_partner(item.kind, item.name)
         self.page_requested.emit(item.kind)
         if suggestion is not None and not self._has_loader(item.name):
-            self._show_suggestion(item.reference, suggestion, item.left_out)
+            self._show_suggestion(item.reference, suggestion, item.import_message)
         else:
-            message = " ".join(filter(None, (f"Imported {_title(item)}.", item.left_out)))
+            message = " ".join(filter(None, (f"Imported {_title(item)}.", item.import_message)))
             self._offer_step(message, *self._next_step(item), item)
 
     def _show_project(self, known_items: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
@@ -243,7 +243,7 @@ class LibraryController(Controller):
         has_data = items[0].kind is Kind.DATASET
         if has_data:
             self._pages[Kind.DATASET].detail.choose_partner(Kind.LOADER, name)
-        omissions = dict.fromkeys(item.left_out for item in items if item.left_out)
+        omissions = dict.fromkeys(item.import_message for item in items if item.import_message)
         message = " ".join((_import_message(name, items, new_items), *omissions))
         if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
             names = {item.kind.value: name for item in items}
@@ -312,7 +312,7 @@ class LibraryController(Controller):
         preset = GalleryPreset(suggestion.entry, suggestion.settings, name=name, choices=suggestion.choices)
         on_added = partial(self._show_loader, reference)
         choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, on_added)
-        message = f"{suggestion.sentence} {omission}".strip()
+        message = f"{suggestion.message} {omission}".strip()
         offers = NextStep(message, "Add a loader for it", use), NextStep("", "Settings…", choose)
         self._pages[Kind.DATASET].detail.show_offers(reference, *offers)
 
@@ -369,7 +369,7 @@ class LibraryController(Controller):
     def _show_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
         message = f"New jobs of {_title(item)} start from these weights"
-        unused_hint = unused_in_weights(item.facts)
+        unused_hint = unused_in_weights(item.details)
         self._runner.notify(f"{message}. {unused_hint}" if unused_hint else message)
 
     # Preview and check.
@@ -500,7 +500,7 @@ class LibraryController(Controller):
     # The items.
 
     def _take_items(
-        self, items_by_kind: Mapping[Kind, tuple[LibraryItem, ...]], combinations: tuple[Together, ...]
+        self, items_by_kind: Mapping[Kind, tuple[LibraryItem, ...]], combinations: tuple[Combination, ...]
     ) -> None:
         if combinations != self._combinations:
             self._combinations = combinations

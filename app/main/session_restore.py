@@ -52,7 +52,7 @@ def restore_session(
     jobs.opened.connect(lambda job_id: remember(open_job=job_id))
     jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))
     jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
-    jobs.detail.exports.restore_kind(preferences.export_format)
+    jobs.detail.exporter.restore_kind(preferences.export_format)
     jobs.job_actions.add_handler(EXPORT_FORMAT, lambda kind: remember(export_format=kind))
     window.page_changed.connect(partial(_remember_page, remember))
     widths = {

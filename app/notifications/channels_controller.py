@@ -82,7 +82,7 @@ class ChannelsController(QObject):
 
     def choose_finished(self, tells_finished: bool) -> None:
         """Set the switch that also applies to webhook and mail."""
-        if tells_finished != self._channels.tells_finished and self._channels.targets:
+        if tells_finished != self._channels.notifies_finished and self._channels.targets:
             self._save_channels(replace(self._channels, tells_finished=tells_finished), None)
 
     def _report_failure(self, error: BackendError) -> None:
@@ -113,7 +113,7 @@ class ChannelsController(QObject):
                 continue
             # The node's clock may differ from the data root's: the service knows the exact time.
             is_recent = self._channels.is_new(seconds(view.status.ended_at) + _CLOCK_TOLERANCE_S)
-            if is_recent and self._channels.wants(view.state):
+            if is_recent and self._channels.notifies_of(view.state):
                 self._handled_runs.add(run)
                 self._send(*run)
 

@@ -149,8 +149,8 @@ def _first_job_ends(listing: JobListing, known_ends: JobEnds | None) -> tuple[Jo
     """Return what is known after the first listing, and the ends that are new."""
     runs = [
         *(
-            Run(summary.id, summary.run, summary.state, summary.name, summary.ended, summary.reason, "".join(summary.nodes[:1]))
-            for summary in listing.lines
+            Run(summary.id, summary.run, summary.state, summary.name, summary.ended_s, summary.reason, "".join(summary.nodes[:1]))
+            for summary in listing.summaries
         ),
         *map(Run.from_view, listing.views),
     ]

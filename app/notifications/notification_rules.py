@@ -132,13 +132,13 @@ class NotificationRules(QObject):
         self._reported_alarms.pop(run, None)
         if view.state.has_failed:
             node = view.error.node if view.error else ""
-            self._notify(view, view.state.word, _end_reason(view), node=node)
+            self._notify(view, view.state.label, _end_reason(view), node=node)
         elif self._reports_success(view.state):
             tag = sweep_of(view.config.tags)
             if tag in self._open_sweeps | self._newly_open_sweeps:
                 self._finished_of_sweep.setdefault(tag, []).append(view)
             else:
-                self._notify(view, view.state.word, _end_reason(view), "good")
+                self._notify(view, view.state.label, _end_reason(view), "good")
 
     def see_queue(self, views: Iterable[JobView]) -> None:
         """Take all running and waiting jobs; report the finished ones of a sweep at its end.
@@ -158,7 +158,7 @@ class NotificationRules(QObject):
         for tag in self._finished_of_sweep.keys() - self._open_sweeps - self._newly_open_sweeps:
             finished_views = self._finished_of_sweep.pop(tag)
             events = [
-                _Event(Notice("", "", _now(), family="good"), view.name, view.state.word)
+                _Event(Notice("", "", _now(), family="good"), view.name, view.state.label)
                 for view in finished_views
             ]
             notice = _merge_events(events)
@@ -172,7 +172,7 @@ class NotificationRules(QObject):
             family = "bad" if run.state.has_failed else "good"
             if run.state.has_failed or self._reports_success(run.state):
                 end_time = datetime.fromtimestamp(run.ended_s).astimezone()
-                title = f"{run.state.word}: {run.name}"
+                title = f"{run.state.label}: {run.name}"
                 notices.append(Notice(title, run.reason, end_time, run.job_id, family=family))
         return tuple(notices)
 
@@ -206,11 +206,11 @@ class NotificationRules(QObject):
 
     def _see_doubt(self, view: JobView) -> None:
         run = (view.id, view.run)
-        if not view.doubt:
+        if not view.contact_warning:
             self._doubtful_runs.discard(run)
         elif run not in self._doubtful_runs:
             self._doubtful_runs.add(run)
-            self._notify(view, "No news", view.doubt[:1].upper() + view.doubt[1:], "warn")
+            self._notify(view, "No news", view.contact_warning[:1].upper() + view.contact_warning[1:], "warn")
 
     def _see_alarms(self, view: JobView) -> None:
         # The end that it causes is reported by itself, with its sentence.
@@ -221,7 +221,7 @@ class NotificationRules(QObject):
             reported_alarms = self._reported_alarms.setdefault((view.id, view.run), set())
             if (alarm.kind, alarm.step) not in reported_alarms:
                 reported_alarms.add((alarm.kind, alarm.step))
-                self._notify(view, alarm.word, alarm.sentence, "warn")
+                self._notify(view, alarm.title, alarm.message, "warn")
 
     def _notify(
         self, view: JobView, word: str, cause: str, family: str = "bad", node: str = ""

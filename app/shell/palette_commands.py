@@ -127,7 +127,7 @@ def offer_objects(
 
     def templates(_text: str, on_result: Callable[[tuple[PaletteEntry, ...]], None]) -> None:
         def offer_templates(all_templates: tuple[Template, ...]) -> None:
-            names = (template.name for template in all_templates if not template.fault)
+            names = (template.name for template in all_templates if not template.error)
             on_result(
                 tuple(
                     PaletteEntry("template", name, name, "template for a new job", "stack-simple")
@@ -164,7 +164,7 @@ def _title_if_visible(window: MainWindow, page_key: str, title: str) -> str:
 
 
 def _job_entry(summary: JobSummary) -> PaletteEntry:
-    kind, remark = "job", summary.state.word
+    kind, remark = "job", summary.state.label
     if summary.sweep is not None:
         kind, remark = "sweep", f"sweep of {formats.plural(len(summary.sweep.ids), 'job')}"
-    return PaletteEntry(kind, summary.id, summary.name, remark, _ICONS["jobs"], search_terms=summary.called)
+    return PaletteEntry(kind, summary.id, summary.name, remark, _ICONS["jobs"], search_terms=summary.name_and_tags)

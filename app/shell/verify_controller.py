@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.records.verify.finding import Repaired, Verification, VerifyFinding
+from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
 from widgets.common.dialog_holder import DialogHolder
 from widgets.shell.verify_section import RepairDialog, VerifySection
 
@@ -80,11 +80,11 @@ class VerifyController(Controller):
         hashes = verification.hashed_bytes is not None
         progress = self._start_progress("Repairing")
 
-        def show_result(result: Repaired) -> None:
-            keys = {f.key for f in findings} - {f.key for f in result.left}
+        def show_result(result: RepairResult) -> None:
+            keys = {f.key for f in findings} - {f.key for f in result.remaining_findings}
             remaining_findings = tuple(f for f in verification.findings if f.key not in keys)
             self._show(replace(verification, findings=remaining_findings))
-            self._runner.notify(result.sentence)
+            self._runner.notify(result.message)
 
         def show_error(error: BackendError) -> None:
             self._show(verification)

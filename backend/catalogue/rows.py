@@ -14,7 +14,7 @@ from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig, parse_job, without_secrets
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus, finite
-from backend.records.jobs.summary import JobSummary, make_line
+from backend.records.jobs.summary import JobSummary, make_summary
 from backend.records.jobs.view import JobView
 from backend.records.library.item import LibraryItem, Pin
 
@@ -139,7 +139,7 @@ def row_to_line(row: RowMapping) -> JobSummary:
     reason = _error_message(row["error"]) if row["error"] else ""
     share = _share(row["step"], row["total_steps"])
     nodes, count, uses_gpus = _placement(_json(settings.get("placement", [])))
-    return make_line(
+    return make_summary(
         settings,
         json.loads(row["metrics"]),
         id=row["id"],

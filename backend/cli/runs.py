@@ -61,7 +61,7 @@ def watch(session: Session, job_id: str) -> JobView:
     def on_update(update: RunUpdate) -> None:
         nonlocal due_s
         session.progress.show(update.view)
-        if update.view.doubt and time.monotonic() >= due_s:
+        if update.view.contact_warning and time.monotonic() >= due_s:
             wake(services, update.view.nodes)
             due_s = time.monotonic() + _WAKE_EVERY_S
 
@@ -94,7 +94,7 @@ def state(view: JobView, *, failed: bool = False) -> Answer:
             progress = f", epoch {status.epoch} of {view.epochs}"
         progress += f", step {status.step} of {status.total_steps}"
     reason = [text] if (text := cause(view) or status.message) else []
-    return Answer(view, f"{view.id}: {view.state.word}{progress}", reason, failed=failed)
+    return Answer(view, f"{view.id}: {view.state.label}{progress}", reason, failed=failed)
 
 
 def cause(view: JobView) -> str:

@@ -381,7 +381,7 @@ def _block(steps: Sequence[Step], run: int, state: JobState, timestamp: str) -> 
         run=run,
         epoch=last.epoch,
         epoch_step=last.epoch_step,
-        first=steps[0].step,
+        first_step=steps[0].step,
         timestamp=timestamp,
         message=steps[0].replaces,
         metrics={name: [step.metrics.get(name, math.nan) for step in steps] for name in names},

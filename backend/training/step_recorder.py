@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from backend.base.errors import BackendError
 from backend.records.base.number_format import name_list
-from backend.records.jobs.alarm import BAD_VALIDATION, LEFT_OUT, NOT_A_NUMBER, Alarm
+from backend.records.jobs.alarm import BAD_VALIDATION, METRICS_LEFT_OUT, NOT_A_NUMBER, Alarm
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
@@ -178,7 +178,7 @@ class StepRecorder:
                 f"step; {name_list(left_out)} and later ones are not recorded. Use the same names in "
                 "each step and epoch."
             )
-            self._workers.reporter.alarm(Alarm(LEFT_OUT, step, sentence))
+            self._workers.reporter.alarm(Alarm(METRICS_LEFT_OUT, step, sentence))
         return {name: value for name, value in metrics.items() if name not in left_out}
 
     def _report_no_number(self, facts: PendingStep, fault: NotFinite) -> None:
@@ -195,7 +195,7 @@ class StepRecorder:
                 self._left_out += 1
                 many = "step was" if self._left_out == 1 else "steps were"
                 left_out = f"; {self._left_out} {many} left out"
-            self._workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
+            self._workers.reporter.alarm(replace(first, sentence=f"{first.message}{left_out}."))
         if ends:
             self.release({})
             hint = _ROOT_AT_ZERO if fault.kind == "gradient" else _LOWER_RATE
@@ -216,7 +216,7 @@ class StepRecorder:
             return
         self.release({})
         saved = self._last_good("No checkpoint was saved before the rise.")
-        raise Diverged(alarm.sentence, f"{saved} {_LOWER_RATE}", self._divergence.sound_step)
+        raise Diverged(alarm.message, f"{saved} {_LOWER_RATE}", self._divergence.sound_step)
 
     def _last_good(self, otherwise: str) -> str:
         """Return where a resume begins, as a sentence."""

@@ -234,7 +234,7 @@ class World:
         """What a check of everything finds and no act explains, "" if there is nothing."""
         for finding in self.desktops[0].verification.verify().findings:
             if finding.check not in _EXPLAINED:
-                return f"{finding.check}: {finding.sentence}"
+                return f"{finding.check}: {finding.message}"
         return ""
 
     def may_doubt(self, view: JobView) -> bool:

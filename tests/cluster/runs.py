@@ -126,7 +126,7 @@ def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]
     view = stocked.services.jobs.queries.wait(
         job_id, is_finished=lambda v: is_so(v) or time.monotonic() > deadline
     )
-    said = ", ".join(filter(None, (view.state.word, view.status.message, view.doubt)))
+    said = ", ".join(filter(None, (view.state.label, view.status.message, view.contact_warning)))
     assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {said}"
     return view
 

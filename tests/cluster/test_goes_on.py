@@ -58,7 +58,7 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
         assert victim in continued.reason
     assert [one.number for one in queries.runs(view.id)] == [2, 1]
     (act, *_) = stocked.services.jobs.audit_entries(view.id)
-    assert act.what.startswith("Continued without a user: ")
+    assert act.action.startswith("Continued without a user: ")
     stocked.services.jobs.lifecycle.stop(view.id)
     view = queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
@@ -76,8 +76,8 @@ def test_a_job_continues_without_a_node_that_stands_still_and_the_node_changes_n
     stocked[victim].freeze()
     try:
         doubt = f"{victim} gives no sign of life"
-        view = reaches(stocked, view.id, lambda v: v.doubt == doubt or v.run == 2)
-        assert (view.doubt, view.run, view.status.eta_s) == (doubt, 1, None)
+        view = reaches(stocked, view.id, lambda v: v.contact_warning == doubt or v.run == 2)
+        assert (view.contact_warning, view.run, view.status.eta_s) == (doubt, 1, None)
         view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
         view = grows(stocked, view.id, view.step)
     finally:
@@ -177,4 +177,4 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
         calm.status.metrics["validation/loss"], rel=1e-3
     )
     (act, *_) = stocked.services.jobs.audit_entries(view.id)
-    assert "node2 can be used again" in act.what
+    assert "node2 can be used again" in act.action

@@ -260,7 +260,7 @@ def test_f44_a_node_with_a_clock_ten_minutes_wrong_is_healthy_and_trains(
     stocked["node2"].set_clock(offset_s)
     doubts = set()
     view = run("node2", "node1", epochs=2)
-    view = stocked.services.jobs.queries.wait(view.id, lambda update: doubts.add(update.view.doubt))
+    view = stocked.services.jobs.queries.wait(view.id, lambda update: doubts.add(update.view.contact_warning))
     assert (view.state, doubts) == (JobState.FINISHED, {""})
     wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
 
@@ -274,11 +274,11 @@ def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
     for offset_s in (600, -600, 0):
         stocked["node2"].set_clock(offset_s)
         view = grows(stocked, view.id, jobs.queries.show(view.id).step + 5)
-        assert (makes_steps(view), view.doubt) == (True, "")
+        assert (makes_steps(view), view.contact_warning) == (True, "")
         wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
-    assert (view.state, view.doubt) == (JobState.INTERRUPTED, "")
+    assert (view.state, view.contact_warning) == (JobState.INTERRUPTED, "")
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
 
 

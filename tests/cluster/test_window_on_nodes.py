@@ -188,13 +188,13 @@ def _live_through_a_cut(
     program: Program, cluster: Cluster, share: Path, user: User, job: str
 ) -> None:
     with cut_off(cluster, share):
-        user.wait(lambda: _shown(program).doubt)
-        assert _shown(program).doubt.startswith("no news since")
+        user.wait(lambda: _shown(program).contact_warning)
+        assert _shown(program).contact_warning.startswith("no news since")
         assert makes_steps(_shown(program))
         user.wait(lambda: not _online(program))
         silent_at = _shown(program).step
         user.take_pictures("cut-off")
-    user.wait(lambda: not _shown(program).doubt and _shown(program).step > silent_at)
+    user.wait(lambda: not _shown(program).contact_warning and _shown(program).step > silent_at)
     user.wait(lambda: _online(program) >= set(NODES))
     assert makes_steps(_shown(program))
     _has_no_gap(program, user, job)
@@ -223,10 +223,10 @@ def _export(program: Program, user: User, to: Path) -> None:
     user.choose(program.jobs.detail.header.menu_button, "Export…")
     user.write("To", str(to))
     user.press("Export")
-    dialog = program.jobs.detail.exports.dialog.dialog
+    dialog = program.jobs.detail.exporter.dialog.dialog
     assert dialog is not None
-    user.wait(lambda: dialog._answer.message.isVisible())
-    assert dialog._answer.message.text() == f"Exported to {to}"
+    user.wait(lambda: dialog._status.message.isVisible())
+    assert dialog._status.message.text() == f"Exported to {to}"
     user.take_picture("exported")
     user.press("Close")
     names = zipfile.ZipFile(to).namelist()

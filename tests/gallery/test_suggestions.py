@@ -96,8 +96,8 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     found = suggested(content)
     assert found is not None
     assert found.entry == entry
-    assert found.sentence.startswith(f"This looks like {found.title}: ")
-    assert re.search(detail, found.sentence), found.sentence
+    assert found.message.startswith(f"This looks like {found.title}: ")
+    assert re.search(detail, found.message), found.message
     opened = open_data(entry, files(tmp_path / "d", **content), tmp_path, **found.settings)
     data, _ = opened.training[0]
     assert len(opened.validation)
@@ -107,12 +107,12 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     if data.ndim == 3:
         facts["channels"] = len(data)
         facts["side"] = data.shape[1] if data.shape[1] == data.shape[2] else 0
-    assert found.facts.items() <= facts.items()
+    assert found.data_sizes.items() <= facts.items()
     boxes = {form: {"channels", "side"} for form in ("voc", "yolo")}
     arrays = {"channels"} if data.ndim == 3 else {"features"}
     wanted = {"arrays": arrays, "table": {"classes", "features"}, **boxes}
     if shape != "EMNIST":
-        assert wanted.get(entry, {"classes", "channels", "side"}) <= found.facts.keys()
+        assert wanted.get(entry, {"classes", "channels", "side"}) <= found.data_sizes.keys()
 
 
 @pytest.mark.parametrize(

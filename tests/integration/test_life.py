@@ -389,10 +389,10 @@ def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
     monkeypatch.setattr(services.catalogue, "put_job", refuse)
     view = services.jobs.lifecycle.start(view.id)
     assert view.state.is_live
-    assert "locked" in view.doubt
+    assert "locked" in view.contact_warning
     assert stopped(services, view.id).state is JobState.INTERRUPTED
     monkeypatch.undo()
-    assert services.jobs.queries.show(view.id).doubt == ""
+    assert services.jobs.queries.show(view.id).contact_warning == ""
     assert services.catalogue.job(view.id) == services.jobs.queries.list()[0]
 
 

@@ -76,7 +76,7 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
     accuracy = ends[0].status.metrics["validation/accuracy"]
     assert accuracy is not None
     assert rows[0].value.mean == pytest.approx(100 * (1 - accuracy))
-    assert all(row.value.n == 1 and (row.also[0].mean or 0) > 0 for row in rows)
+    assert all(row.value.n == 1 and (row.further_cells[0].mean or 0) > 0 for row in rows)
     text = queue.studies.export(started, tmp_path / "table.md").read_text()
     assert f"| {rows[0].label} | {figure(rows[0].value.mean)} |  | 50.0 |" in text
     assert ends[0].status.other_cpu is not None

@@ -298,7 +298,7 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
         },
         (RunStart(1, 1),),
         0,
-        began_s=_end_s(view) - count * pace,
+        started_s=_end_s(view) - count * pace,
     )
     return RunUpdate(view, update)
 

@@ -14,7 +14,7 @@ import widgets
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layers import Layer
-from backend.records.sweeps.parallel_coordinates import parallel
+from backend.records.sweeps.parallel_coordinates import parallel_plot
 from tests.app.jobs.test_status_poller import LIVE
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
@@ -53,7 +53,7 @@ def checkpoint(number):
 
 
 def best_lines():
-    lines = parallel(sweep()).ranked()
+    lines = parallel_plot(sweep()).ranked()
     return records(_Rows, lambda number: lines[number], 2)
 
 
@@ -87,8 +87,8 @@ MODELS = {
     "checkpoints": (CheckpointModel, lambda: records(CheckpointModel, checkpoint, 2)),
     "jobs of a sweep": (_Rows, best_lines),
     "what a job can start from": (
-        start_from._Rows,
-        lambda: records(start_from._Rows, lambda n: start_from._Row(f"row {n}", does="value"), 2),
+        start_from._RowModel,
+        lambda: records(start_from._RowModel, lambda n: start_from._Row(f"row {n}", action="value"), 2),
     ),
     "library": (EntryModel, library),
     "layers": (LayerModel, layers),

@@ -64,7 +64,7 @@ STATE_COLOR_ROLES: dict[str, ColorRole] = {
 
 def state_color_role(state: JobState) -> ColorRole:
     """The tone of a state's word."""
-    return STATE_COLOR_ROLES[state.family]
+    return STATE_COLOR_ROLES[state.color_role]
 
 
 def is_animated(state: JobState) -> bool:
@@ -88,7 +88,7 @@ def paint_state(
         progress: From 0 to 1; drawn by the states that have one.
         turn: The angle of the arc of Starting and Setting up, `turn_now()`.
     """
-    family = state.family
+    family = state.color_role
     colour = theme.current().q(family)
     k = square.width() / 20
     width = 2.2 * k
@@ -229,10 +229,10 @@ def paint_rank_ring(
         inner = square.adjusted(8, 8, -8, -8)
     half = width / 2
     ring = inner.adjusted(half, half, -half, -half)
-    painter.setPen(QPen(t.q(state.family, 0.16), width))
+    painter.setPen(QPen(t.q(state.color_role, 0.16), width))
     painter.drawEllipse(ring)
     if progress > 0:
-        painter.setPen(round_pen(t.q(state.family), width))
+        painter.setPen(round_pen(t.q(state.color_role), width))
         painter.drawArc(ring, 90 * 16, int(-min(progress, 1.0) * 360 * 16))
     painter.restore()
 
@@ -326,7 +326,7 @@ class StateGlyph(QWidget):
 
     def set_state(self, state: JobState, progress: float = 0.0) -> None:
         self._state, self._progress = state, progress
-        self.setAccessibleName(state.word)
+        self.setAccessibleName(state.label)
         self.setToolTip(state.explanation)
         self._watch()
         self.update()
@@ -361,7 +361,7 @@ class StateGlyph(QWidget):
 @cache
 def live_word_width(role: Role, suffix: str = "") -> int:
     """The room of the longest word of a run in progress, with a text after it."""
-    return max(text_width(f"{one.word}{suffix}", role) for one in JobState if one.is_live)
+    return max(text_width(f"{one.label}{suffix}", role) for one in JobState if one.is_live)
 
 
 class StateBadge(QWidget):
@@ -376,7 +376,7 @@ class StateBadge(QWidget):
     ) -> None:
         super().__init__(parent)
         self._glyph = StateGlyph(state, progress, ICON_NAV)
-        self._word = Label(state.word, "strong", state_color_role(state))
+        self._word = Label(state.label, "strong", state_color_role(state))
         self._details = Label(details, "body", "text2", elide="right")
         self.setLayout(row(self._glyph, self._word, (self._details, 1), gap=6))
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
@@ -384,13 +384,13 @@ class StateBadge(QWidget):
 
     def set_state(self, state: JobState, progress: float = 0.0, details: str = "") -> None:
         self._glyph.set_state(state, progress)
-        self._word.setText(state.word)
+        self._word.setText(state.label)
         # A run changes between training, evaluating and saving: its sentence keeps its place.
         self._word.setMinimumWidth(live_word_width("strong") + 2 if state.is_live else 0)
         self._word.set_color_role(state_color_role(state))
         self._word.set_tip(state.explanation)
         self._details.setText(details)
-        self.setAccessibleName(f"{state.word} {details}".strip())
+        self.setAccessibleName(f"{state.label} {details}".strip())
 
 
 class RankRing(QWidget):
@@ -425,7 +425,7 @@ class RankRing(QWidget):
         self._state, self._progress, self._ranks = new
         unhealthy = sum(1 for mark in ranks if mark)
         done = "" if progress is None else f", {progress_figure(progress)} percent"
-        name = f"{state.word}{done}"
+        name = f"{state.label}{done}"
         if unhealthy:
             name += f", {unhealthy} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)

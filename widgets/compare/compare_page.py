@@ -22,7 +22,7 @@ from backend.records.jobs.comparison import (
     MOST_JOBS,
     ComparedUpdate,
     compare,
-    judged_metrics,
+    rated_metrics,
     too_many,
 )
 from backend.records.jobs.summary import JobQuery
@@ -309,7 +309,7 @@ class ComparePage(QWidget):
                 ShownRun(view.id, name, self._colours[view.id], self._curves[view.id])
                 for view, name in zip(views, names, strict=True)
             ],
-            judged_metrics(views),
+            rated_metrics(views),
         )
         if views:
             self._table_soon.start()

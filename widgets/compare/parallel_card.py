@@ -11,14 +11,14 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from backend.records.jobs.comparison import FEWEST_JOBS
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.parallel_coordinates import (
     METRIC,
     MOST_LINES,
     Parallel,
     ParallelLine,
-    parallel,
+    parallel_plot,
 )
 from backend.records.sweeps.spec import sweep_of, sweep_title
 from widgets.common import formats, theme
@@ -128,7 +128,7 @@ class ParallelCard(Card):
     @Slot()
     def _draw(self) -> None:
         jobs = self._sources.get(self.choice.key(), ())
-        self._shown = parallel(jobs, formats.metric)
+        self._shown = parallel_plot(jobs, formats.metric)
         columns = [TableColumn[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
         for number, axis in enumerate(self._shown.axes):
             columns.append(TableColumn(axis.label, partial(_cell, number, axis.key == METRIC)))
@@ -157,7 +157,7 @@ class ParallelCard(Card):
         best = [line for line in shown.best if line.job_id in self.plot.through]
         if best and shown.metric:
             also = f" and {formats.plural(len(best) - 1, 'other')}" if len(best) > 1 else ""
-            metric = metric_words(shown.metric)
+            metric = metric_label(shown.metric)
             sentences.append(
                 f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}."
             )

@@ -17,7 +17,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine, chosen
+from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine, jobs_in_brushes
 from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CARD
 from widgets.compare.parallel_picture import ParallelPicture
@@ -232,7 +232,7 @@ class ParallelPlot(QWidget):
             self.pointed.emit(job_id)
 
     def _settle(self) -> None:
-        self._chosen = chosen(self._shown.lines, self._brushes)
+        self._chosen = jobs_in_brushes(self._shown.lines, self._brushes)
         self._background = None
         self._say()
         self.update()

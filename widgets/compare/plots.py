@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from widgets.common import theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
@@ -115,7 +115,7 @@ class _Plot(Card):
 
 def _title(metric: str) -> str:
     """Return the title of a metric, which says whether it is of training or validation."""
-    words = metric_words(metric)
+    words = metric_label(metric)
     return words[:1].upper() + words[1:]
 
 

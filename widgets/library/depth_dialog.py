@@ -164,7 +164,7 @@ class DepthDrawing(QWidget):
             if text_width(texts[0], "strong") > place.width():
                 texts[0] = formats.count(stage.convolutions)
             paint_text(painter, place, texts[0], "strong", center=True)
-            is_low = stage.c_value < self._plan.least * (1 - 1e-9)
+            is_low = stage.c_value < self._plan.least_c * (1 - 1e-9)
             for text in texts[1:]:
                 place.translate(0, _LINE_H)
                 tone = "warn" if is_low and text == texts[-1] else "text2"
@@ -192,6 +192,6 @@ def _words(stage: DepthStage) -> tuple[str, str, str, str]:
     return (
         formats.plural(stage.convolutions, "convolution"),
         f"{formats.count(stage.side)} px",
-        f"sees {formats.count(stage.sees)} px",
+        f"sees {formats.count(stage.receptive_field)} px",
         f"c-value {stage.c_value:.2f}",
     )

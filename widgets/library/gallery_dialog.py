@@ -10,8 +10,8 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
 
 from backend.records.base.validation import name_error
-from backend.records.jobs.flat_settings import flat
-from backend.records.jobs.settings import label, name_and_unit, value_words
+from backend.records.jobs.flat_settings import flatten
+from backend.records.jobs.settings import label, name_and_unit, value_label
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import CardSetting, DataShape, GalleryEntry
 from backend.records.library.item import Kind
@@ -129,7 +129,7 @@ class GalleryDialog(Dialog):
         data = self._preset.data
         ordered = sorted(entries, key=data.order) if self._kind is Kind.MODEL else entries
         self._rows = {
-            entry.name: GalleryRow(entry, why_not=data.why_not(entry.card)) for entry in ordered
+            entry.name: GalleryRow(entry, why_not=data.misfit_reason(entry.card)) for entry in ordered
         }
         preset = self._rows.get(self._preset.entry)
         folded = [row.entry.card.collection for row in self._rows.values()]
@@ -265,7 +265,7 @@ class GalleryDialog(Dialog):
             self._source.setText(f"Source: {card.source}{more}.")
             self._note.setText(f"Note: {card.note}")
             self._note.setVisible(bool(card.note))
-            settings = ((label(k), value_words(k, v)) for k, v in flat(card.training).items())
+            settings = ((label(k), value_label(k, v)) for k, v in flatten(card.training).items())
             training = ", ".join(f"{name.lower()} {value}" for name, value in settings)
             self._training.setText(f"A new job begins with {training}.")
             self._training.setVisible(bool(card.training))
@@ -334,7 +334,7 @@ class GalleryDialog(Dialog):
         clear(self._settings)
         self._fields = {}
         values = self._typed.setdefault(entry.name, self._first_values(entry))
-        misfits = self._preset.data.misfits(entry.card)
+        misfits = self._preset.data.invalid_sizes(entry.card)
         for number, (key, setting) in enumerate(entry.card.settings.items()):
             control = self._control(key, setting, values[key])
             made = self._fields[key] = Field(setting.label, control)
@@ -347,7 +347,7 @@ class GalleryDialog(Dialog):
     def _first_values(self, entry: GalleryEntry) -> dict[str, str]:
         values: dict[str, object] = {k: one.default for k, one in entry.card.settings.items()}
         data = self._preset.data
-        misfits = data.misfits(entry.card)
+        misfits = data.invalid_sizes(entry.card)
         values |= {k: one for k, one in data.settings(entry.card).items() if k not in misfits}
         values |= self._preset.settings if entry.name == self._preset.entry else {}
         return {key: _text(values[key]) for key in entry.card.settings}
@@ -439,7 +439,7 @@ def _text(value: object) -> str:
 
 def _note(setting: CardSetting) -> str:
     """Return what the setting does, or which numbers are valid."""
-    has_limits = setting.least is not None or setting.most is not None
+    has_limits = setting.minimum is not None or setting.maximum is not None
     limits = setting.valid().capitalize() + "." if has_limits and not setting.choices else ""
     return setting.help or limits
 

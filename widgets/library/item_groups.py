@@ -10,7 +10,7 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from backend.records.library.item import STUDY_FACT, Kind, LibraryItem
+from backend.records.library.item import STUDY_DETAIL, Kind, LibraryItem
 from widgets.common import formats
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
@@ -43,12 +43,12 @@ class Entry:
     @property
     def study(self) -> str:
         """The title of the study that added it, "" for what the user imported."""
-        return str(self.newest.facts.get(STUDY_FACT, ""))
+        return str(self.newest.details.get(STUDY_DETAIL, ""))
 
     @property
     def warning(self) -> str:
         """The problem that a scan, preview or check found in the newest version, or ""."""
-        return self.newest.leaks or str(self.newest.facts.get("warning", ""))
+        return self.newest.leaks or str(self.newest.details.get("warning", ""))
 
 
 def entries(items: tuple[LibraryItem, ...]) -> tuple[Entry, ...]:

@@ -15,10 +15,10 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
-from backend.records.library.item import WEIGHTS_FACT, Kind, LibraryItem, Together
+from backend.records.library.item import WEIGHTS_DETAIL, Kind, LibraryItem, Combination
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
-from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_words
+from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_class_warning
 from backend.records.library.variance import DepthVariance
 from widgets.common import formats
 from widgets.common.actions import MoreButton, Requests, fill_menu
@@ -116,7 +116,7 @@ class LibraryDetail(QWidget):
         self._shown_for: dict[str, str] = {}
         self._jobs: dict[str, int] = {}
         self._found: list[KeyValue] = []
-        self._together: tuple[Together, ...] = ()
+        self._together: tuple[Combination, ...] = ()
         self._make()
 
     # -- input
@@ -157,7 +157,7 @@ class LibraryDetail(QWidget):
 
     @property
     def has_weights(self) -> bool:
-        return self._version is not None and WEIGHTS_FACT in self._version.facts
+        return self._version is not None and WEIGHTS_DETAIL in self._version.details
 
     def open_version(self, version: str) -> None:
         self._version_box.choose(version)
@@ -180,7 +180,7 @@ class LibraryDetail(QWidget):
         self,
         datasets: tuple[str, ...],
         loaders: tuple[str, ...],
-        together: tuple[Together, ...] = (),
+        together: tuple[Combination, ...] = (),
     ) -> None:
         """Take names for previews and checks, and combinations that worked before.
 
@@ -429,7 +429,7 @@ class LibraryDetail(QWidget):
             return
         size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
         imported = KeyValue("Imported", formats.time_with_day(instant(item.created), datetime.now(UTC)))
-        weights = item.facts.get(WEIGHTS_FACT)
+        weights = item.details.get(WEIGHTS_DETAIL)
         given = [KeyValue("Weights", formats.disk(int(weights["bytes"])))] if weights else []
         self._facts.set_items((KeyValue("Size", size), *given, *more, imported))
         self._leaks.set_finding("warn", item.leaks, "The validation metrics are too good.")
@@ -626,16 +626,16 @@ class PreviewBanner(Banner):
         self.hide()
 
     def show_preview(self, preview: Preview) -> None:
-        found = (*(fault.sentence for fault in preview.faults), *preview.warnings)
+        found = (*(fault.message for fault in preview.errors), *preview.warnings)
         self.setVisible(bool(found))
         if not found:
             return
         cause, dot, effect = found[0].partition(". ")
         rest = formats.plural(len(found) - 1, "more finding") + "." if found[1:] else ""
-        family: Family = "bad" if preview.faults else "warn"
+        family: Family = "bad" if preview.errors else "warn"
         self.set_finding(family, cause + dot.rstrip(), " ".join(filter(None, (effect, rest))))
         self.setToolTip(plain_tip("\n".join(found)) if rest else "")
-        is_of_class = found[0] == rare_words(preview.classes)
+        is_of_class = found[0] == rare_class_warning(preview.classes)
         self.set_actions([self._to_class(preview)] if is_of_class else [])
 
     def show_sentence(self, family: Family, sentence: str, remedy: str = "") -> None:

@@ -53,8 +53,8 @@ def project_words(project: Project) -> str:
     data = project.parts.get(Kind.DATASET)
     found = "Model, loader and data" if data else "Model and loader"
     paths = ", ".join(map(_listed, ([one] for one in code)))
-    where = f"{paths}, {_listed(data.shown)}" if data else paths
-    rest = f" Not imported: {_listed(project.rest)}." if project.rest else ""
+    where = f"{paths}, {_listed(data.display_paths)}" if data else paths
+    rest = f" Not imported: {_listed(project.other_entries)}." if project.other_entries else ""
     return f"{found}: {where}.{rest}"
 
 

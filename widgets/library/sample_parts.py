@@ -43,13 +43,13 @@ def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
     """Sketch a part that is no picture: wave as line, numbers as bars, table as shades, or text."""
     fill_round(painter, box, theme.current().q("sunken"), R_CELL)
     inner = box.adjusted(S2, S2, -S2, -S2)
-    if part is not None and part.look == "wave" and len(part.values) > 1:
+    if part is not None and part.display_kind == "wave" and len(part.values) > 1:
         _paint_wave(painter, inner, part.values)
-    elif part is not None and part.look == "values" and len(part.values) > 1:
+    elif part is not None and part.display_kind == "values" and len(part.values) > 1:
         _paint_bars(painter, inner, part.values)
-    elif part is not None and part.look == "table" and part.rows:
+    elif part is not None and part.display_kind == "table" and part.rows:
         _paint_table(painter, inner, part.rows)
-    elif part is not None and part.look == "values" and part.values:
+    elif part is not None and part.display_kind == "values" and part.values:
         paint_text(painter, inner, formats.metric(part.values[0]), "strong", center=True)
     else:
         words = shape_words(part)
@@ -101,7 +101,7 @@ def shape_words(part: SamplePart | None) -> str:
     """Return ``float32, 1 × 8 × 8``; a text is shown itself."""
     if part is None:
         return "–"
-    if part.look == "text":
+    if part.display_kind == "text":
         return part.text
     if part.shape is None:
         return part.dtype

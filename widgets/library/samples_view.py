@@ -213,10 +213,10 @@ class SamplesView(QWidget):
         self._show_samples(samples, f"No sample{of} was read here")
         last = max(self._pages[-1], page.end - 1)
         where = f"{formats.count(self._pages[-1])} to {formats.count(last)}"
-        broken = f", {formats.count(len(page.faults))} could not be read" if page.faults else ""
+        broken = f", {formats.count(len(page.errors))} could not be read" if page.errors else ""
         words = f"Samples{of}, numbers {where} of {formats.count(page.total)}{broken}"
         self._shown_words.setText(words)
-        self._shown_words.setToolTip(plain_tip("\n".join(one.sentence for one in page.faults)))
+        self._shown_words.setToolTip(plain_tip("\n".join(one.message for one in page.errors)))
 
     def show_page_error(self, asked: object, sentence: str) -> None:
         """Show why the samples cannot be read."""
@@ -259,5 +259,5 @@ def _values(parts: Sequence[SamplePart]) -> Sequence[tuple[SamplePart, str]]:
     return [
         (part, ", ".join(formats.metric(value) for value in part.values[:6]))
         for part in parts
-        if part.look in ("values", "wave") and part.values
+        if part.display_kind in ("values", "wave") and part.values
     ]

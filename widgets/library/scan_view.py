@@ -24,7 +24,7 @@ _WHAT = (
     "leaks between the two, and shifted values."
 )
 _COLUMNS = (
-    TableColumn[ScanFinding]("Finding", lambda one: one.sentence, lambda one: one.sentence),
+    TableColumn[ScanFinding]("Finding", lambda one: one.message, lambda one: one.message),
     TableColumn[ScanFinding](
         "Samples",
         lambda one: formats.count(len(one.groups)) if one.groups else "–",
@@ -147,8 +147,8 @@ class ScanView(QStackedWidget):
         samples = tuple(found[place] for group in groups for place in group)
         self._grid.show_samples(samples, "", max((len(group) for group in groups), default=1))
         self._grid.setVisible(bool(samples))
-        self._faults.setText("\n".join(fault.sentence for fault in page.faults))
-        self._faults.setVisible(bool(page.faults))
+        self._faults.setText("\n".join(fault.message for fault in page.errors))
+        self._faults.setVisible(bool(page.errors))
         self._where.setText(self._where_words())
 
     def show_fault(self, places: object, sentence: str) -> None:

@@ -101,11 +101,11 @@ class RunCurves:
         for start in history.run_starts:
             self._run_starts[start.run] = start
         if len(history.steps):
-            self.started_s = history.began_s
+            self.started_s = history.started_s
         steps = np.asarray(history.steps, np.float64)
         done = history.epochs_done if len(history.epochs_done) else history.epochs
         epochs = np.asarray(done, np.float64)
-        times = np.asarray(history.seconds, np.float64) + history.began_s
+        times = np.asarray(history.seconds, np.float64) + history.started_s
         came = []
         for name, values in history.metrics.items():
             if name not in self._data:
@@ -113,7 +113,7 @@ class RunCurves:
                 self._data[name] = CurveData(gap_reason=gaps)
                 came.append(name)
             data = self._data[name]
-            data.set_time_origin(history.began_s)
+            data.set_time_origin(history.started_s)
             column = np.asarray(values, np.float64)
             if is_sparse(name):
                 kept = ~np.isnan(column)

@@ -17,8 +17,8 @@ from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
     Mail,
-    mail_fault,
-    webhook_fault,
+    mail_error,
+    webhook_error,
 )
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Separator
@@ -250,9 +250,9 @@ class NoticeSettings(QWidget):
     def _apply(self) -> None:
         """Apply the usable part; an incomplete one waits, and says what is missing."""
         typed = self._typed()
-        fault = webhook_fault(typed.webhook) if typed.webhook else ""
+        fault = webhook_error(typed.webhook) if typed.webhook else ""
         self._webhook_field.set_error(fault)
-        lacks = mail_fault(typed.mail) if typed.mail is not None else ""
+        lacks = mail_error(typed.mail) if typed.mail is not None else ""
         self._mail_said.say(f"Not used yet: {lacks}" if lacks else "", "warn")
         if fault:
             typed = replace(typed, webhook=self._channels.webhook)
@@ -267,8 +267,8 @@ class NoticeSettings(QWidget):
     @Slot()
     def _fit(self) -> None:
         typed = self._typed()
-        self._webhook_test.setEnabled(bool(typed.webhook) and not webhook_fault(typed.webhook))
-        self._mail_test.setEnabled(typed.mail is not None and not mail_fault(typed.mail))
+        self._webhook_test.setEnabled(bool(typed.webhook) and not webhook_error(typed.webhook))
+        self._mail_test.setEnabled(typed.mail is not None and not mail_error(typed.mail))
         self._port.setPlaceholderText(str(PORTS[self._security.key()]))
 
     def _test(self, kind: str) -> None:

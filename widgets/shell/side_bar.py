@@ -86,10 +86,10 @@ class RunningJob(QWidget):
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
         on = formats.plural(view.world_size, unit, plural)
-        self._phase.setText(view.doubt or f"{on} · {view.state.word}")
-        self._phase.set_color_role("warn" if view.doubt else "text2")
+        self._phase.setText(view.contact_warning or f"{on} · {view.state.label}")
+        self._phase.set_color_role("warn" if view.contact_warning else "text2")
         self._settle_tones()
-        sentence = f"{view.name}, {view.state.word}, {formats.progress(view.progress)}"
+        sentence = f"{view.name}, {view.state.label}, {formats.progress(view.progress)}"
         self.setAccessibleName(sentence)
         self.setToolTip(plain_tip(sentence))
 

@@ -95,11 +95,11 @@ class VerifySection(QWidget):
         self.check.setEnabled(True)
         self._findings = tuple(one for one in verification.findings if one.repair)
         self.status.show()
-        self.status.show_result("text2" if verification.findings else "good", verification.sentence)
+        self.status.show_result("text2" if verification.findings else "good", verification.message)
         self.repair_all.setVisible(len(self._findings) > 1)
         clear(self.rows)
         for one in verification.findings[:_SHOWN]:
-            self.rows.addLayout(self._row(one.sentence, one.repair or one.remedy, one))
+            self.rows.addLayout(self._row(one.message, one.repair or one.remedy, one))
         rest = len(verification.findings) - _SHOWN
         if rest > 0:
             words = f"{formats.plural(rest, 'finding')} more: ringmaster verify lists all."

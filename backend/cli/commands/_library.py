@@ -56,14 +56,14 @@ def import_item(
 
 def _suggested(found: Suggestion) -> str:
     settings = "".join(f" --set {key}={value}" for key, value in found.settings.items())
-    return f"{found.sentence} To use its loader: {COMMAND} gallery add {found.entry}{settings}"
+    return f"{found.message} To use its loader: {COMMAND} gallery add {found.entry}{settings}"
 
 
 def imported(item: LibraryItem) -> Iterator[Part]:
     files = "1 file" if item.files == 1 else f"{item.files} files"
     yield f"Imported {item.kind.value} {item.reference}: {files}, {in_bytes(item.bytes)}."
-    if item.left_out:
-        yield item.left_out
+    if item.import_message:
+        yield item.import_message
 
 
 @_each("list")
@@ -98,7 +98,7 @@ def show(services: Services, group: str, reference: Reference) -> Answer:
         ("Source", item.source),
         ("SHA-256", item.sha256),
     ]
-    return Answer(item, Facts([*facts, *_named(item.facts)]))
+    return Answer(item, Facts([*facts, *_named(item.details)]))
 
 
 @_each("changes")

@@ -47,7 +47,7 @@ def demo(
     raise BackendError(
         view.error.message
         if view.error
-        else view.status.message or f"The job is {view.state.word}.",
+        else view.status.message or f"The job is {view.state.label}.",
         f"Show the details: {COMMAND} job show {view.id}",
     )
 

@@ -139,7 +139,7 @@ def _shown(services: Services, channels: Channels, failures: tuple[str, ...] = (
         ("Mail to", ", ".join(mail.to) if mail is not None else _NONE),
         ("Mail by", _server(mail) if mail is not None else ""),
         ("Password", _password_words(mail, data["has_password"])),
-        ("Finished jobs", "reported" if channels.tells_finished else "not reported"),
+        ("Finished jobs", "reported" if channels.notifies_finished else "not reported"),
         ("From the nodes", "yes" if channels.from_nodes else "no"),
     ]
     return Answer({**data, "troubles": failures}, Facts(facts))
@@ -160,7 +160,7 @@ def _in_json(services: Services, channels: Channels) -> dict[str, Any]:
             "user": mail.user,
         },
         "has_password": services.notifications.has_password(),
-        "tells_finished": channels.tells_finished,
+        "tells_finished": channels.notifies_finished,
         "from_nodes": channels.from_nodes,
     }
 

@@ -105,7 +105,7 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
     yield Note(f"{table.title}. {table.question}")
     yield Note(f"Source: {table.source}")
     head = [
-        f"{column.label} {column.unit}".strip().upper() for column in (table.value, *table.also)
+        f"{column.label} {column.unit}".strip().upper() for column in (table.value, *table.further_columns)
     ]
     seed_titles = [label.upper() for label in seed_difference_titles(table)]
     rows = (
@@ -117,7 +117,7 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
             figure(row.published),
             *[figure(row.difference, "+")] * table.compares,
             *[seed_difference_label(row)] * len(seed_titles),
-            *map(spread, row.also),
+            *map(spread, row.further_cells),
         )
         for row in table.rows
     )
@@ -152,7 +152,7 @@ def export(
 
 
 def _changed(views: Iterable[JobView]) -> Answer:
-    rows = [(one.id, one.state.word, one.name) for one in views]
+    rows = [(one.id, one.state.label, one.name) for one in views]
     return Answer(_in_short(views), Table(("ID", "STATE", "NAME"), rows))
 
 
@@ -178,7 +178,7 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
             {
                 "name": row.name,
                 "series": row.series,
-                "place": row.place,
+                "place": row.plot_x,
                 "jobs": row.jobs,
                 **cell(row.value),
                 "published": row.published,
@@ -189,7 +189,7 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
                 "seed_difference": cell(row.seed_difference),
                 "also": [
                     {"label": column.label, "unit": column.unit, **cell(value)}
-                    for column, value in zip(table.also, row.also, strict=True)
+                    for column, value in zip(table.further_columns, row.further_cells, strict=True)
                 ],
             }
             for row in table.rows

@@ -18,7 +18,7 @@ _Name = Annotated[str, Word("NAME")]
 def list_templates(services: Services) -> Answer:
     """Every template."""
     found = services.templates.list()
-    rows = ((one.name, one.fault or one.sentence) for one in found)
+    rows = ((one.name, one.error or one.description) for one in found)
     empty = f"There are no templates yet. Make one: {COMMAND} template save NAME FILE.toml"
     return Answer(found, Table(("NAME", "TRAINS"), rows, empty))
 

@@ -33,7 +33,7 @@ from backend.records.bundles.job_archive import (
     FORMAT,
     MANIFEST,
     BundledFile,
-    BundledThing,
+    BundledVersion,
     Manifest,
 )
 
@@ -206,7 +206,7 @@ class VerifiedArchive:
         if digest.hexdigest() != record.sha256:
             raise _changed(self.path, name)
 
-    def source(self, item: BundledThing) -> ZipSource:
+    def source(self, item: BundledVersion) -> ZipSource:
         """Return the files of a version, to be imported."""
         prefix = f"{item.folder}/"
         files = [
@@ -332,7 +332,7 @@ def _compare_seal(path: Path, on_bytes: ByteCount) -> None:
 
 def _compare_items(path: Path, manifest: Manifest) -> None:
     """Check that a version's own hash is that of its listed files."""
-    for item in manifest.things.values():
+    for item in manifest.versions.values():
         if not item.folder:
             continue
         for empty_folder in item.empty_folders:

@@ -93,7 +93,7 @@ def _fill(
         bundle.copy_out(f"{CHECKPOINTS}/{sidecar.name}", sidecar, progress)
         # That of a script goes where the script wrote it.
         relative_path = read_json(sidecar).get("file") or f"checkpoints/{name}{CHECKPOINT_SUFFIX}"
-        inner_paths = manifest.below(member_name)
+        inner_paths = manifest.files_below(member_name)
         targets = {
             f"{member_name}/{path}": folder.path / relative_path / path for path in inner_paths
         }

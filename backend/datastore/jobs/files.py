@@ -33,7 +33,7 @@ from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
 from backend.records.jobs.metric_labels import measures_quality, usual_mode
-from backend.records.jobs.settings import CHANGEABLE, is_of, usual, value_at
+from backend.records.jobs.settings import CHANGEABLE, is_of, default_value, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
@@ -106,7 +106,7 @@ def view_of(
         notes=file.notes,
         tags=file.tags,
         pins=file.pins,
-        doubt=uncertainty,
+        contact_warning=uncertainty,
     )
 
 
@@ -265,7 +265,7 @@ def write_placement(folder: OpenJob, config: JobConfig) -> None:
         if is_of(path, script=bool(config.script)):
             value = value_at(raw, path)
             # The job file may have another value than the default.
-            known[_CHANGE_KEYS.get(path, path)] = usual(path) if value is None else value
+            known[_CHANGE_KEYS.get(path, path)] = default_value(path) if value is None else value
     folder.files.replace_json(folder.placement, known)
 
 

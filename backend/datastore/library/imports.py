@@ -36,8 +36,8 @@ from backend.records.base.access_modes import create, make_folder
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.local_files import remove_tree
 from backend.records.base.validation import name_error
-from backend.records.library.item import Kind, LibraryItem, import_facts
-from backend.records.library.project import WHOLE, ProjectPart
+from backend.records.library.item import Kind, LibraryItem, import_details
+from backend.records.library.project import WHOLE_FOLDER, ProjectPart
 
 _SPARE_BYTES = 64_000_000
 _POLL_S = 0.1
@@ -112,7 +112,7 @@ def import_source(
                 files=len(content.files),
                 created=timestamps.utc_now("seconds"),
                 source=origin,
-                facts=import_facts(
+                details=import_details(
                     content.excluded_paths,
                     [] if kind.is_code else [f.path for f in content.files if is_packed(f.path)],
                 ),
@@ -137,7 +137,7 @@ def origin(source: Path) -> str:
 
 
 def inspect(
-    kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE
+    kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE_FOLDER
 ) -> ImportSource:
     """List what is to be imported, and refuse what cannot be; nothing is written."""
     with as_backend_error(f"{source} cannot be read"):

@@ -257,7 +257,7 @@ def _diagnose_chain(
         diagnosis = LogDiagnosis.from_match(match, _exception_lines(chain, parts))
         if not match.rule.is_quoted:
             return diagnosis
-        message = diagnosis.explanation.sentence.rstrip(".") + _location_text(chain[-1])
+        message = diagnosis.explanation.message.rstrip(".") + _location_text(chain[-1])
         return replace(diagnosis, explanation=replace(diagnosis.explanation, sentence=message))
     if match is not None or _LAUNCHERS.search(chain[-1].kind):
         return None

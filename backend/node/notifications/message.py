@@ -48,7 +48,7 @@ def message_of(
     except (OSError, ValueError) as failure:
         swallowed(failure)
         return None
-    if not channels.wants(run_exit.state):
+    if not channels.notifies_of(run_exit.state):
         return None
     launch = launch_of(folder.launch, run)
     if launch is not None and launch.steps_limit:
@@ -62,7 +62,7 @@ def message_of(
         job_id=folder.job_id,
         run=run,
         state=run_exit.state.value,
-        word=JobState.PAUSED.word if run_exit.pause else run_exit.state.word,
+        state_label=JobState.PAUSED.label if run_exit.pause else run_exit.state.label,
         name=_name(folder, launch),
         cause=_without_secrets(_cause(folder, run_exit), launch),
         remedy=_without_secrets(error.remedy, launch) if error is not None else "",

@@ -292,7 +292,7 @@ def _explain_failure(failure: _ReportedFailure, ended_run: EndedRun) -> RankErro
         error = RankError("", plan.rank, plan.node, traceback)
     if record is not None:
         explanation = replace(
-            explanation, sentence=explanation.sentence + _limit_message(explanation.cause, record)
+            explanation, sentence=explanation.message + _limit_message(explanation.cause, record)
         )
     if stands_still and explanation.cause not in _STOPS_A_LOADER:
         # A rank that stands still has not ended of what its log says last.
@@ -306,7 +306,7 @@ def _explain_failure(failure: _ReportedFailure, ended_run: EndedRun) -> RankErro
     )
     return replace(
         error,
-        message=error.message if keeps_message else explanation.sentence,
+        message=error.message if keeps_message else explanation.message,
         cause=explanation.cause,
         remedy="" if has_remedy else explanation.remedy,
         evidence=explanation.evidence,

@@ -6,9 +6,10 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from backend.records.base.schema import KEY
 from backend.records.base.validation import REQUIRED, ConfigError, Table, sanitize
 from backend.records.jobs.setting import Setting
 
@@ -23,11 +24,11 @@ class Placement:
     node: str
     processes: int = 0
     gpus: tuple[str, ...] = ()
-    beside: tuple[tuple[str, str], ...] = ()
+    shared_gpus: tuple[tuple[str, str], ...] = field(default=(), metadata={KEY: "beside"})
     """GPUs that another user may be using at the start, and that user: the GPUs are shared."""
 
-    def user_beside(self, gpu: str) -> str:
-        return dict(self.beside).get(gpu, "")
+    def sharing_user(self, gpu: str) -> str:
+        return dict(self.shared_gpus).get(gpu, "")
 
     @property
     def slots(self) -> int:
@@ -37,7 +38,7 @@ class Placement:
         """Return it as in a job file."""
         if not self.gpus:
             return {"node": self.node, "processes": self.processes}
-        beside = {gpu: user for gpu, user in self.beside if gpu in self.gpus}
+        beside = {gpu: user for gpu, user in self.shared_gpus if gpu in self.gpus}
         more = {"beside": beside} if beside else {}
         return {"node": self.node, "gpus": list(self.gpus), **more}
 
@@ -66,7 +67,7 @@ def take_placement(table: Table) -> tuple[Placement, ...]:
         faults: list[ConfigError] = []
         entry = Table(raw, f"placement[{number}]", faults)
         node = entry.text("node", REQUIRED, empty_ok=False)
-        gpus = Setting("texts").take(entry, "gpus", ())
+        gpus = Setting("texts").take_value(entry, "gpus", ())
         both = gpus and "processes" in entry
         processes = entry.whole_number("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
         if both:
@@ -93,5 +94,7 @@ def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         return ()
     strange = [gpu for gpu in value if gpu not in gpus]
     if strange:
-        table.add_error("beside", f"names the GPU “{sanitize(str(strange[0]))}”, which is not chosen.")
+        table.add_error(
+            "beside", f"names the GPU “{sanitize(str(strange[0]))}”, which is not chosen."
+        )
     return tuple((str(gpu), user) for gpu, user in value.items() if gpu in gpus)

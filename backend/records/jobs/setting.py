@@ -11,8 +11,8 @@ from typing import Any
 
 from backend.records.base.validation import Table, range_text
 
-WHAT, WHERE, HOW, KEEP = "What", "Where", "How", "Keep"
-SECTIONS = (WHAT, WHERE, HOW, KEEP)
+WHAT_SECTION, WHERE_SECTION, HOW_SECTION, KEEP_SECTION = "What", "Where", "How", "Keep"
+SECTIONS = (WHAT_SECTION, WHERE_SECTION, HOW_SECTION, KEEP_SECTION)
 """The sections of the form, in its order."""
 
 
@@ -56,18 +56,18 @@ class Setting:
     default: Any = None
     low: float = 0.0
     high: float | None = None
-    above: float | None = None
-    below: float | None = None
+    exclusive_low: float | None = None
+    exclusive_high: float | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     term: str = ""
-    section: str = HOW
+    section: str = HOW_SECTION
     is_rare: bool = False
     is_note: bool = False
     is_changeable: bool = False
     is_always_written: bool = False
-    of: str = ""
+    job_kind: str = ""
 
-    def take(self, table: Table, key: str, default: Any) -> Any:
+    def take_value(self, table: Table, key: str, default: Any) -> Any:
         """Take the checked value of a key; add a fault to the table if it is not valid."""
         if self.kind == "text":
             return table.text(key, default, empty_ok=default == "")
@@ -85,9 +85,9 @@ class Setting:
         return table.number(key, default, self._fits, self._limits())
 
     def _fits(self, value: float) -> bool:
-        if self.above is not None and value <= self.above:
+        if self.exclusive_low is not None and value <= self.exclusive_low:
             return False
-        return value >= self.low and (self.below is None or value < self.below)
+        return value >= self.low and (self.exclusive_high is None or value < self.exclusive_high)
 
     def limits(self) -> str:
         """Return the valid values in words: "a number, above 0"."""
@@ -99,8 +99,8 @@ class Setting:
         return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._limits()}"
 
     def _limits(self) -> str:
-        lowest = f"{self.low:g} or more" if self.above is None else f"above {self.above:g}"
-        return lowest + (f" and below {self.below:g}" if self.below is not None else "")
+        lowest = f"{self.low:g} or more" if self.exclusive_low is None else f"above {self.exclusive_low:g}"
+        return lowest + (f" and below {self.exclusive_high:g}" if self.exclusive_high is not None else "")
 
     def _pair(self, table: Table, key: str, default: Any) -> tuple[float, float]:
         value = table.take_value(key, default)
@@ -115,7 +115,7 @@ class Setting:
         return (float(value[0]), float(value[1]))
 
 
-def declared(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
+def setting_metadata(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
     """Return the metadata of a dataclass field that is a setting."""
     return {"setting": Setting(kind, label, **more)}
 

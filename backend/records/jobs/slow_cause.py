@@ -32,7 +32,7 @@ class StepTimes(Record, what="step times"):
     waiting_ms: tuple[float, ...]
     communication_ms: float | None = None
 
-    def of(self, rank: int) -> dict[str, float]:
+    def times_of_rank(self, rank: int) -> dict[str, float]:
         """Return the parts of a rank's step by name."""
         data, compute = self.data_ms[rank], self.compute_ms[rank]
         if self.communication_ms is None:
@@ -88,7 +88,7 @@ class SlowCause(Record, what="slow cause"):
             return f"other programs use its CPU; {computes}, and it waits {wait} ms for a free core"
         return computes
 
-    def sentence(self, node: str, nodes: int) -> str:
+    def message(self, node: str, nodes: int) -> str:
         """Return ``The network slows this job: communication takes 22 of the 31 ms …``.
 
         Args:

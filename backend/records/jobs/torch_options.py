@@ -41,8 +41,8 @@ class Strategy(Options):
         self.library = library
 
 
-_MOMENTUM = Setting("number", "Momentum", 0.0, below=1.0, term="momentum")
-_BETAS = Setting("pair", "Betas", (0.9, 0.999), below=1.0, term="betas")
+_MOMENTUM = Setting("number", "Momentum", 0.0, exclusive_high=1.0, term="momentum")
+_BETAS = Setting("pair", "Betas", (0.9, 0.999), exclusive_high=1.0, term="betas")
 _AMSGRAD = Setting("flag", "AMSGrad", False, term="AMSGrad")
 _COMMON = {"maximize": Setting("flag", default=False)}
 
@@ -105,7 +105,7 @@ OPTIMIZERS: Mapping[str, Options] = {
     "adadelta": Options(
         "Adadelta",
         {
-            "rho": Setting("number", "Rho", 0.9, below=1.0, term="rho"),
+            "rho": Setting("number", "Rho", 0.9, exclusive_high=1.0, term="rho"),
             "eps": _eps(1e-6),
             "weight_decay": _decay(0.0),
             **_COMMON,
@@ -115,7 +115,7 @@ OPTIMIZERS: Mapping[str, Options] = {
         "RMSprop",
         {
             "momentum": _MOMENTUM,
-            "alpha": Setting("number", "Alpha", 0.99, below=1.0, term="alpha"),
+            "alpha": Setting("number", "Alpha", 0.99, exclusive_high=1.0, term="alpha"),
             "eps": _eps(1e-8),
             "centered": Setting("flag", "Centered", False, term="centered"),
             "weight_decay": _decay(0.0),
@@ -238,7 +238,7 @@ STRATEGIES: Mapping[str, Strategy] = {
         {
             "cut": Setting("texts", "Cut after", (), term="cut"),
             "beta": Setting(
-                "number", "Beta (from 2 rounds)", 1.0, low=0.001, below=1e6, term="consensus"
+                "number", "Beta (from 2 rounds)", 1.0, low=0.001, exclusive_high=1e6, term="consensus"
             ),
             "inner_rounds": Setting("whole", "Rounds of each batch", 1, 1, term="consensus"),
             "variant": Setting(

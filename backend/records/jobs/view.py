@@ -20,7 +20,7 @@ from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
 
 JOULES_A_KWH = 3.6e6
-WHY_NO_RESUME = "The script has no arguments to resume with; clone the job to give it some"
+NO_RESUME_REASON = "The script has no arguments to resume with; clone the job to give it some"
 
 
 def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float) -> float | None:
@@ -49,7 +49,7 @@ class JobView:
     notes: str = ""
     tags: tuple[str, ...] = ()
     pins: Mapping[str, Pin] = field(default_factory=dict)
-    doubt: str = ""
+    contact_warning: str = ""
     """"no news since 14:02", or "" if the news is fresh. It does not change the state."""
     unrecorded_end: UnrecordedEnd | None = None
     """Set while a run that is over has to be reaped; see `backend.datastore.jobs.reaper`."""
@@ -137,13 +137,13 @@ class JobView:
 
         return rank, times[rank] / median(rest) - 1
 
-    def why_slow(self) -> str:
+    def slow_message(self) -> str:
         """Return a sentence on what slows the running job, "" if nothing does."""
         cause = self.status.slow_cause
         if cause is None or not self.state.is_live:
             return ""
         nodes = [placement.node for _, placement, _ in self.ranks()]
-        return cause.sentence(nodes[cause.rank or 0], len(set(nodes)))
+        return cause.message(nodes[cause.rank or 0], len(set(nodes)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints; the parts of a step only of a live job."""
@@ -171,7 +171,7 @@ class JobView:
             "notes": self.notes,
             "eta_s": status.eta_s,
             "pins": json_value(self.pins),
-            "doubt": self.doubt,
+            "doubt": self.contact_warning,
             **(
                 {"continued": json_value(status.continuation)}
                 if status.continuation is not None
@@ -197,7 +197,7 @@ class JobForecast:
 
     total_steps: int | None = None
     lasts_s: float | None = None
-    like: str = ""
+    pace_source: str = field(default="", metadata={KEY: "like"})
     pace_s: float | None = None
     checkpoint_bytes: int | None = None
     checkpoints_kept: int = 0
@@ -299,8 +299,8 @@ class JobRun:
     state: JobState
     put_away: int = 0
     message: str = ""
-    started: str = ""
-    ended: str = ""
+    started_at: str = field(default="", metadata={KEY: "started"})
+    ended_at: str = field(default="", metadata={KEY: "ended"})
     first_step: int = 0
     last_step: int = 0
 
@@ -342,7 +342,7 @@ class LogLines:
     """Lines from number ``first`` on, counted from 0. ``sources`` says where each is from if that
     differs: the number of a rank, or "mpirun"."""
 
-    first: int
+    first_number: int
     lines: tuple[str, ...]
     generation: int = 0
     sources: tuple[str, ...] = ()

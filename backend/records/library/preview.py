@@ -13,7 +13,7 @@ from math import inf, isfinite
 from typing import Any, Union
 
 from backend.records.base import number_format
-from backend.records.base.schema import LENIENT, READ, Record, Rules
+from backend.records.base.schema import KEY, LENIENT, READ, Record, Rules
 from backend.records.base.validation import sanitize
 from backend.records.jobs.status import finite
 
@@ -44,7 +44,7 @@ class SamplePart:
     path: str
     shape: tuple[int, ...] | None
     dtype: str
-    look: str
+    display_kind: str = field(metadata={KEY: "look"})
     png: str = field(default="", metadata=_AS_IT_IS)
     """The thumbnail, a PNG file in base64."""
     values: tuple[float | None, ...] = ()
@@ -82,7 +82,7 @@ def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
     return tuple(sorted(found, key=lambda one: one.count))
 
 
-def rare_words(classes: tuple[ClassCount, ...]) -> str:
+def rare_class_warning(classes: tuple[ClassCount, ...]) -> str:
     """Return a warning about rare classes, "" if there are none, or too few samples."""
     rare = rare_classes(classes)
     total = sum(one.count for one in classes)
@@ -146,10 +146,10 @@ class ChannelStatistics:
 
 
 @dataclass(frozen=True)
-class ItemFault:
+class SampleError:
     """A problem with one sample, or with making a batch (``index`` None)."""
 
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
     remedy: str = ""
     index: int | None = None
     traceback: str = field(default="", metadata=_AS_IT_IS)
@@ -178,8 +178,8 @@ class Preview(Record, what="preview", rules=TOOL_RULES):
     statistics: tuple[ChannelStatistics, ...] = ()
     item_time_ms: float = 0.0
     """Median time of reading one sample."""
-    fault_count: int = 0
-    faults: tuple[ItemFault, ...] = ()
+    error_count: int = field(default=0, metadata={KEY: "fault_count"})
+    errors: tuple[SampleError, ...] = field(default=(), metadata={KEY: "faults"})
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata=_AS_IT_IS)
     """The end of what the user's code printed."""

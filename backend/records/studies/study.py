@@ -13,7 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from backend.records.base.schema import STRICT, Record
+from backend.records.base.schema import KEY, STRICT, Record
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.torch_options import STRATEGIES
@@ -113,7 +113,7 @@ class StudyRow:
     job: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def place(self) -> float:
+    def plot_x(self) -> float:
         return float(self.workers) if self.x is None else self.x
 
 
@@ -132,7 +132,7 @@ class StudyForm:
     job: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     published_on: str = ""
-    also: tuple[Measure, ...] = ()
+    further_measures: tuple[Measure, ...] = field(default=(), metadata={KEY: "also"})
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Study(Record, what="study", rules=STRICT):
     small: StudyForm
     full: StudyForm
     job: Mapping[str, Any]
-    also: tuple[Measure, ...] = ()
+    further_measures: tuple[Measure, ...] = field(default=(), metadata={KEY: "also"})
     x: str = ""
     published_on: str = ""
     best: bool = False
@@ -210,7 +210,7 @@ class GalleryStudy:
     sizes: Mapping[FormName, FormSize]
 
     @classmethod
-    def of(cls, name: str, study: Study) -> GalleryStudy:
+    def from_study(cls, name: str, study: Study) -> GalleryStudy:
         sizes = {}
         for form in FormName:
             found = study.form(form)

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.schema import KEY
-from backend.records.base.schema import kind_of
+from backend.records.base.schema import KEY, kind_of
 from backend.records.base.validation import ConfigError, closest_match
-from backend.records.jobs.arguments import argument, is_name, table_of
+from backend.records.jobs.arguments import argument_name, argument_rows, is_name
 from backend.records.jobs.config import parse_job, with_value
 from backend.records.jobs.settings import (
     NOTES,
@@ -84,7 +83,7 @@ class Expansion:
 
 
 @dataclass(frozen=True)
-class SweepMade:
+class QueuedSweep:
     """A sweep whose jobs are all in the queue."""
 
     tag: str
@@ -92,12 +91,12 @@ class SweepMade:
 
 
 @dataclass(frozen=True)
-class SweepTaken:
+class CancelledSweep:
     """A cancelled sweep: the jobs that are in the trash, and those that stay because they ran."""
 
     tag: str
-    taken: tuple[JobView, ...] = ()
-    left: tuple[JobView, ...] = ()
+    removed_jobs: tuple[JobView, ...] = field(default=(), metadata={KEY: "taken"})
+    remaining_jobs: tuple[JobView, ...] = field(default=(), metadata={KEY: "left"})
 
 
 def sweep_of(tags: Iterable[str]) -> str:
@@ -153,7 +152,7 @@ def swept_path(text: str, base: Mapping[str, Any]) -> str:
         ValueError: No field or several match; the message is a sentence.
     """
     known = _known_paths(base)
-    if text in known or text.startswith("environment.") or is_name(argument(text)):
+    if text in known or text.startswith("environment.") or is_name(argument_name(text)):
         return text
     ends = [path for path in known if path.rpartition(".")[2] == text]
     if len(ends) == 1:
@@ -260,7 +259,7 @@ def _axis_faults(sweep: Sweep) -> Iterator[ConfigError]:
     if not paths:
         yield ConfigError("", "No field has several values; name at least one.")
     for number, axis in enumerate(sweep.axes):
-        sentence = axis.fault()
+        sentence = axis.error_message()
         if axis.path in NOTES:
             sentence = "distinguishes the jobs of a sweep, and cannot have several values."
         elif axis.path in paths[:number]:
@@ -350,7 +349,7 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], Conf
         for _ in range(_TRIES_A_JOB * sweep.draws):
             if len(found) == sweep.draws:
                 break
-            one = _fitting([(axis.path, axis.at(draw())) for axis in axes], names)
+            one = _fitting([(axis.path, axis.value_at(draw())) for axis in axes], names)
             if repr(one) not in seen:
                 seen.add(repr(one))
                 found.append(one)
@@ -450,4 +449,4 @@ def _with_value(fault: ConfigError, job: SweptJob) -> ConfigError:
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
     known = [path for path in SETTINGS if is_of(path, script="script" in base)]
     own = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
-    return tuple(dict.fromkeys((*known, *own, *table_of(base.get("arguments")))))
+    return tuple(dict.fromkeys((*known, *own, *argument_rows(base.get("arguments")))))

@@ -62,12 +62,12 @@ class cached_service(Generic[Service]):  # noqa: N801 - a decorator, as functool
         self._make = make
 
     def __get__(self, services: Services, _: object) -> Service:
-        made, name = vars(services), self._make.__name__
+        instances, name = vars(services), self._make.__name__
         with services.creation_lock:
-            if name not in made:
-                made[name] = self._make(services)
-            found: Service = made[name]
-            return found
+            if name not in instances:
+                instances[name] = self._make(services)
+            service: Service = instances[name]
+            return service
 
 
 class Services:
@@ -86,21 +86,21 @@ class Services:
         passphrase: AskPassphrase | None,
         is_trusted_key: Accept,
     ) -> None:
-        self._key = _key(data_root)
+        self._root_key = _root_key(data_root)
         if catalogue is None:
             import platformdirs
 
-            self._place = default_catalogue(data_root)
-            self._cache = platformdirs.user_cache_path("ringmaster") / self._key
-            mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / self._key
+            self._catalogue_path = default_catalogue(data_root)
+            self._cache = platformdirs.user_cache_path("ringmaster") / self._root_key
+            mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / self._root_key
             # One file for all data roots: the identity of a machine does not depend on them.
             self._profile = platformdirs.user_data_path("ringmaster") / "cluster"
         else:
-            self._place = place = expand_home(catalogue).absolute()
-            self._cache = place.with_name(f"{place.name}.cache")
-            mirror = place.with_name(f"{place.name}.mirror")
-            self._profile = place.with_name(f"{place.name}.cluster")
-        self._given = is_trusted_key
+            self._catalogue_path = path = expand_home(catalogue).absolute()
+            self._cache = path.with_name(f"{path.name}.cache")
+            mirror = path.with_name(f"{path.name}.mirror")
+            self._profile = path.with_name(f"{path.name}.cluster")
+        self._is_trusted_key = is_trusted_key
         self.creation_lock = threading.RLock()
         files: DataRootAccess
         if isinstance(data_root, RemoteRoot):
@@ -125,16 +125,16 @@ class Services:
 
     def make_all(self) -> Services:
         """Make every service, so that a window never waits for one; return the services."""
-        for name, part in vars(Services).items():
-            if isinstance(part, cached_service):
+        for name, member in vars(Services).items():
+            if isinstance(member, cached_service):
                 getattr(self, name)
         return self
 
     def close(self) -> None:
-        made = vars(self)
-        for one in (made.get("event_viewers"), self.data_root.files, made.get("catalogue")):
-            if one is not None:
-                one.close()
+        instances = vars(self)
+        for resource in (instances.get("event_viewers"), self.data_root.files, instances.get("catalogue")):
+            if resource is not None:
+                resource.close()
 
     def _connect(
         self,
@@ -152,21 +152,21 @@ class Services:
     def catalogue(self) -> Catalogue:
         from backend.catalogue.store import open_catalogue
 
-        opened = open_catalogue(self._place)
-        if opened.is_new:
+        catalogue = open_catalogue(self._catalogue_path)
+        if catalogue.is_new:
             from backend.base.progress import Progress
             from backend.datastore.jobs.scan import JobFolderReader
             from backend.services.library.rescan import Rescan
 
             jobs = JobFolderReader(self.data_root)
-            Rescan(self.data_root, opened, jobs).read_all(Progress())
-        return opened
+            Rescan(self.data_root, catalogue, jobs).read_all(Progress())
+        return catalogue
 
     @cached_service
     def cluster(self) -> NodeRegistry:
         from backend.services.nodes.registry import NodeRegistry
 
-        return NodeRegistry(self.data_root, self._profile, is_trusted_key=self._given)
+        return NodeRegistry(self.data_root, self._profile, is_trusted_key=self._is_trusted_key)
 
     @cached_service
     def queries(self) -> JobQueries:
@@ -194,7 +194,7 @@ class Services:
 
         return ProvisioningService(
             self.data_root,
-            default_paths(self._key, CODE_ROOT / "installers" / "constraints.txt"),
+            default_paths(self._root_key, CODE_ROOT / "installers" / "constraints.txt"),
             open_shell=lambda entry: self.cluster.open_shell(entry.name),
             inspect=lambda entry, shell: self.cluster.node_details(entry, shell),
             host_key=lambda entry: self.cluster.host_key(entry.name),
@@ -212,7 +212,7 @@ class Services:
         from backend.services.nodes.service import NodeService
 
         heads = HeadNodeLauncher(self.cluster, self.provisioning)
-        return NodeService(self.data_root, self.cluster, heads, self._place)
+        return NodeService(self.data_root, self.cluster, heads, self._catalogue_path)
 
     @cached_service
     def preflight(self) -> PreflightService:
@@ -314,8 +314,8 @@ class Services:
     def predictions(self) -> PredictionService:
         from backend.services.jobs.prediction import PredictionService
 
-        kept = self._cache / "predictions"
-        return PredictionService(self.queries, self.library, kept)
+        cache = self._cache / "predictions"
+        return PredictionService(self.queries, self.library, cache)
 
     @cached_service
     def bundles(self) -> BundleService:
@@ -352,7 +352,7 @@ def default_catalogue(data_root: Path | RemoteRoot) -> Path:
     """Return the default path of the catalogue of a data root."""
     import platformdirs
 
-    return platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_key(data_root)}.sqlite"
+    return platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_root_key(data_root)}.sqlite"
 
 
 def open_services(
@@ -374,7 +374,7 @@ def open_services(
             `PassphraseNeeded`). Nothing was changed.
     """
     if not isinstance(data_root, RemoteRoot):
-        data_root = _checked(data_root)
+        data_root = _require_data_root(data_root)
     services = Services(data_root, catalogue, accept, passphrase, is_trusted_key)
     services.data_root.files.open()
     return services
@@ -389,27 +389,27 @@ def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = N
     from backend.catalogue.store import set_aside
 
     root = expand_home(data_root).absolute() if isinstance(data_root, Path) else data_root
-    place = default_catalogue(root) if catalogue is None else expand_home(catalogue).absolute()
-    return set_aside(place)
+    path = default_catalogue(root) if catalogue is None else expand_home(catalogue).absolute()
+    return set_aside(path)
 
 
-def _key(data_root: Path | RemoteRoot) -> str:
-    place = data_root.resolve() if isinstance(data_root, Path) else data_root
-    return hashlib.sha256(str(place).encode("utf-8", "replace")).hexdigest()[:16]
+def _root_key(data_root: Path | RemoteRoot) -> str:
+    root = data_root.resolve() if isinstance(data_root, Path) else data_root
+    return hashlib.sha256(str(root).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _checked(data_root: Path) -> Path:
+def _require_data_root(data_root: Path) -> Path:
     from backend.node.system.timeout_call import TimeoutCall
 
     path = expand_home(data_root).absolute()
 
-    def ask() -> None:
+    def list_folder() -> None:
         path.mkdir(exist_ok=True)
         # A share remembers that a folder exists; opening the folder asks the server.
         os.listdir(path)
 
     try:
-        TimeoutCall(_ANSWER_LIMIT_S).call(ask)
+        TimeoutCall(_ANSWER_LIMIT_S).call(list_folder)
     except TimeoutError as error:
         raise BackendError(
             f"The data root {path} does not answer.",

@@ -23,13 +23,13 @@ _KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
 class DataSizeCounter:
     def __init__(self, library: LibraryService, folder: Path) -> None:
         self._library = library
-        self._kept = ResultCache(folder)
+        self._cache = ResultCache(folder)
 
     def cached_size(self, pins: Mapping[str, Pin]) -> DataSize | None:
         """Return the size if it was counted before."""
         if not {"dataset", "loader"} <= pins.keys():
             return None
-        return self._kept.cached(_key(pins), DataSize.from_dict)
+        return self._cache.cached(_key(pins), DataSize.from_dict)
 
     def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
         """Return the size, counted if needed; None if this computer cannot count it.
@@ -37,9 +37,9 @@ class DataSizeCounter:
         Raises:
             BackendError: The loader cannot be used, or did not end.
         """
-        known = self.cached_size(pins)
-        if known is not None or "loader" not in pins:
-            return known
+        cached_size = self.cached_size(pins)
+        if cached_size is not None or "loader" not in pins:
+            return cached_size
 
         if not all(
             self._library.is_local(Kind.DATASET, pins[key].reference)
@@ -56,7 +56,7 @@ class DataSizeCounter:
                 return None
             return self._library.open_content(kind, pins[key].reference, progress)
 
-        return self._kept.get(
+        return self._cache.get(
             _key(pins),
             DataSize.from_dict,
             lambda: tool_process.count_samples(

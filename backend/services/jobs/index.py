@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from backend.records.jobs import summary_settings
-from backend.records.jobs.arguments import TABLE, canonical
+from backend.records.jobs.arguments import TABLE, canonical_name
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
 from backend.records.jobs.summary_settings import SettingFilter, comparison
-from backend.records.sweeps.summary import Folds
+from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.sweep_grouping import NO_SLOTS, JobSweeps
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.float32]
@@ -49,9 +49,9 @@ _NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
     "progress": lambda line: line.progress or 0.0,
     "best": lambda line: line.best_metric[1] if line.best_metric else nan,
     "gpus": lambda line: line.world_size if line.uses_gpus else 0,
-    "started": lambda line: line.started or nan,
-    "created": lambda line: line.created,
-    "ended": lambda line: line.ended,
+    "started": lambda line: line.started_s or nan,
+    "created": lambda line: line.created_s,
+    "ended": lambda line: line.ended_s,
     "group": lambda line: line.group,
     "earlier_gpu_s": lambda line: nan if line.earlier_gpu_s is None else line.earlier_gpu_s,
     "energy": lambda line: nan if line.energy_j is None else line.energy_j,
@@ -210,7 +210,7 @@ class JobIndex:
         total = len(self._slots)
         return JobQueryResult(self.summaries, order, total, live, waiting, len(order), empty=empty)
 
-    def fold(self, result: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
+    def fold(self, result: JobQueryResult, query: JobQuery, folds: FoldState) -> JobQueryResult:
         """Add a row for each sweep, with its jobs below it or folded away."""
         order = self._sweeps.fold(result.order, folds, is_search=query.is_search)
         return replace(result, order=order, sweep_slots=self._sweeps.sweep_slots)
@@ -246,7 +246,7 @@ class JobIndex:
         for word in wanted:
             # The text is folded already, and contains the name and the tags.
             found = self._with_word(found, word)
-        found = self._keep(found, lambda line: _all_in(wanted, line.called.casefold()))
+        found = self._keep(found, lambda line: _all_in(wanted, line.name_and_tags.casefold()))
         slots = np.flatnonzero(found)
         newest_first = slots[np.argsort(-self._key("created")[slots], kind="stable")]
         lines = [self.summaries[slot] for slot in newest_first.tolist()]
@@ -258,7 +258,7 @@ class JobIndex:
     def find_sweeps(self, text: str, most: int) -> tuple[JobSummary, ...]:
         """Return the rows of sweeps with every word in `called`."""
         wanted = text.casefold().split()
-        fitting = (one for one in self._sweeps.summaries() if _all_in(wanted, one.called.casefold()))
+        fitting = (one for one in self._sweeps.summaries() if _all_in(wanted, one.name_and_tags.casefold()))
         return tuple(islice(fitting, most))
 
     def _present(self) -> Iterable[JobSummary]:
@@ -284,13 +284,13 @@ class JobIndex:
                 found = self._keep(found, fits)
         for word in query.text.casefold().split():
             asked = comparison(word)
-            plain = summary_settings.searched(word)
+            plain = summary_settings.search_key(word)
             found = self._compared(found, asked) if asked else self._with_word(found, plain)
         return found
 
     def _compared(self, found: Mask, asked: SettingFilter) -> Mask:
         """Keep jobs with a setting, or a best metric, on one side of a number."""
-        fits, name = _SIDES[asked.sign], canonical(asked.name)
+        fits, name = _SIDES[asked.sign], canonical_name(asked.name)
         # A job without a value has NaN, which is on neither side.
         if name in summary_settings.NUMBERS:
             return found & fits(self._key(name), asked.value)

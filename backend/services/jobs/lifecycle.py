@@ -22,7 +22,7 @@ from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, finite, to_resume
-from backend.records.jobs.config import NOTHING, with_changes
+from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
@@ -170,7 +170,7 @@ class JobLifecycle:
             return view
         if view.state is not JobState.STOPPING:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}; killing it would lose everything "
+                f"The job {job_id} is {view.state.label.lower()}; killing it would lose everything "
                 "after its newest checkpoint.",
                 "Stop it first: that saves a checkpoint.",
             )
@@ -298,7 +298,7 @@ class JobLifecycle:
 
     def weights(self, start_from: str) -> str:
         """The path of weights to start from, verified where their hash is known."""
-        if start_from in ("", NOTHING):
+        if start_from in ("", RANDOM_WEIGHTS):
             return ""
         found = self._checker.weights(start_from)
         if found.sha256:

@@ -312,7 +312,7 @@ class JobQueries:
             self._index.put_job(replace(view, doubt=""))
         except BackendError as error:
             # The folder is right without an index of it; the error is shown with the job.
-            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.message))))
+            return replace(view, doubt=" ".join(filter(None, (view.contact_warning, error.message))))
         if view.state.is_live:
             self._announced[view.id] = (view.run, view.state)
         else:

@@ -85,8 +85,8 @@ def _runs_in(folder: OpenJob, number: int, read: Read) -> list[JobRun]:
                 put_away=number,
                 state=ended.state if ended is not None else JobState.LOST,
                 message=ended.message if ended is not None else "",
-                started=started,
-                ended=ended.ended_at if ended is not None else "",
+                started_at=started,
+                ended_at=ended.ended_at if ended is not None else "",
                 first_step=begins.get(run, 0),
                 last_step=last if run in begins else 0,
             )
@@ -104,12 +104,12 @@ def _exit(folder: JobFolder, run: int) -> RunExit | None:
 
 def _when(history: HistoryUpdate, first_step: int | None) -> str:
     """Return the time at which the first step of a run was written, "" if it made none."""
-    if first_step is None or not history.began_s:
+    if first_step is None or not history.started_s:
         return ""
     at = bisect_left(history.steps, first_step)
     if at >= len(history.seconds):
         return ""
-    when = datetime.fromtimestamp(history.began_s + float(history.seconds[at]), UTC)
+    when = datetime.fromtimestamp(history.started_s + float(history.seconds[at]), UTC)
     return timestamps.stamp(when)
 
 

@@ -48,7 +48,7 @@ from backend.records.base.validation import (
 )
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig, to_share, without_neighbours
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, shareable_config, without_shared_gpus
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
@@ -305,7 +305,7 @@ class JobService:
     def clone(self, job_id: str) -> dict[str, Any]:
         """A job file that repeats a job: same settings, same versions, another name."""
         file = read_job(self.queries.folder(job_id))
-        raw = without_neighbours(file.config.to_dict())
+        raw = without_shared_gpus(file.config.to_dict())
         raw.update(name=self._copy_name(file.name))
         for key, pin in file.pins.items():
             raw[key] = pin.reference
@@ -313,7 +313,7 @@ class JobService:
             # The model may have been given weights since, with which this job did not begin.
             with suppress(BackendError):
                 if self._library.weights(raw["model"]) is not None:
-                    raw["start_from"] = NOTHING
+                    raw["start_from"] = RANDOM_WEIGHTS
         # With other settings it is no job of that sweep.
         tags = [tag for tag in file.tags if not sweep_of((tag,))]
         for key, value in (("notes", file.notes), ("tags", tags)):
@@ -482,7 +482,7 @@ class JobService:
             self._library.open_content(Kind.MODEL, pins[Kind.MODEL].reference),
             part(Kind.LOADER, pins[Kind.LOADER].reference),
             part(Kind.DATASET, pins[Kind.DATASET].reference),
-            files={"job.toml": tomli_w.dumps(to_share(file.config))},
+            files={"job.toml": tomli_w.dumps(shareable_config(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
             is_live=view.state.is_live,
@@ -493,7 +493,7 @@ class JobService:
         """Move the job's folder to the trash of the data root; refused while it is live."""
         folder, _, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
-            raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
+            raise BackendError(f"The job {job_id} is {view.state.label.lower()}.", "Stop it first.")
         self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder)

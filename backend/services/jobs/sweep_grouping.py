@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, Folds, line_of_sweep
+from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, FoldState, sweep_summary
 
 Slots = npt.NDArray[np.int32]
 NO_SLOTS: Slots = np.zeros(0, np.int32)
@@ -76,7 +76,7 @@ class JobSweeps:
                 del self._members[tag]
                 self._slots.pop(tag, None)
                 continue
-            line = line_of_sweep(tag, [self._lines[slot] for slot in members])
+            line = sweep_summary(tag, [self._lines[slot] for slot in members])
             slot = self._slots.get(tag)
             if slot is None:
                 self._slots[tag] = len(self._lines)
@@ -103,7 +103,7 @@ class JobSweeps:
             sizes[slot] = len(members)
         self.sweep_slots, self._sizes = heads, sizes
 
-    def fold(self, order: Slots, folds: Folds, *, is_search: bool) -> Slots:
+    def fold(self, order: Slots, folds: FoldState, *, is_search: bool) -> Slots:
         """Return the same rows, with those of a sweep below a row of its own, or only that row.
 
         A sweep is placed where the first of its jobs would be, so any order orders sweeps too.
@@ -137,13 +137,13 @@ class JobSweeps:
         shown: Slots = rows[np.insert(shows, begins, True)]
         return shown
 
-    def _open(self, swept: Slots, folds: Folds, *, is_search: bool) -> npt.NDArray[np.bool_]:
+    def _open(self, swept: Slots, folds: FoldState, *, is_search: bool) -> npt.NDArray[np.bool_]:
         """Return by slot of a sweep whether it is open; ``swept`` has it once for each match."""
         is_open = self._sizes <= OPEN_UP_TO
-        self._apply(folds.kept, is_open)
+        self._apply(folds.stored_folds, is_open)
         if is_search:
             is_open |= np.bincount(swept, minlength=len(is_open)) < self._sizes
-        self._apply(folds.now, is_open)
+        self._apply(folds.search_folds, is_open)
         return is_open
 
     def _apply(self, folds: Mapping[str, bool], is_open: npt.NDArray[np.bool_]) -> None:

@@ -22,10 +22,10 @@ from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.base.validation import ConfigError, closest_match, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig, StrategyConfig, parse_job
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfig, parse_job
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.jobs.script import LISTS, REQUIREMENTS, usual_entry, usual_list
+from backend.records.jobs.script import REQUIREMENT_FILES, REQUIREMENTS, usual_entry, usual_requirement_file
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize, ModelCheck
@@ -147,7 +147,7 @@ class JobValidator:
             for gpu in reading.gpus if reading is not None else ():
                 if gpu.uuid not in placement.gpus:
                     continue
-                for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
+                for process in gpu.foreign_processes(placement.sharing_user(gpu.uuid)):
                     raise BackendError(
                         f"GPU {gpu.index} of {wording.node_label(placement.node)} is in use by "
                         f"{process.owner_label}.",
@@ -186,13 +186,13 @@ class JobValidator:
             checked.config = replace(checked.config, entry=entry)
             if not checked.draft.entry:
                 checked.findings.append(Finding("entry", True, f"It runs {entry}, found by itself"))
-        if checked.draft.python == REQUIREMENTS and not usual_list(files):
-            some = ", ".join(LISTS[:-1])
-            sentence = f"{pin.reference} has neither {some} nor {LISTS[-1]} that lists packages."
+        if checked.draft.python == REQUIREMENTS and not usual_requirement_file(files):
+            some = ", ".join(REQUIREMENT_FILES[:-1])
+            sentence = f"{pin.reference} has neither {some} nor {REQUIREMENT_FILES[-1]} that lists packages."
             checked.add_error("python", sentence)
 
     def _check_start_from(self, checked: CheckedJob, start_from: str) -> None:
-        if start_from == NOTHING:
+        if start_from == RANDOM_WEIGHTS:
             return
         try:
             start_from = start_from or self._own_weights(checked)
@@ -216,7 +216,7 @@ class JobValidator:
             Finding(
                 "start_from",
                 True,
-                f"It begins with the weights of {model.reference}; set “Start from” to “{NOTHING}” "
+                f"It begins with the weights of {model.reference}; set “Start from” to “{RANDOM_WEIGHTS}” "
                 "for random weights.",
             )
         )
@@ -318,7 +318,7 @@ class JobValidator:
                 checked.add_error(name, sentence)
                 continue
             where = f"GPU {gpu.index} of {wording.node_label(placement.node)}"
-            beside = placement.user_beside(uuid)
+            beside = placement.sharing_user(uuid)
             foreigners = gpu.foreign_processes(beside)
             if foreigners:
                 sentence = f"{where} is in use by {_who(foreigners[0])}; the job can start when it "

@@ -101,7 +101,7 @@ def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
             continue
         if found is not None:
             sentences = [f"This looks like {title}: {sanitize(found.detail, 200)}."]
-            sentences += [note.sentence for note in found.notes if note.count]
+            sentences += [note.message for note in found.notes if note.count]
             return Suggestion(
                 entry, title, found.settings, " ".join(sentences), found.facts, found.choices
             )
@@ -208,7 +208,7 @@ def _image_folder(listing: _Listing) -> _Found | None:
     settings = {"channels": str(channels), "side": str(side)}
     facts = {"classes": len(by_class), "channels": channels, "side": side}
     left_out = "Left out, because they are in no folder of a class"
-    return _Found(detail, settings, facts, [ReadingNote.of(left_out, outside, "picture")])
+    return _Found(detail, settings, facts, [ReadingNote.from_names(left_out, outside, "picture")])
 
 
 def _picture_size(head: bytes) -> tuple[int, int]:
@@ -299,7 +299,7 @@ def _columns(names: str, rows: list[list[str]]) -> _Found:
     is_named = len(rows) > 1 and not any(map(_CELLS.NUMBER.fullmatch, rows[0]))
     titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
     notes = [
-        ReadingNote.of(
+        ReadingNote.from_names(
             note, [t for t, f in zip(titles, formats, strict=True) if f.note == note], "column"
         )
         for note in sorted({form.note for form in formats} - {""})

@@ -23,7 +23,7 @@ from backend.records.library.gallery import (
     Suggestion,
     Value,
 )
-from backend.records.library.item import TRAINING_FACT, Kind, LibraryItem
+from backend.records.library.item import TRAINING_DETAIL, Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
 from backend.services.library.dataset_shapes import recognise
@@ -113,7 +113,7 @@ class GalleryService:
             )
         if entry.kind is not Kind.MODEL:
             return item
-        return self._library.note(item, TRAINING_FACT, dict(entry.card.training))
+        return self._library.note(item, TRAINING_DETAIL, dict(entry.card.training))
 
     def write(self, name: str, settings: Mapping[str, str], folder: Path) -> GalleryEntry:
         """Write the code of an entry, with its parts and settings, into a new ``folder``.
@@ -147,7 +147,7 @@ class GalleryService:
             BackendError: A reference is unknown, or the data root is not available.
         """
         found = self.suggest(dataset)
-        facts = dict(found.facts) if found is not None else {}
+        facts = dict(found.data_sizes) if found is not None else {}
         task = self.show(found.entry).card.task if found is not None else ""
         if task not in TASKS:
             task = TASKS[0] if "classes" in facts else ""

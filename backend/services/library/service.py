@@ -32,14 +32,14 @@ from backend.records.base.validation import closest_match, sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
-    LEAKS_FACT,
-    WEIGHTS_FACT,
+    LEAKS_DETAIL,
+    WEIGHTS_DETAIL,
     FileEntry,
     Kind,
     LibraryItem,
     Pin,
     RescanReport,
-    Together,
+    Combination,
     VersionChanges,
     split_reference,
 )
@@ -151,24 +151,24 @@ class LibraryService:
         self._rescan.sync_names(kind)
         return self._catalogue.items(kind)
 
-    def known_combinations(self) -> tuple[Together, ...]:
+    def known_combinations(self) -> tuple[Combination, ...]:
         """Return what worked together: in previews and checks, then in jobs, newest job first."""
         found = [
-            Together(item.name, _name(loader))
+            Combination(item.name, _name(loader))
             for item in self._catalogue.items(Kind.DATASET)
-            if (loader := item.facts.get("seen_through"))
+            if (loader := item.details.get("seen_through"))
         ]
         for item in self._catalogue.items(Kind.MODEL):
-            tried = item.facts.get("tried_on")
+            tried = item.details.get("tried_on")
             if isinstance(tried, list) and len(tried) == 2:
-                found.append(Together(_name(tried[0]), _name(tried[1]), item.name))
+                found.append(Combination(_name(tried[0]), _name(tried[1]), item.name))
         for view in self._catalogue.jobs(limit=_MOST_JOBS):
             names = {key: pin.name for key, pin in view.pins.items()}
             if view.step and {"dataset", "loader"} <= names.keys():
                 dataset, loader = names["dataset"], names["loader"]
-                found.append(Together(dataset, loader, names.get("model", "")))
+                found.append(Combination(dataset, loader, names.get("model", "")))
                 other = names.get("validation_dataset", dataset)
-                found.append(Together(other, names.get("validation_loader", loader)))
+                found.append(Combination(other, names.get("validation_loader", loader)))
         return tuple(dict.fromkeys(found))
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
@@ -326,7 +326,7 @@ class LibraryService:
             if view.state.is_live or view.state.is_queued:
                 raise BackendError(
                     f"The {folder.text} is in use by the job “{sanitize(view.name)}” "
-                    f"({view.id}), which is {view.state.word.lower()}.",
+                    f"({view.id}), which is {view.state.label.lower()}.",
                     "Stop the job first." if view.state.is_live else "Remove it from the queue.",
                 )
         today = datetime.now(UTC)
@@ -344,7 +344,7 @@ class LibraryService:
     def weights_hash(self, reference: str) -> str:
         """Return the recorded SHA-256 of a model's weights, "" without a record."""
         item = self._item(self._folder(Kind.MODEL, reference))
-        return str(item.facts.get(WEIGHTS_FACT, {}).get("sha256", ""))
+        return str(item.details.get(WEIGHTS_DETAIL, {}).get("sha256", ""))
 
     def add_weights(
         self, reference: str, source: Path, progress: Progress | None = None
@@ -366,7 +366,7 @@ class LibraryService:
         }
         if others:
             known["unused"] = list(others)
-        return self._add_facts(item, {WEIGHTS_FACT: known}, str(item.facts.get("warning", "")))
+        return self._add_facts(item, {WEIGHTS_DETAIL: known}, str(item.details.get("warning", "")))
 
     def preview(
         self,
@@ -389,9 +389,9 @@ class LibraryService:
             ),
         )
         if split == "training":
-            warning = next((fault.sentence for fault in found.faults), "")
+            warning = next((fault.message for fault in found.errors), "")
             facts: dict[str, Any] = {"items": found.count}
-            if found.count and (found.samples or not found.faults):
+            if found.count and (found.samples or not found.errors):
                 facts["seen_through"] = code.reference
             if found.classes and found.is_complete:
                 facts["classes"] = len(found.classes)
@@ -400,13 +400,13 @@ class LibraryService:
 
     def note(self, item: LibraryItem, key: str, value: object) -> LibraryItem:
         """Keep a fact about an item, such as `TRAINING_FACT` or `STUDY_FACT`."""
-        return self._add_facts(item, {key: value}, str(item.facts.get("warning", "")))
+        return self._add_facts(item, {key: value}, str(item.details.get("warning", "")))
 
     def note_leaks(self, dataset: str, count: int) -> None:
         """Keep how many leaks a scan of a dataset found, until the next scan."""
         item = self.show(Kind.DATASET, dataset)
-        if count or LEAKS_FACT in item.facts:
-            self.note(item, LEAKS_FACT, count)
+        if count or LEAKS_DETAIL in item.details:
+            self.note(item, LEAKS_DETAIL, count)
 
     def check_model(
         self,
@@ -456,7 +456,7 @@ class LibraryService:
             trial = self.cached_check(*(self.pin(kind, part) for kind, part in parts.items()))
             if trial is not None:
                 return trial.warnings
-            warning = self.show(Kind.DATASET, config.dataset).facts.get("warning")
+            warning = self.show(Kind.DATASET, config.dataset).details.get("warning")
             return (str(warning),) if warning else ()
         return ()
 
@@ -530,10 +530,10 @@ class LibraryService:
                 yield self._see_job(job_id)
 
     def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> LibraryItem:
-        merged = {**item.facts, **facts, "warning": warning}
+        merged = {**item.details, **facts, "warning": warning}
         if not warning:
             del merged["warning"]
-        if merged == item.facts:
+        if merged == item.details:
             return item
         known = replace(item, facts=merged)
         # Facts are optional: if the data root is read-only, only the catalogue has them.

@@ -31,9 +31,9 @@ from backend.records.notifications.notification import (
     Mail,
     NotificationTarget,
     RunEndMessage,
-    mail_fault,
+    mail_error,
     settings_name,
-    webhook_fault,
+    webhook_error,
 )
 from backend.ssh.interface import Shell
 from backend.ssh.system_keyring import MAIL_SERVICE, SystemKeyring
@@ -106,17 +106,17 @@ class NotificationService:
         Raises:
             BackendError: A setting is invalid or cannot be written; nothing was changed.
         """
-        if channels.webhook and (fault := webhook_fault(channels.webhook)):
+        if channels.webhook and (fault := webhook_error(channels.webhook)):
             raise BackendError(fault)
-        if channels.mail is not None and (fault := mail_fault(channels.mail)):
+        if channels.mail is not None and (fault := mail_error(channels.mail)):
             raise BackendError(fault)
         before = self.channels()
-        if set(channels.targets) - set(before.targets) or not before.since:
+        if set(channels.targets) - set(before.targets) or not before.enabled_at:
             with as_backend_error("The time of the data root cannot be read"):
                 now = datetime.fromtimestamp(now_s(self._root.files, self._root.path), UTC)
                 channels = replace(channels, since=timestamps.stamp(now, "microseconds"))
         else:
-            channels = replace(channels, since=before.since)
+            channels = replace(channels, since=before.enabled_at)
         if channels.mail is not None and password is not None:
             if not self._keyring.unavailable_reason():
                 self._keyring.store(channels.mail.account, password)
@@ -190,9 +190,9 @@ class NotificationService:
         Raises:
             BackendError: It did not arrive, or a setting is invalid.
         """
-        fault = webhook_fault(channels.webhook) if kind == WEBHOOK else ""
+        fault = webhook_error(channels.webhook) if kind == WEBHOOK else ""
         if kind == MAIL:
-            fault = mail_fault(channels.mail) if channels.mail is not None else "No mail is set up."
+            fault = mail_error(channels.mail) if channels.mail is not None else "No mail is set up."
         if fault:
             raise BackendError(fault)
         try:

@@ -46,7 +46,7 @@ class PreflightFixes:
 
     def __init__(self, context: PreflightContext) -> None:
         self._root, self._limits = context.root, context.limits
-        self._cluster, self._set_up = context.node_registry, context.provisioning
+        self._node_registry, self._provisioning = context.node_registry, context.provisioning
 
     def fix(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
@@ -68,7 +68,7 @@ class PreflightFixes:
             for_each_node(self._set_aside_foreign)(finding)
             # The head's own copy of the key may be what is spoiled, so each node gets it again.
             if finding is key_findings[-1]:
-                self._set_up.authorize_all()
+                self._provisioning.authorize_all()
 
         def apply(fix: Fix, action: Callable[[PreflightFinding], object]) -> None:
             for finding in findings:
@@ -81,7 +81,7 @@ class PreflightFixes:
         apply(Fix.ACCEPT_HOST_KEY, self._accept_host_key)
         apply(
             Fix.PUT_INTO_SERVICE,
-            for_each_node(lambda node: self._cluster.set_in_service(node, True)),
+            for_each_node(lambda node: self._node_registry.set_in_service(node, True)),
         )
         apply(Fix.CHECK_AGAIN, for_each_node(self._refresh))
         apply(Fix.SHARE_JOBS, lambda finding: self._share_jobs())
@@ -93,7 +93,7 @@ class PreflightFixes:
 
     def _accept_host_key(self, finding: PreflightFinding) -> None:
         if finding.host_key is not None:
-            self._cluster.accept_key(finding.host_key)
+            self._node_registry.accept_key(finding.host_key)
 
     def _set_up_again(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
@@ -117,7 +117,7 @@ class PreflightFixes:
         for options, plan in plans.items():
             results: Mapping[str, NodeEntry | BackendError]
             try:
-                results = self._set_up.set_up(tuple(plan), on_change, options=options)
+                results = self._provisioning.set_up(tuple(plan), on_change, options=options)
             except BackendError as error:
                 results = dict.fromkeys(plan, error)
             for name, result in results.items():
@@ -127,8 +127,8 @@ class PreflightFixes:
 
     def _plan(self, node: str, checks: Sequence[str]) -> tuple[Sequence[str], SetUpOptions]:
         """Return the nodes to set up, and the options, so that ``node`` is like the others."""
-        entry = self._cluster.entry(node)
-        entries = self._cluster.list()
+        entry = self._node_registry.entry(node)
+        entries = self._node_registry.list()
         options = options_of(entry)
         if names.HOROVOD in checks and options.without_horovod:
             return (node,), replace(options, without_horovod=False)
@@ -143,20 +143,20 @@ class PreflightFixes:
         installation = entry.installation
         if installation is None or entry.info is None:
             return
-        with closing(self._cluster.open_shell(entry.name)) as shell:
+        with closing(self._node_registry.open_shell(entry.name)) as shell:
             _set_aside_foreign_files(shell, entry.info)
             for check in checks:
                 _set_aside_damaged_files(shell, check, installation, is_ours=not entry.has_own_mpi)
 
     def _set_aside_foreign(self, node: str) -> None:
-        with closing(self._cluster.open_shell(node)) as shell:
+        with closing(self._node_registry.open_shell(node)) as shell:
             _set_aside_foreign_files(shell, self._installed_entry(node)[2])
 
     def _start_agent(self, node: str) -> None:
         entry, installation, info = self._installed_entry(node)
         agent = AgentPaths(node, installation.python, installation.bundle, info)
         check = agent_commands.check(agent, self._limits.agent_s)
-        with closing(self._cluster.open_shell(node)) as shell:
+        with closing(self._node_registry.open_shell(node)) as shell:
             start = shell.run(agent_commands.start(agent))
             is_alive = start.ok and shell.run(check).ok
         if not is_alive:
@@ -167,10 +167,12 @@ class PreflightFixes:
 
     def _refresh(self, node: str) -> None:
         """Inspect the node again where the other nodes have the data root mounted."""
-        folders = Counter(entry.data_root for entry in self._cluster.list() if entry.data_root)
+        folders = Counter(
+            entry.data_root for entry in self._node_registry.list() if entry.data_root
+        )
         common_folder = folders.most_common(1)[0][0] if folders else ""
-        node_folder = self._cluster.entry(node).data_root
-        self._cluster.inspect(node, node_data_root=node_folder or common_folder)
+        node_folder = self._node_registry.entry(node).data_root
+        self._node_registry.inspect(node, node_data_root=node_folder or common_folder)
 
     def _share_jobs(self) -> None:
         with as_backend_error(f"The rights of {self._root.jobs} could not be changed"):
@@ -199,7 +201,7 @@ class PreflightFixes:
         entry, installation, _ = self._installed_entry(node)
         argv = ["env", f"PYTHONPATH={installation.bundle}", installation.python]
         argv += ["-m", "backend.node.checks.orphans", "--data-root", entry.data_root]
-        with closing(self._cluster.open_shell(node)) as shell:
+        with closing(self._node_registry.open_shell(node)) as shell:
             listed_orphans = map(Orphan.from_dict, _read_json(shell, node, argv)["orphans"])
             process_ids = [
                 f"{orphan.process.pid}:{orphan.process.start_ticks}"
@@ -211,7 +213,7 @@ class PreflightFixes:
             return _read_json(shell, node, [*argv, "--end", *process_ids])["left"]
 
     def _installed_entry(self, node: str) -> tuple[NodeEntry, NodeInstallation, NodeInfo]:
-        entry = self._cluster.entry(node)
+        entry = self._node_registry.entry(node)
         if entry.installation is None or entry.info is None:
             raise BackendError(f"{node} is not set up.", f"Set {node} up first.")
         return entry, entry.installation, entry.info

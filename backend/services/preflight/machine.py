@@ -55,7 +55,7 @@ def gpus(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
             message = f"{label} has no GPU {sanitize(uuid)}: {cause}."
         elif gpu.is_lost:
             message = f"GPU {gpu.index} of {label} no longer responds."
-        elif processes := gpu.foreign_processes(target.placement.user_beside(uuid)):
+        elif processes := gpu.foreign_processes(target.placement.sharing_user(uuid)):
             message = f"GPU {gpu.index} of {label} is in use by {_user_label(processes[0])}."
             extra_remedy = "" if processes[0].pid else f" {gpu.unlisted_remedy}"
         else:

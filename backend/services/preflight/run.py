@@ -63,8 +63,8 @@ class PreflightRun:
 
     def __init__(self, context: PreflightContext, config: JobConfig, needed_bytes: int) -> None:
         self._root = context.root
-        self._cluster = context.node_registry
-        self._set_up = context.provisioning
+        self._node_registry = context.node_registry
+        self._provisioning = context.provisioning
         self._python = context.python()
         self._share = context.root.files
         self._config = config
@@ -118,7 +118,7 @@ class PreflightRun:
 
     def collect_nodes(self) -> None:
         """Collect the nodes of the job with their entries and addresses, without a connection."""
-        entries = {entry.name: entry for entry in self._cluster.list()}
+        entries = {entry.name: entry for entry in self._node_registry.list()}
         self.job.cluster_nodes = tuple(entries)
         jobs_are_narrow = False
         if self._share.is_mounted:
@@ -173,7 +173,7 @@ class PreflightRun:
         installation, info = entry.installation, entry.info
         home = NodeHome(PurePosixPath(info.home))
         # One finding is enough for a missing Horovod.
-        is_lacking = self.job.library == "horovod" and installation.without_horovod
+        lacks_horovod = self.job.library == "horovod" and installation.without_horovod
         target = PreflightTarget(
             entry.name,
             placement,
@@ -185,7 +185,7 @@ class PreflightRun:
             str(home.path.parent),
             placement is self._config.placement[0],
             self._needed_bytes,
-            "mpi4py" if is_lacking else self.job.library,
+            "mpi4py" if lacks_horovod else self.job.library,
             jobs_are_narrow and not entry.is_staged,
             entry.is_staged,
             self._config.loader_workers,
@@ -241,7 +241,7 @@ class PreflightRun:
     ) -> None:
         """Query a node over SSH; ``cleanup`` runs once its replies are in."""
         started_s = time.monotonic()
-        shell = self._cluster.open_shell(node.name)
+        shell = self._node_registry.open_shell(node.name)
         cleanup.callback(shell.close)
         login_s = time.monotonic() - started_s
         node.limits = self._limits.for_node(login_s)
@@ -365,7 +365,7 @@ class PreflightRun:
         try:
             previous_settings = read_ssh_settings(shell, home)
             cluster_key.write_settings(
-                shell, home, self._set_up.peers(), entry.installation.own_key
+                shell, home, self._provisioning.peers(), entry.installation.own_key
             )
             node.settings_update = read_ssh_settings(shell, home) != previous_settings
         except BackendError as error:

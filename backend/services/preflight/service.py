@@ -79,7 +79,7 @@ class PreflightService:
         """Store the parts; for ``forecast_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._python = python
-        self._first_bytes = forecast_bytes
+        self._forecast_bytes = forecast_bytes
         limits = limits or PreflightLimits()
         self._context = PreflightContext(
             root, node_registry, provisioning, python, limits, needs_torch, data_notes=data_notes
@@ -223,12 +223,12 @@ class PreflightService:
         """
         with suppress(BackendError, OSError, ValueError):
             if not job_id:
-                return self._first_bytes(config, {})
+                return self._forecast_bytes(config, {})
             folder = self._root.job(job_id)
             self._root.files.refresh_job(folder)
             checkpoints = list_checkpoints(folder, config.checkpoint)
             if not checkpoints:
-                return self._first_bytes(config, read_job(folder).pins)
+                return self._forecast_bytes(config, read_job(folder).pins)
             largest_bytes = max(record.bytes for record in checkpoints)
             checkpoint_count = config.checkpoint.keep_latest + config.checkpoint.keep_best + 2
             return largest_bytes * max(0, checkpoint_count - len(checkpoints))

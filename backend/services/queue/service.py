@@ -124,7 +124,7 @@ class QueueService:
         view = self._jobs.queries.show(job_id)
         if view.state.is_live:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}.", "Stop it before it is queued."
+                f"The job {job_id} is {view.state.label.lower()}.", "Stop it before it is queued."
             )
         folder, view, prepared = self._jobs.lifecycle.prepare(
             job_id, start_over, placement, progress

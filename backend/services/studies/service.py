@@ -17,7 +17,7 @@ from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import closest_match, sanitize
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.library.item import KINDS, STUDY_FACT, Kind
+from backend.records.library.item import KINDS, STUDY_DETAIL, Kind
 from backend.records.studies.study import (
     LIBRARY_KEYS,
     FormName,
@@ -34,7 +34,7 @@ from backend.records.studies.study import (
     sweep_of_study,
 )
 from backend.records.studies.table import StudyTable, in_csv, in_markdown, study_table
-from backend.records.sweeps.spec import SweepMade, sweep_name
+from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.example import EXAMPLE, NAME, import_part
 from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.queries import JobQueries
@@ -70,7 +70,7 @@ class StudyService:
     def list(self) -> tuple[GalleryStudy, ...]:
         """Return the studies of the gallery."""
         return tuple(
-            GalleryStudy.of(name, self._read(self._gallery / name / FILE)[0])
+            GalleryStudy.from_study(name, self._read(self._gallery / name / FILE)[0])
             for name in self._names()
         )
 
@@ -80,7 +80,7 @@ class StudyService:
         Raises:
             BackendError: It cannot be read, or is invalid.
         """
-        return GalleryStudy.of(str(path), self._read(path)[0])
+        return GalleryStudy.from_study(str(path), self._read(path)[0])
 
     def started_studies(self) -> tuple[StartedStudy, ...]:
         """Return the started studies of which a job is left, by the name of their sweep."""
@@ -103,7 +103,7 @@ class StudyService:
         form: FormName = FormName.SMALL,
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
-    ) -> SweepMade:
+    ) -> QueuedSweep:
         """Queue the jobs of a study. ``name`` is one of the gallery, or a path of a study file.
 
         Raises:
@@ -133,7 +133,7 @@ class StudyService:
         added = {part: self._add_part(part, study.title, progress) for part in parts}
         sweep, cells = sweep_of_study(study, form, placement, library, added)
 
-        def remember(made: SweepMade) -> None:
+        def remember(made: QueuedSweep) -> None:
             jobs = tuple(StudyJob(v.id, *cell) for v, cell in zip(made.jobs, cells, strict=True))
             record = StartedStudy(sweep_name(made.tag), form, text, jobs)
             content = json.dumps(record.to_dict(), indent=1).encode()
@@ -149,7 +149,7 @@ class StudyService:
         own = {item.reference for item in self._library.list(kind)}
         item = self._parts.add(part.entry, dict(part.settings), part.name, progress)
         if item.reference not in own:
-            self._library.note(item, STUDY_FACT, title)
+            self._library.note(item, STUDY_DETAIL, title)
         return item.reference
 
     def find(self, sweep: str) -> StartedStudy | None:

@@ -20,8 +20,8 @@ from backend.records.sweeps.spec import (
     TAG,
     Expansion,
     Sweep,
-    SweepMade,
-    SweepTaken,
+    QueuedSweep,
+    CancelledSweep,
     expand,
     read_sweep,
     sweep_name,
@@ -94,8 +94,8 @@ class SweepService:
         self,
         sweep: Sweep,
         progress: Progress | None = None,
-        on_created: Callable[[SweepMade], None] = lambda made: None,
-    ) -> SweepMade:
+        on_created: Callable[[QueuedSweep], None] = lambda made: None,
+    ) -> QueuedSweep:
         """Make every job and queue it, in the order of the sweep.
 
         All are made before the first may start, so that a failure leaves only drafts. ``on_made``
@@ -119,7 +119,7 @@ class SweepService:
             for job in tagged:
                 progress.step(len(made), 2 * total, f"Making job {len(made) + 1} of {total}")
                 made.append(self._jobs.create(job.raw))
-            on_created(SweepMade(tag, tuple(made)))
+            on_created(QueuedSweep(tag, tuple(made)))
             for number, view in enumerate(made):
                 progress.step(total + number, 2 * total, f"Queueing job {number + 1} of {total}")
                 self._queue.enqueue(view.id, progress=progress)
@@ -131,7 +131,7 @@ class SweepService:
             sentence = f"{why}: {len(made)} of {total} jobs were made, {queued} of them are queued."
             raise IncompleteSweep(sentence, tag, tuple(made)) from error
         progress.report(2 * total, 2 * total, f"Queued {total} jobs")
-        return SweepMade(tag, tuple(self._jobs.queries.show(view.id) for view in made))
+        return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in made))
 
     def _with_free_name(self, sweep: Sweep) -> Sweep:
         """Number the name if a sweep has it: ``shapes (2)``."""
@@ -146,7 +146,7 @@ class SweepService:
         number = next(n for n in itertools.count(2) if f"{name} ({n})" not in taken)
         return replace(sweep, base={**sweep.base, "name": f"{name} ({number})"})
 
-    def take_back(self, tag: str, progress: Progress | None = None) -> SweepTaken:
+    def take_back(self, tag: str, progress: Progress | None = None) -> CancelledSweep:
         """Move the jobs of a sweep that never ran to the trash; jobs that ran stay.
 
         Raises:
@@ -164,7 +164,7 @@ class SweepService:
                 taken.append(self._jobs.remove(view.id))
             else:
                 left.append(view)
-        return SweepTaken(tag, tuple(taken), tuple(left))
+        return CancelledSweep(tag, tuple(taken), tuple(left))
 
     def stop(self, tag: str) -> tuple[JobView, ...]:
         """Take the waiting jobs of a sweep from the queue, and stop those that run.

@@ -14,7 +14,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.node.system.start_supervisor import own_environment
-from backend.records.library.layer_graph import NODE_H, NODE_W, LayerGraph, drawn
+from backend.records.library.layer_graph import NODE_H, NODE_W, LayerGraph, graph_layers
 from backend.records.library.layers import Layer
 
 _LIMIT_S = 30.0
@@ -29,7 +29,7 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
     Raises:
         BackendError: The graph is too large, or Graphviz failed or is missing.
     """
-    shown = drawn(layers)
+    shown = graph_layers(layers)
     if len(shown) > _MOST_LAYERS:
         raise BackendError(f"A graph of {len(shown)} layers is too large to draw.", _USE_TABLE)
     known = {layer.name for layer in shown}

@@ -37,7 +37,7 @@ from backend.records.base.layout import (
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint, read_record
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.library.item import KINDS, WEIGHTS_FACT, Kind, Pin
+from backend.records.library.item import KINDS, WEIGHTS_DETAIL, Kind, Pin
 from backend.records.nodes.reading import Orphan
 from backend.services.verify.scan import Scan, ScannedJob, ScannedVersion
 from backend.ssh.interface import Unreachable
@@ -171,7 +171,7 @@ class _Bytes(Progress):
 
 
 def _check_weights(scan: Scan, one: ScannedVersion) -> None:
-    known = one.item.facts.get(WEIGHTS_FACT) if one.item is not None else None
+    known = one.item.details.get(WEIGHTS_DETAIL) if one.item is not None else None
     if not isinstance(known, dict):
         return
     path, files = one.folder.path / str(known.get("name", "")), scan.root.files

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import move_into
-from backend.records.verify.finding import Repaired, Verification, VerifyFinding
+from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
 from backend.services.verify.checks import CHECKS, Check, CheckFinding
 from backend.services.verify.scan import Scan
 
@@ -52,7 +52,7 @@ class VerifyService:
         *,
         hashes: bool = False,
         progress: Progress | None = None,
-    ) -> Repaired:
+    ) -> RepairResult:
         """Repair those findings that are still found; ``hashes`` is that of their check.
 
         Raises:
@@ -60,19 +60,19 @@ class VerifyService:
             Cancelled: By ``progress``, before the first change.
         """
         keys = {one.key for one in findings if one.repair}
-        only = frozenset(one.what for one in findings)
+        only = frozenset(one.subject for one in findings)
         scan = Scan(self._services, hashes, progress or Progress(), only)
         found = [pair for pair in self._findings(scan) if pair[0].key in keys]
         done, left = [], []
         for finding, one in found:
             try:
-                with as_backend_error(f"The {finding.what} could not be repaired"):
+                with as_backend_error(f"The {finding.subject} could not be repaired"):
                     _repair(scan, one)
             except BackendError as error:
                 left.append(replace(finding, sentence=error.with_remedy))
             else:
                 done.append(finding)
-        return Repaired(tuple(done), tuple(left), scan.root.display_path(scan.trash_folder))
+        return RepairResult(tuple(done), tuple(left), scan.root.display_path(scan.trash_folder))
 
     def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, CheckFinding]]:
         with as_backend_error(f"The data root {scan.root.name} cannot be read"):

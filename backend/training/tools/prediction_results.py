@@ -206,9 +206,9 @@ class PredictionResults:
         shown = sorted(place for place in self._shown if place < count) if is_shown else []
         found = Prediction(
             task=self._task,
-            samples=count,
+            sample_count=count,
             metrics=dict(metrics),
-            shown=self._samples(shown, deadline),
+            examples=self._samples(shown, deadline),
             notes=(*notes, *(self._form.notes if self._form else ()), *self._missing_note()),
             detections=tuple(
                 DetectionMeasures(self._name(one.label), one.boxes, *one.curves)

@@ -23,11 +23,11 @@ from backend.records.base import number_format
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import (
     ClassCount,
-    ItemFault,
+    SampleError,
     Preview,
     SamplePreview,
     ShapeCount,
-    rare_words,
+    rare_class_warning,
 )
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.histogram import ChannelSpread
@@ -125,7 +125,7 @@ class Survey:
         self._samples: list[SamplePreview] = []
         self._class_samples = _ClassSamples()
         self._kept: dict[int, Any] = {}
-        self._faults: list[ItemFault] = []
+        self._faults: list[SampleError] = []
         self._fault_count = 0
         self._times_ms = numbers("d")
         self._shapes: Counter[tuple[str, tuple[int, ...] | None, str]] = Counter()
@@ -187,8 +187,8 @@ class Survey:
                 for (path, channel), total in sorted(self._sums.items())
             ),
             item_time_ms=statistics.median(self._times_ms) if self._times_ms else 0.0,
-            fault_count=self._fault_count,
-            faults=tuple(
+            error_count=self._fault_count,
+            errors=tuple(
                 sorted(self._faults, key=lambda fault: (fault.index is None, fault.index or 0))
             ),
             warnings=tuple(self._warnings()),
@@ -204,7 +204,7 @@ class Survey:
             # If at least a second was left, the item is too slow, not the time too short.
             if left_s > 1:
                 self._fault(
-                    ItemFault(
+                    SampleError(
                         f"Item {number_format.count(index)} of {self._data.class_name} was not "
                         f"read within {left_s:.0f} s.",
                         "Check __getitem__ for an endless loop or a download.",
@@ -213,7 +213,7 @@ class Survey:
                 )
             return False
         except UserCodeError as error:
-            self._fault(ItemFault(error.message, error.remedy, index, error.traceback))
+            self._fault(SampleError(error.message, error.remedy, index, error.traceback))
             return True
         time_ms = (time.perf_counter() - begin) * 1000
         self._times_ms.append(time_ms)
@@ -249,7 +249,7 @@ class Survey:
         text = "" if target is None else target_text(target, self._names)
         return SamplePreview(index, parts(parts_of(item)), text, time_ms, of_class)
 
-    def _fault(self, fault: ItemFault) -> None:
+    def _fault(self, fault: SampleError) -> None:
         self._fault_count += 1
         self._faults.append(fault)
         # The first ones by number, in any order of reading.
@@ -346,11 +346,11 @@ class Survey:
                 split_batch(self._data.collate(items))
         except tool_protocol.OutOfTime:
             self._fault_count += 1
-            self._faults.append(ItemFault("A batch of 4 items was not made within 30 s."))
+            self._faults.append(SampleError("A batch of 4 items was not made within 30 s."))
             return
         except UserCodeError as error:
             self._fault_count += 1
-            self._faults.append(ItemFault(error.message, error.remedy, None, error.traceback))
+            self._faults.append(SampleError(error.message, error.remedy, None, error.traceback))
             return
         if not callable(getattr(self._data.user_dataset, "collate", None)):
             self._compare_shapes()
@@ -365,7 +365,7 @@ class Survey:
                 first, second = (_shape_words(shape) for shape in list(dict.fromkeys(shapes))[:2])
                 self._fault_count += 1
                 self._faults.append(
-                    ItemFault(
+                    SampleError(
                         f"Items of {self._data.class_name} have different shapes at {path}, so "
                         f"they cannot form a batch: {first} and {second}.",
                         "Bring them to one shape, or add a method collate(self, items) to "
@@ -401,7 +401,7 @@ class Survey:
                 f"All {seen} samples read are of one class ({name}); a model cannot learn from "
                 "that."
             )
-        rare = rare_words(self._class_counts())
+        rare = rare_class_warning(self._class_counts())
         if rare:
             yield rare
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from backend.records.base import number_format
 from backend.records.jobs.config import JobConfig
-from backend.records.library.preview import ItemFault
+from backend.records.library.preview import SampleError
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.preview import Survey
@@ -41,14 +41,14 @@ class _Pages:
         self._deadline = time.monotonic() + float(request.get("budget_s", 20.0))
         self._splits: dict[str, tuple[UserData, Survey]] = {}
         self._samples: list[PageSample] = []
-        self._faults: list[ItemFault] = []
+        self._faults: list[SampleError] = []
 
     def at(self, places: list[tuple[str, int]]) -> SamplePage:
         for number, (split, index) in enumerate(places):
             self._report("Reading samples", number, len(places))
             if not self._read(split, index, ""):
                 break
-        return SamplePage(tuple(self._samples), faults=tuple(self._faults))
+        return SamplePage(tuple(self._samples), errors=tuple(self._faults))
 
     def onwards(self, split: str, start: int, count: int, of_class: str) -> SamplePage:
         total = len(self._opened(split)[0])
@@ -81,10 +81,10 @@ class _Pages:
                 item = data.item(index)
         except tool_protocol.OutOfTime:
             words = f"Sample {number_format.count(index)} was not read within {left:.0f} s."
-            self._faults.append(ItemFault(words, index=index))
+            self._faults.append(SampleError(words, index=index))
             return True
         except UserCodeError as error:
-            self._faults.append(ItemFault(error.message, error.remedy, index, error.traceback))
+            self._faults.append(SampleError(error.message, error.remedy, index, error.traceback))
             return True
         time_ms = (time.perf_counter() - begin) * 1000
         its_class = survey.class_of(item)

@@ -149,11 +149,11 @@ class _Split:
             examined=self._examined,
             classes={one.name: one.count for one in found.classes},
             broken=tuple(
-                BrokenSample(fault.index, fault.sentence)
-                for fault in found.faults
+                BrokenSample(fault.index, fault.message)
+                for fault in found.errors
                 if fault.index is not None
             ),
-            broken_count=found.fault_count,
+            broken_count=found.error_count,
             duplicates=same.index_pairs(_LISTED),
             duplicate_count=same.count,
             near_duplicates=near.index_pairs(_LISTED),

@@ -155,14 +155,14 @@ def test_a_replay_opens_a_form_with_a_choice_of_nodes_and_is_known_as_one(
     controller.replay(job_id, lambda error: pytest.fail(str(error)))
     draft = form.draft()
     assert draft.raw["name"] == "Täglich/1 (replay)"
-    assert draft.origin.replays == job_id
+    assert draft.origin.replayed_id == job_id
     elapse(form)
     assert the(Banner, form).accessibleName().startswith("Replay of “Täglich/1”.")
     # Other nodes, or more processes on the same, are still the replay; other settings are none.
     the(PlacementPicker, form).put([{"node": "this-computer", "processes": 2}])
-    assert form.draft().origin.replays == job_id
+    assert form.draft().origin.replayed_id == job_id
     setting_field(form, "epochs").control.setText("9")
-    assert form.draft().origin.replays == ""
+    assert form.draft().origin.replayed_id == ""
     form.show_draft(draft)
     form.save_requested.emit(form.draft())
     (made,) = [one for one in services.jobs.queries.list() if one.id != job_id]

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
-from backend.records.library.item import TRAINING_FACT, Kind, LibraryItem
+from backend.records.library.item import TRAINING_DETAIL, Kind, LibraryItem
 
 ADAM = {"epochs": 15, "batch_size": 16, "optimizer": {"name": "adam", "lr": 0.001},
         "gradient_norm": 1.0}  # fmt: skip
 
 
 def model(name, **facts):
-    return LibraryItem(Kind.MODEL, name, 1, "0" * 64, 1, 1, "2026-01-01T00:00:00Z", facts=facts)
+    return LibraryItem(Kind.MODEL, name, 1, "0" * 64, 1, 1, "2026-01-01T00:00:00Z", details=facts)
 
 
-MODELS = (model("resnet", **{TRAINING_FACT: ADAM}), model("mine"))
+MODELS = (model("resnet", **{TRAINING_DETAIL: ADAM}), model("mine"))
 
 
 def test_a_network_of_the_gallery_brings_its_settings_and_other_code_the_usual_ones():

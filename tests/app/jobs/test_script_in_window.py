@@ -11,7 +11,7 @@ from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a f
 from tests.windows import setting_field, texts, the
 from widgets.common.fields import LineEdit
 from widgets.jobs.form.form_sections import FormSections
-from widgets.jobs.form.swept_fields import SeveralButton
+from widgets.jobs.form.swept_fields import MultiValueButton
 
 LINE = '--out {output} --lr 0.1 --note "it\'s mine"'
 WORDS = ("--out", "{output}", "--lr", "0.1", "--note", "it's mine")
@@ -33,7 +33,7 @@ def field(program, name):  # noqa: F811
 
 def several(program):  # noqa: F811
     """The buttons for several values that Tab reaches."""
-    buttons = program.form.findChildren(SeveralButton)
+    buttons = program.form.findChildren(MultiValueButton)
     return {one.accessibleName() for one in buttons if one.isVisible()}
 
 

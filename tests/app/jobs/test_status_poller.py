@@ -60,7 +60,7 @@ class Jobs:
         if self.broken:
             raise BackendError(self.broken)
         to_reap = (self.view.id,) if self.view.unrecorded_end else ()
-        return JobListing((self.view,), total=1, to_reap=to_reap)
+        return JobListing((self.view,), total=1, reapable_ids=to_reap)
 
     def reap(self, job_id):
         """The ranks had all finished, unless the folder cannot be written."""

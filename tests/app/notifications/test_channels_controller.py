@@ -17,7 +17,7 @@ from tests.windows import the
 from widgets.common.labels import Label
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
-HOOK = Channels("https://hooks.example/T0", since="2026-11-22T00:00:00Z")
+HOOK = Channels("https://hooks.example/T0", enabled_at="2026-11-22T00:00:00Z")
 FAILED = changed(LIVE, state=JobState.ERROR, updated="2026-11-22T08:00:00Z")
 
 

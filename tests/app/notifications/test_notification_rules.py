@@ -14,7 +14,7 @@ from app.notifications.notification_store import MAX_NOTICES, NotificationStore
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continuation, RankError
-from backend.records.jobs.summary import JobListing, line_of
+from backend.records.jobs.summary import JobListing, summary_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE
 from tests.job_views import changed
@@ -233,7 +233,7 @@ def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices,
     for _ in range(3):
         notices.see(changed(LIVE, alarms=(alarm,)))
     assert titles(received) == ["Diverges: digits"]
-    assert received[0].text == alarm.sentence
+    assert received[0].text == alarm.message
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
     notices.see(changed(LIVE, alarms=(alarm, still)))
     notices.send_waiting()
@@ -449,5 +449,5 @@ def test_m20_ends_are_known_for_each_data_root(opened):
 def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(opened):
     opened().poll(ended(0))
     window = opened()
-    window.bell.see(JobListing(lines=(line_of(ended(1, minute=5)),), total=1))
+    window.bell.see(JobListing(summaries=(summary_of(ended(1, minute=5)),), total=1))
     assert titles(window.tray.received) == ["Failed: job 1"]

@@ -34,7 +34,7 @@ def item(name: str = "digits", version: int = 1, kind: Kind = Kind.DATASET) -> L
         files=3,
         created="2026-11-21T08:00:00Z",
         source="/home/anna/digits",
-        facts={"items": 1797, "warning": ""},
+        details={"items": 1797, "warning": ""},
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.cli import runs
-from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
+from backend.records.jobs.alarm import METRICS_LEFT_OUT, NOT_SAVED, Alarm
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
@@ -67,9 +67,9 @@ def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
 def test_each_warning_of_the_run_is_shown(
     state: JobState, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alarms = (Alarm(NOT_SAVED, 6, "It is not saved."), Alarm(LEFT_OUT, 9, "“a” is left out."))
+    alarms = (Alarm(NOT_SAVED, 6, "It is not saved."), Alarm(METRICS_LEFT_OUT, 9, "“a” is left out."))
     text = shown(changed(SLOW, state=state, alarms=alarms), capsys)
-    assert all(alarm.sentence in text for alarm in alarms)
+    assert all(alarm.message in text for alarm in alarms)
 
 
 def test_a_job_that_the_program_continued_says_why_and_on_how_many_nodes(

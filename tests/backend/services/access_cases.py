@@ -249,7 +249,7 @@ class RemoteRun:
             run=self.run,
             epoch=1,
             epoch_step=self.step,
-            first=first,
+            first_step=first,
             timestamp=f"2026-11-21T07:30:{self.step % 60:02d}.123456Z",
             metrics={"loss": [1.0 / n for n in range(first, self.step + 1)]},
         )

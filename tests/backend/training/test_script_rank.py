@@ -362,4 +362,4 @@ def test_a_curve_that_becomes_nan_is_a_warning(tmp_path: Path) -> None:
     status = last_status(folder)
     assert status is not None
     assert [(alarm.kind, alarm.step) for alarm in status.alarms] == [(BAD_CURVE, 4)]
-    assert status.alarms[0].sentence == "The script wrote NaN for loss, val_loss."
+    assert status.alarms[0].message == "The script wrote NaN for loss, val_loss."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.bundles.job_archive import Bundled, Unbundled
+from backend.records.bundles.job_archive import WrittenBundle, ImportedJob
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 from backend.records.nodes.preflight import Preflight
@@ -116,7 +116,7 @@ def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
         )
         dialog.show_inspection(shown)
         dialog._tabs.choose(tab)
-        dialog._choose(tab)
+        dialog._show_tab(tab)
     return dialog
 
 
@@ -163,7 +163,7 @@ screen("bundle-under-way")(
 )
 screen("bundle-done")(
     lambda stage: _bundle(stage).show_done(
-        Bundled("/home/mai/digits.ringmaster", 4_200_000, 31, left_out=("KEY",))
+        WrittenBundle("/home/mai/digits.ringmaster", 4_200_000, 31, omitted_variables=("KEY",))
     )
 )
 
@@ -184,7 +184,7 @@ def unbundle_notes(stage: Stage) -> None:
         "It was trained with PyTorch 2.12, and here is 2.13.",
     )
     origin = "Imported from a bundle of the job j6, made by lan."
-    dialog.show_done(Unbundled(lab.FINISHED, origin, notes=notes))
+    dialog.show_done(ImportedJob(lab.FINISHED, origin, notes=notes))
 
 
 @screen("unbundle-refused")

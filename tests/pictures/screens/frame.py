@@ -200,7 +200,7 @@ def _palette(stage: Stage, text: str, targets: list[PaletteEntry]) -> None:
 
 
 TARGETS = [
-    *(PaletteEntry("job", view.id, view.name, view.state.word, "stack") for view in lab.JOBS[:4]),
+    *(PaletteEntry("job", view.id, view.name, view.state.label, "stack") for view in lab.JOBS[:4]),
     PaletteEntry("node", "gpu07", "gpu07", "node", "hard-drives"),
     PaletteEntry("act", "new", "New job", "", "plus", "Ctrl+N"),
     PaletteEntry("act", "settings", "Settings", "", "gear", "Ctrl+,"),

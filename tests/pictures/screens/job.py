@@ -194,7 +194,7 @@ def job_overdue(stage: Stage) -> None:
 
 
 _RUNS = (
-    JobRun(3, JobState.TRAINING, started=lab.LIVE.status.started_at, first_step=1, last_step=9600),
+    JobRun(3, JobState.TRAINING, started_at=lab.LIVE.status.started_at, first_step=1, last_step=9600),
     JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben. Saved at epoch 4, step 4,000.",
            "2026-11-12T09:10:00Z", "2026-11-12T13:04:00Z", 2001, 4000),
     JobRun(1, JobState.ERROR, 2, "", "2026-11-11T16:00:00Z", "2026-11-11T18:21:00Z", 1, 2000),
@@ -292,13 +292,13 @@ def failed_diverged(stage: Stage) -> None:
     rises = Alarm(DIVERGED, 7_700, "The loss is 2.31, 4.2 times its best (0.55 at step 7 350).")
     ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss became NaN at step 7994 (epoch 20).")
     error = RankError(
-        ends.sentence,
+        ends.message,
         1,
         "gpu03",
         cause=LOSS_NOT_A_NUMBER,
         remedy="Resume with a lower learning rate, or clone the job with gradient clipping.",
     )
-    view = changed(lab.FAILED, alarms=(rises, ends), message=ends.sentence, error=error)
+    view = changed(lab.FAILED, alarms=(rises, ends), message=ends.message, error=error)
     _failed(stage, view, rises_at=7_400)
 
 

@@ -14,21 +14,21 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
-from backend.records.library.item import Kind, LibraryItem, Together, VersionChanges
+from backend.records.library.item import Kind, LibraryItem, Combination, VersionChanges
 from backend.records.library.layer_graph import NODE_H, GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
-    ItemFault,
+    SampleError,
     LayerRow,
     ModelCheck,
     Preview,
     SamplePart,
     SamplePreview,
     ShapeCount,
-    rare_words,
+    rare_class_warning,
 )
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
@@ -56,7 +56,7 @@ _WARNINGS = {"plankton": "1 class has 3 images", "speech-small": "14 NaN samples
 def item(kind: Kind, name: str, version: int = 1, size: float = 1.1e6, files: int = 4):
     facts = {"warning": _WARNINGS[name]} if name in _WARNINGS else {}
     made = lab.ago((9 - version) * lab.DAY)
-    return LibraryItem(kind, name, version, "ab" * 32, int(size), files, made, facts=facts)
+    return LibraryItem(kind, name, version, "ab" * 32, int(size), files, made, details=facts)
 
 
 def datasets() -> tuple[LibraryItem, ...]:
@@ -118,16 +118,16 @@ def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
 def rare_preview() -> Preview:
     """Of one class there are hardly any samples."""
     shown = preview()
-    return replace(shown, warnings=(rare_words(shown.classes),))
+    return replace(shown, warnings=(rare_class_warning(shown.classes),))
 
 
 def _datasets(stage: Stage, shown: str = "digits", leaks: int = 0) -> LibraryPage:
     page = stage.library(Kind.DATASET)
-    page.detail.show_companions((), ("digits", "coco-boxes"), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits", "coco-boxes"), (Combination("digits", "digits"),))
     found = {"leaks": leaks} if leaks else {}
     page.show_items(
         tuple(
-            replace(one, facts={**one.facts, **found}) if one.name == shown else one
+            replace(one, facts={**one.details, **found}) if one.name == shown else one
             for one in datasets()
         )
     )
@@ -309,7 +309,7 @@ def dataset_scan(stage: Stage) -> None:
             ), warnings=rare_preview().warnings,
         )
     )  # fmt: skip
-    number = next(n for n, one in enumerate(view.model.rows) if one.sentence.startswith("31 "))
+    number = next(n for n, one in enumerate(view.model.rows) if one.message.startswith("31 "))
     view._table.selectRow(number)
     places = view._places()
     by_split = {"training": digits(), "validation": tuple(digits())}
@@ -329,15 +329,15 @@ def dataset_page_of_samples(stage: Stage) -> None:
     some = tuple(
         PageSample("training", replace(one, index=n)) for n, one in enumerate(digits()[:47])
     )
-    fault = ItemFault("UserDataset, item 47, raised ValueError: torn file.", index=47)
+    fault = SampleError("UserDataset, item 47, raised ValueError: torn file.", index=47)
     view.show_page(view._asked(), SamplePage(some, 48, 1797, (fault,)))
 
 
 @screen("dataset-unreadable")
 def dataset_unreadable(stage: Stage) -> None:
     """Each item raised, so there is nothing to show but the reason."""
-    fault = ItemFault("UserDataset, item 0, raised KeyError: 'label' (bks_dataset.py, line 8).")
-    shown = Preview("training", "UserDataset", 5000, 5000, fault_count=5000, faults=(fault,))
+    fault = SampleError("UserDataset, item 0, raised KeyError: 'label' (bks_dataset.py, line 8).")
+    shown = Preview("training", "UserDataset", 5000, 5000, error_count=5000, errors=(fault,))
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
 
 
@@ -375,7 +375,7 @@ CHECK = ModelCheck(25_557_032, 25_557_032, 102_228_128, layers=LAYERS, loss=4.71
 
 def _models(stage: Stage, tab: str) -> LibraryPage:
     page = stage.library(Kind.MODEL)
-    together = (Together("coco", "coco-boxes", "retinanet-r50"),)
+    together = (Combination("coco", "coco-boxes", "retinanet-r50"),)
     page.detail.show_companions(("coco",), ("coco-boxes",), together)
     names = ("retinanet-r50", "unet-cells", "vit-s16", "deeplab", "speech-ctc", "gan-textures")
     page.show_items(tuple(item(Kind.MODEL, name, v, 22_100) for name in names for v in (1, 2, 3)))
@@ -533,7 +533,7 @@ screen("models-empty")(lambda stage: stage.library(Kind.MODEL).show_items(()))
 
 def _loaders(stage: Stage, tab: str) -> LibraryPage:
     page = stage.library(Kind.LOADER)
-    page.detail.show_companions(("digits", "coco"), (), (Together("digits", "digits"),))
+    page.detail.show_companions(("digits", "coco"), (), (Combination("digits", "digits"),))
     names = ("digits", "coco-boxes", "cells-masks", "plankton", "speech", "textures")
     page.show_items(tuple(item(Kind.LOADER, name, 1, 4_200, 2) for name in names))
     page.show_item("digits")

@@ -56,7 +56,7 @@ READY = JobCheck(
     ),
 )
 
-TRIED = BatchTrial(TrialState.PASSED, "One batch was tried: loss 1.83")
+TRIED = BatchTrial(TrialState.SUCCEEDED, "One batch was tried: loss 1.83")
 
 
 def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
@@ -119,7 +119,7 @@ def new_job_arguments(stage: Stage) -> None:
     form = filled(stage, raw=raw)
     form._sections.arguments.switch.click()
     form.show_arguments(ScriptHelp(read_help(text)))
-    form._fields.swept.take(parse_axis("arguments.lr", "0.1, 0.3"))
+    form._fields.swept.show_axis(parse_axis("arguments.lr", "0.1, 0.3"))
 
 
 @screen("new-job-downpour", BOTH)
@@ -187,7 +187,7 @@ screen("new-job-start-from", BOTH)(choosing)
 @screen("new-job-checkpoint")
 def new_job_checkpoint(stage: Stage) -> None:
     """The checkpoints of one job."""
-    choice = choosing(stage).choice
+    choice = choosing(stage).popover
     assert choice is not None
     choice.search.setFocus()
     job = next(number for number, one in enumerate(choice.rows.rows) if one.key == lab.LIVE.id)
@@ -198,7 +198,7 @@ def new_job_checkpoint(stage: Stage) -> None:
 # Model, dataset and loader are just being tried together.
 screen("new-job-untried", BOTH)(
     lambda stage: filled(stage).show_check(
-        READY, BatchTrial(TrialState.UNDER_WAY, "Running the model's forward…")
+        READY, BatchTrial(TrialState.RUNNING, "Running the model's forward…")
     )
 )
 
@@ -305,8 +305,8 @@ def scroll_to(stage: Stage, form: JobForm, part: QWidget) -> None:
 def show_sweep(stage: Stage) -> JobForm:
     """The form with six jobs of two fields."""
     form = filled(stage)
-    form._fields.swept.take(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
-    form._fields.swept.take(Axis("batch_size", (16, 32)))
+    form._fields.swept.show_axis(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
+    form._fields.swept.show_axis(Axis("batch_size", (16, 32)))
     form.show_check(
         JobCheck(
             jobs=6,

@@ -26,7 +26,7 @@ def study(name: str) -> Study:
 
 def gallery() -> tuple[GalleryStudy, ...]:
     names = sorted(path.parent.name for path in GALLERY.glob("*/study.toml"))
-    return tuple(GalleryStudy.of(name, study(name)) for name in names)
+    return tuple(GalleryStudy.from_study(name, study(name)) for name in names)
 
 
 def _row(name: str, place: float, mean: float | None, published: float | None = None) -> TableRow:

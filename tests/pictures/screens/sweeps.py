@@ -12,7 +12,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LR
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.multi_value_editor import SeveralValues
+from widgets.jobs.form.multi_value_editor import MultiValueEditor
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
 THREE = (LARGE, SMALL, SMALLEST)
@@ -91,7 +91,7 @@ def sweep_half_made(stage: Stage) -> None:
     )
 
 
-def _popover(stage: Stage, path: str) -> SeveralValues:
+def _popover(stage: Stage, path: str) -> MultiValueEditor:
     form = filled(stage)
     scroll_to(stage, form, form._fields.field(path))
     form._fields.swept.open(path)
@@ -108,4 +108,4 @@ def sweep_popover_range(stage: Stage) -> None:
     popover = _popover(stage, "epochs")
     popover._kinds.choose("range")
     popover._show_page("range")
-    popover._to.setText("5")
+    popover._high_edit.setText("5")

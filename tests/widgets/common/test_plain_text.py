@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QTableView, QTextEdit, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.library.item import Kind, Together
+from backend.records.library.item import Kind, Combination
 from backend.records.library.preview import ClassCount
 from backend.records.nodes.reading import Finding
 from tests.job_views import changed
@@ -122,7 +122,7 @@ def _library(kind: Kind) -> Callable[[Stage], None]:
     def draw(stage: Stage) -> None:
         page = stage.library(kind)
         page.show_items((item(kind, EVIL), item(kind, "other")))
-        page.detail.show_companions((EVIL,), (EVIL,), (Together("other", EVIL),))
+        page.detail.show_companions((EVIL,), (EVIL,), (Combination("other", EVIL),))
         page.show_item(EVIL)
         page.detail.show_files(f"{EVIL}@1", (EVIL, f"{EVIL}/{EVIL}.py"))
         page.detail.show_text(f"{EVIL}@1", EVIL, EVIL)

@@ -86,8 +86,8 @@ def test_progress_is_seen_and_never_quite_nothing() -> None:
 @pytest.mark.parametrize("state", JobState)
 def test_the_badge_says_the_word_of_the_state_in_its_tone(qtbot: QtBot, state: JobState) -> None:
     badge = owned(qtbot, StateBadge(state, 0.5, "on gpu06"))
-    assert badge.accessibleName() == f"{state.word} on gpu06"
-    assert theme.current().hex(state_color_role(state)) == theme.current().hex(state.family)
+    assert badge.accessibleName() == f"{state.label} on gpu06"
+    assert theme.current().hex(state_color_role(state)) == theme.current().hex(state.color_role)
 
 
 def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> None:

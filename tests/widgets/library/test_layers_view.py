@@ -5,7 +5,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QTableView
 
-from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.item import Kind, LibraryItem, Combination
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
@@ -145,7 +145,7 @@ def test_layers_are_requested_once_both_partners_are_known(qtbot):
     with qtbot.assertNotEmitted(detail.layers_requested):
         open_tab(detail, "layers")
     with qtbot.waitSignal(detail.layers_requested) as requested:
-        detail.show_companions(("digits",), ("digits",), (Together("digits", "digits", "net"),))
+        detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits", "net"),))
     assert requested.args == [Trial("digits", "digits", "net@1")]
     detail.show_layers(Trial("digits", "digits", "net@1"), LAYERS)
     assert shown(detail.results.layers)[0] == "stem"

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractButton, QApplication, QListView, QTableView
 
-from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.item import Kind, LibraryItem, Combination
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
@@ -15,7 +15,7 @@ from backend.records.library.preview import (
     Preview,
     SamplePart,
     SamplePreview,
-    rare_words,
+    rare_class_warning,
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 from tests.windows import (
@@ -45,7 +45,7 @@ from widgets.library.library_page import LibraryPage
 
 def item(name, version=1, kind=Kind.DATASET, **facts):
     return LibraryItem(
-        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", facts=facts
+        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", details=facts
     )
 
 
@@ -91,7 +91,7 @@ def test_hundreds_of_versions_delay_nothing(page, qtbot):
 
 
 def test_facts_that_a_preview_adds_to_an_entry_leave_the_shown_samples(page, qtbot):
-    page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits",), (Combination("digits", "digits"),))
     page.show_items((item("digits"),))
     page.detail.show_preview(Trial("digits@1", "digits"), preview())
     with qtbot.assertNotEmitted(page.detail.preview_requested):
@@ -115,14 +115,14 @@ def test_a_change_of_one_entry_keeps_the_selection(page):
 
 
 def test_choosing_a_dataset_previews_its_samples_through_the_loader(page, qtbot):
-    page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits",), (Combination("digits", "digits"),))
     with qtbot.waitSignal(page.detail.preview_requested) as requested:
         page.show_items((item("digits", 2),))
     assert requested.args[0] == Trial("digits@2", "digits")
 
 
 def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
-    page.detail.show_companions((), ("digits", "plankton"), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits", "plankton"), (Combination("digits", "digits"),))
     with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("plankton"),))
     (question, _) = page.detail.results.questions
@@ -136,7 +136,7 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
         qtbot.mouseClick(buttons[1], Qt.MouseButton.LeftButton)
     assert requested.args[0] == Trial("plankton@1", "digits")
     assert not question.isVisible()
-    page.detail.show_companions((), ("digits", "plankton"), (Together("plankton", "plankton"),))
+    page.detail.show_companions((), ("digits", "plankton"), (Combination("plankton", "plankton"),))
     assert named(ComboBox, page.detail, "Loader").key() == "digits", "what was chosen stays"
 
 
@@ -144,7 +144,7 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
     loader, model = LibraryPage(Kind.LOADER), LibraryPage(Kind.MODEL)
     for place, kind in ((loader, Kind.LOADER), (model, Kind.MODEL)):
         qtbot.addWidget(place)
-        place.detail.show_companions(("digits",), ("digits",), (Together("digits", "digits"),))
+        place.detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits"),))
         place.show_items((item("other", kind=kind),))
         place.show()
     the(UnderlinedTabs, loader.detail).choose("samples")
@@ -173,7 +173,7 @@ def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page,
 
 
 def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
-    page.detail.show_companions((), ("any",), (Together("b", "any"),))
+    page.detail.show_companions((), ("any",), (Combination("b", "any"),))
     page.show_items((item("a"), item("b")))
     page.show_item("b")
     page.detail.show_preview(Trial("a@1", "any"), preview())
@@ -192,7 +192,7 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     classes = (ClassCount("7", 990), ClassCount("8", 10))
-    shown = replace(preview(1000), classes=classes, warnings=(rare_words(classes), "One more."))
+    shown = replace(preview(1000), classes=classes, warnings=(rare_class_warning(classes), "One more."))
     page.detail.show_preview(Trial("a@1", "any"), shown)
     banner, samples = the(PreviewBanner, page.detail), page.detail.results.samples
     assert banner.accessibleName() == (
@@ -252,7 +252,7 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
 
 def test_a_model_is_checked_with_the_chosen_parts(qtbot):
     page = owned(qtbot, LibraryPage(Kind.MODEL))
-    together = (Together("digits", "digits", "net"),)
+    together = (Combination("digits", "digits", "net"),)
     page.detail.show_companions(("digits",), ("digits",), together)
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
@@ -386,7 +386,7 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
 
 
 def test_the_empty_page_says_why_it_is_empty(page):
-    page.detail.show_companions((), ("any",), (Together("a", "any"),))
+    page.detail.show_companions((), ("any",), (Combination("a", "any"),))
     page.show_items((item("a"),))
     empty = page.detail.results.no_samples
     assert "Reading the samples" in empty.accessibleName()

@@ -13,7 +13,7 @@ from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
-    ItemFault,
+    SampleError,
     Preview,
     SamplePart,
     SamplePreview,
@@ -310,7 +310,7 @@ def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
 
 def page_of(*indices: int, end: int, faults: int = 0) -> SamplePage:
     found = tuple(PageSample("training", sample(index, "cat")) for index in indices)
-    torn = tuple(ItemFault(f"Item {n} is torn.", index=n) for n in range(faults))
+    torn = tuple(SampleError(f"Item {n} is torn.", index=n) for n in range(faults))
     return SamplePage(found, end, 175, torn)
 
 

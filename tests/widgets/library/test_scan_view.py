@@ -5,7 +5,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
-from backend.records.library.preview import ItemFault, SamplePart, SamplePreview
+from backend.records.library.preview import SampleError, SamplePart, SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from tests.windows import button, owned, texts, the
@@ -100,10 +100,10 @@ def test_s08_more_pairs_are_on_the_next_page(view: ScanView, qtbot: QtBot) -> No
 def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> None:
     view.show_scan(scan(leaks=LEAKS[:2], leak_count=2))
     places = view._places()
-    fault = ItemFault("UserDataset, item 0, raised OSError: gone.", index=0)
-    view.show_samples(places, SamplePage(page(places[1:]).samples, faults=(fault,)))
+    fault = SampleError("UserDataset, item 0, raised OSError: gone.", index=0)
+    view.show_samples(places, SamplePage(page(places[1:]).samples, errors=(fault,)))
     assert shown(view) == [3, 1]
-    assert fault.sentence in texts(view)
+    assert fault.message in texts(view)
 
 
 def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot) -> None:
@@ -115,7 +115,7 @@ def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot
             not_finite_samples=(4, 9),
         )
     )
-    assert [one.sentence for one in view.model.rows] == [
+    assert [one.message for one in view.model.rows] == [
         "1 training sample was not read: Item 7 is torn.",
         "2 training samples have NaN or infinite values, so the loss will be NaN too.",
     ]

@@ -28,7 +28,7 @@ def history(first: int, losses: list[float], *, run: int = 1, **more: object) ->
         steps,
         [(step - 1) // 10 + 1 for step in steps],
         [2.0 * step for step in steps],
-        began_s=BEGAN,
+        started_s=BEGAN,
         **given,  # type: ignore[arg-type]  # as the caller says
     )
 

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
-from backend.records.jobs.view import WHY_NO_RESUME, JobView
+from backend.records.jobs.view import NO_RESUME_REASON, JobView
 from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.actions import Action, Request, Requests, always, fill_menu, never
@@ -52,9 +52,9 @@ class JobSubject:
     @property
     def can_resume(self) -> bool:
         """Return whether it can resume, by what is known: a job without steps cannot."""
-        known = self.has_checkpoints
-        may = self.job.state in _RESUMABLE_STATES and self.job.resumes
-        return may and (may_have_checkpoints(self.job) if known is None else known)
+        has_checkpoints = self.has_checkpoints
+        is_resumable = self.job.state in _RESUMABLE_STATES and self.job.resumes
+        return is_resumable and (may_have_checkpoints(self.job) if has_checkpoints is None else has_checkpoints)
 
 
 def may_have_checkpoints(job: JobView | JobSummary) -> bool:
@@ -232,7 +232,7 @@ def action_for_state(subject: JobSubject) -> JobAction:
         tip = f"There is no checkpoint to resume from. {_START_OVER_TIP}"
         return replace(START_OVER, text="Start over", tip=tip, is_primary=is_primary, able=always)
     if not subject.job.resumes:
-        return replace(RESUME, why_not=WHY_NO_RESUME, able=never)
+        return replace(RESUME, why_not=NO_RESUME_REASON, able=never)
     return replace(RESUME, is_primary=is_primary)
 
 

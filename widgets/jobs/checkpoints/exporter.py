@@ -35,13 +35,13 @@ class Exporter:
         if is_format(kind):
             self.kind = kind
 
-    def open_dialog(self, view: JobView, checkpoints: Sequence[Checkpoint], chosen: str = "") -> None:
+    def open_dialog(self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint_name: str = "") -> None:
         """Open the dialog, with the checkpoint of this name selected."""
-        home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
+        home_folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
         made = tuple(checkpoints)
         self._job_id = view.id
         self.dialog.open(
-            ExportDialog(self._actions, view, made, chosen, home, self.kind, self._window)
+            ExportDialog(self._actions, view, made, checkpoint_name, home_folder, self.kind, self._window)
         )
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
@@ -57,10 +57,10 @@ class Exporter:
         if self.dialog.dialog is not None and self._job_id == job_id:
             self.dialog.dialog.show_exported(path)
 
-    def show_error(self, sentence: str) -> bool:
+    def show_error(self, message: str) -> bool:
         """Show in the open dialog why an export was refused; return whether it is open."""
         dialog = self.dialog.dialog
         if dialog is None or not dialog.isVisible():
             return False
-        dialog.show_error(sentence)
+        dialog.show_error(message)
         return True

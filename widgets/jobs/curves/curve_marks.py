@@ -105,7 +105,7 @@ class CurveMarks:
         failed = self._end[0] if self._end and self._end[1] is not JobState.INTERRUPTED else None
         words: dict[int, list[str]] = {} if failed is None else {failed: ["failed here"]}
         for alarm in self._alarms:
-            words.setdefault(alarm.step, []).append(alarm.short)
+            words.setdefault(alarm.step, []).append(alarm.label)
         run, nodes = self._fewer
         for start in self._curves.run_starts():
             if nodes and start.run == run:
@@ -136,7 +136,7 @@ class CurveMarks:
         """Return where runs stopped or failed; the last one only until the next begins."""
         ends: dict[int, tuple[MarkKind, str]] = {}
         for start in self._curves.run_starts():
-            kind = None if start.after is None else _ENDS.get(start.after)
+            kind = None if start.previous_state is None else _ENDS.get(start.previous_state)
             if kind is not None and start.first_step > 1:
                 # A run that resumed from an older checkpoint removed the later steps.
                 ends[start.first_step - 1] = kind, f"run {start.run - 1} {kind.value}"

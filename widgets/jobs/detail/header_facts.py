@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.metric_labels import metric_words, short_metric
+from backend.records.jobs.metric_labels import metric_label, short_metric_label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuedJob
@@ -55,7 +55,7 @@ def header_figures(view: JobView) -> list[KeyValue]:
         name, best = view.best_metric
         facts.append(
             # Of the best checkpoint: an evaluation without one may have been better.
-            KeyValue(f"Best saved: {short_metric(name)}", formats.metric(best), tip=metric_words(name))
+            KeyValue(f"Best saved: {short_metric_label(name)}", formats.metric(best), tip=metric_label(name))
         )
     loss = view.status.metrics.get("loss")
     if loss is not None:

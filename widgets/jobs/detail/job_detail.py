@@ -78,7 +78,7 @@ class JobDetail(QWidget):
         self._stopping_since_s: float | None = None
         """When the job was first seen stopping, by this computer's clock; those of nodes differ."""
         self._earlier = EarlierRuns(actions, self)
-        self.exports = Exporter(actions, self)
+        self.exporter = Exporter(actions, self)
         self._elsewhere: DialogHolder[MoveDialog] = DialogHolder()
         self.header = JobHeader(actions)
         self._progress = JobProgress()
@@ -194,7 +194,7 @@ class JobDetail(QWidget):
         if self._earlier.shown_run is None:
             self.curves.show_checkpoints(checkpoints)
         self.failure.show_checkpoints(checkpoints)
-        self.exports.show_checkpoints(job_id, checkpoints)
+        self.exporter.show_checkpoints(job_id, checkpoints)
         self._show()
         if self._export_waits:
             self.export()
@@ -259,7 +259,7 @@ class JobDetail(QWidget):
 
     def show_error(self, job_id: str, message: str, remedy: str = "") -> None:
         """Show above the page why an action was refused, until the next action."""
-        is_said = self.exports.show_error(f"{message} {remedy}".strip())
+        is_said = self.exporter.show_error(f"{message} {remedy}".strip())
         if not is_said and self._is_open(job_id):
             self._error = (message, remedy)
             self._show()
@@ -328,14 +328,14 @@ class JobDetail(QWidget):
         """Open the export dialog, once the checkpoints are known."""
         self._export_waits = self._checkpoints is None
         if self._view is not None and self._checkpoints:
-            self.exports.open_dialog(self._view, self._checkpoints)
+            self.exporter.open_dialog(self._view, self._checkpoints)
 
     # -- construction
 
     def _make_tabs(self) -> None:
         self.curves = CurvesTab(self.job_actions)
         self.ranks = RanksTab()
-        self.checkpoints = CheckpointsTab(self.job_actions, self.exports)
+        self.checkpoints = CheckpointsTab(self.job_actions, self.exporter)
         self.log = LogTab()
         self.settings = SettingsTab()
         self.notes = NotesTab(self.job_actions)
@@ -552,7 +552,7 @@ class _Announcer:
         if view.state is not announced.state or view.run != announced.run:
             self._announced = view
             cause = view.error.message if view.error is not None and view.state.has_failed else ""
-            self._say(f"{view.name}: {view.state.word}. {cause}".strip())
+            self._say(f"{view.name}: {view.state.label}. {cause}".strip())
         elif view.state.is_live and _tens(view) > _tens(announced):
             self._announced = view
             self._say(f"{view.name}: {formats.progress(_tens(view) * _ANNOUNCED_STEP)}")

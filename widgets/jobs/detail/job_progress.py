@@ -64,7 +64,7 @@ class RunTrack(QWidget):
         t = theme.current()
         width = float(self.width())
         bar = QRectF(0, 1, width, _BAR_H)
-        family = self._state.family
+        family = self._state.color_role
         clip = QPainterPath()
         clip.addRoundedRect(bar, _BAR_H / 2, _BAR_H / 2)
         painter.save()

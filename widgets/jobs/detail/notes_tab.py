@@ -60,7 +60,7 @@ class NotesTab(QWidget):
     def show_audit_entries(self, entries: Sequence[AuditEntry]) -> None:
         """Show who did what, newest first."""
         now = datetime.now().astimezone()
-        lines = (f"{formats.time_with_day(instant(one.time), now)}  {one.sentence}" for one in entries)
+        lines = (f"{formats.time_with_day(instant(one.time), now)}  {one.message}" for one in entries)
         text = "\n".join(lines)
         if text != self._acts.toPlainText():
             self._acts.setPlainText(text)

@@ -74,7 +74,7 @@ class EarlierRuns:
         if len(numbers) > 1:
             which = f"Runs {numbers[0]} {'to' if len(numbers) > 2 else 'and'} {numbers[-1]}"
         now = datetime.now().astimezone()
-        when = instant(run.started) or instant(run.ended)
+        when = instant(run.started_at) or instant(run.ended_at)
         of = f", of {formats.time_with_day(when, now)}" if when is not None else ""
         sentence = f"{which} of {formats.count(len(self._runs))}{of}."
         return JobFinding("idle", sentence, _REST, icon="clock-counter-clockwise")
@@ -88,12 +88,12 @@ class EarlierRuns:
 
 def run_label(run: JobRun, now: datetime) -> str:
     """Return ``Run 2 · Stopped by ben · 12 Nov 15:04 · steps 401 to 1 200``."""
-    how = run.state.word
+    how = run.state.label
     if run.state is JobState.INTERRUPTED and run.message:
         # "Stopped by ben. Saved at …"; older runs have a semicolon there.
         how = re.split(r"[;.] ", run.message)[0].rstrip(".")
     words = [f"Run {formats.count(run.number)}", how]
-    when = instant(run.ended) or instant(run.started)
+    when = instant(run.ended_at) or instant(run.started_at)
     if when is not None:
         words.append(formats.time_with_day(when, now))
     if run.last_step:

@@ -9,9 +9,9 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
-from backend.records.jobs.flat_settings import PINNED, effective, usual_settings
+from backend.records.jobs.flat_settings import PINNED, effective_settings, default_settings
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.jobs.settings import is_named, label, place, section, value_words
+from backend.records.jobs.settings import is_named, label, sort_key, section, value_label
 from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
@@ -94,14 +94,14 @@ class SettingsTab(QWidget):
     def _show_rows(self) -> None:
         if self._view is None:
             return
-        shown = effective(self._view)
+        shown = effective_settings(self._view)
         if shown == self._shown:
             return
         self._shown = shown
-        usual = usual_settings(self._view.config)
+        usual = default_settings(self._view.config)
         rows = [
             _Row(section(key), label(key), _words(key, shown[key]), shown[key] != usual.get(key))
-            for key in sorted(shown, key=place)
+            for key in sorted(shown, key=sort_key)
             # A setting without a field in the form is shown if it is set.
             if is_named(key) or shown[key] != usual.get(key)
         ]
@@ -177,4 +177,4 @@ def _words(key: str, value: str) -> str:
         return formats.reference(value)
     # As in the form: 600 for 600.0.
     whole = value.removesuffix(".0")
-    return whole if whole.isdecimal() else value_words(key, value)
+    return whole if whole.isdecimal() else value_label(key, value)

@@ -74,9 +74,9 @@ def slowdown_message(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
         return (slow.message, slow.name) if slow is not None else ("", "")
     names = [placement.node for _, placement, _ in view.ranks()]
     if cause.is_of_shared_cores:
-        return cause.sentence("", len(set(names))), names[0]
+        return cause.message("", len(set(names))), names[0]
     name = names[cause.rank] if cause.rank is not None else ""
-    return cause.sentence(node_title(name), len(set(names))), name
+    return cause.message(node_title(name), len(set(names))), name
 
 
 def _reason(state: NodeState | None, uuid: str) -> tuple[HealthFinding, str] | None:

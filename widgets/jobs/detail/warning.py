@@ -67,12 +67,12 @@ def job_finding(
     sentence, remedy = refusal
     if sentence:
         return JobFinding("bad", sentence, remedy)
-    doubt = doubt or (view.doubt if view.state.is_live else "")
+    doubt = doubt or (view.contact_warning if view.state.is_live else "")
     if doubt:
         return JobFinding("warn", doubt[:1].upper() + doubt[1:], icon="wifi-slash")
     alarm, more = _last_alarm(view)
     if alarm is not None:
-        return JobFinding("warn", alarm.sentence, more)
+        return JobFinding("warn", alarm.message, more)
     why_slow, node = slowdown_message(view, slow)
     if why_slow:
         cause = view.status.slow_cause

@@ -85,7 +85,7 @@ def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
     for alarm in view.status.alarms:
         at = curves.x_at_step(alarm.step, XAxis.CLOCK)
         if at is not None:
-            words = alarm.sentence
+            words = alarm.message
             if f"step {alarm.step}" not in words:
                 words = f"Step {formats.count(alarm.step)}: {words}"
             yield Event(at, "warning-fill", "warn", words)

@@ -20,7 +20,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.settings import name_and_unit
-from backend.records.jobs.view import MPIRUN_LOG, WHY_NO_RESUME, JobView
+from backend.records.jobs.view import MPIRUN_LOG, NO_RESUME_REASON, JobView
 from backend.records.library.packages import package_of
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
@@ -293,7 +293,7 @@ class FailureTab(QWidget):
         is_newest = found is None or found.step == max(one.step for one in kept)
         words = _where_it_goes_on(found, is_known=known, is_newest=is_newest)
         if self._view is not None and not self._view.resumes:
-            words = f"{WHY_NO_RESUME}."
+            words = f"{NO_RESUME_REASON}."
         self._from.setText(words)
 
     def _show_proof(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from backend.records.jobs.arguments import TABLE, argument, value_of
+from backend.records.jobs.arguments import TABLE, argument_name, value_of
 from backend.records.jobs.script_help import ScriptArgument
 from backend.records.sweeps.values import Axis
 from widgets.common import formats
@@ -59,10 +59,10 @@ class ArgumentFields(QWidget):
 
     def _replace(self, found: Sequence[ScriptArgument]) -> None:
         """Show a field for each, and for each other argument that has several values."""
-        swept = [axis for axis in self._fields.swept.axes() if argument(axis.path)]
+        swept = [axis for axis in self._fields.swept.axes() if argument_name(axis.path)]
         self._lay(found, swept)
         for axis in swept:
-            self._fields.swept.take(axis)
+            self._fields.swept.show_axis(axis)
 
     def show_found(self, found: Sequence[ScriptArgument]) -> None:
         self._read[str(self._now())] = found
@@ -93,11 +93,11 @@ class ArgumentFields(QWidget):
             self._fields.remove(path)
             old.hide()
             old.deleteLater()
-        several = [argument(axis.path) for axis in swept if argument(axis.path)]
+        several = [argument_name(axis.path) for axis in swept if argument_name(axis.path)]
         given = self._fields.draft().get(TABLE)
         wanted: dict[str, ScriptArgument] = {}
         for one in found:
-            names = (one.name, *(other.strip("-") for other in one.others))
+            names = (one.name, *(other.strip("-") for other in one.aliases))
             used = (n for n in names if n in several or value_of(given, n) is not None)
             wanted[next(used, one.name)] = one
         wanted |= {name: ScriptArgument("") for name in several if name not in wanted}
@@ -105,7 +105,7 @@ class ArgumentFields(QWidget):
         before: QWidget = self.switch
         for number, (name, one) in enumerate(wanted.items()):
             path, made = self._fields.argument(name, one)
-            made.set_tip(plain_tip(one.words))
+            made.set_tip(plain_tip(one.help_text))
             self._paths.append(path)
             self._grid.addWidget(made, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)
             QWidget.setTabOrder(before, made.control)

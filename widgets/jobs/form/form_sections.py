@@ -10,21 +10,21 @@ from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from backend.records.jobs.config import (
     LAMBDAS,
-    USUAL_OPTIMIZERS,
+    DEFAULT_OPTIMIZERS,
     CheckpointPolicy,
     StrategyConfig,
 )
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.script import USUAL_CHECKPOINTS
-from backend.records.jobs.setting import HOW, KEEP, WHAT
+from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION
 from backend.records.jobs.settings import (
     OPTIONS,
     SETTINGS,
     is_of,
     label,
-    usual,
+    default_value,
     value_at,
-    value_words,
+    value_label,
 )
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
@@ -51,11 +51,11 @@ def _rare(section: str, *, script: bool = False) -> tuple[str, ...]:
     return tuple(
         path
         for path, s in SETTINGS.items()
-        if s.section == section and s.is_rare and (s.of == "script") == script
+        if s.section == section and s.is_rare and (s.job_kind == "script") == script
     )
 
 
-_RARE_HOW = _rare(HOW)
+_RARE_HOW = _rare(HOW_SECTION)
 _OF_LOST_NODES = ("nodes", "shrink", "at_least", "scaling", "grow", "silent_limit_s")
 _FAILURE, _GIVE_WAY = "If a machine fails", label("gives_way")
 _KEEP_GROUPS = {
@@ -66,16 +66,16 @@ _KEEP_GROUPS = {
 }
 _KEEP_GROUPS["Checkpoints"] = tuple(
     path
-    for path in _rare(KEEP)
+    for path in _rare(KEEP_SECTION)
     if path not in {p for paths in _KEEP_GROUPS.values() for p in paths}
 )
 _OF_ONE = tuple(
     path
     for path, s in SETTINGS.items()
-    if s.section in (WHAT, KEEP) and not (is_of(path, script=True) and is_of(path, script=False))
+    if s.section in (WHAT_SECTION, KEEP_SECTION) and not (is_of(path, script=True) and is_of(path, script=False))
 )
 """The fields in What and Keep that only jobs with a model have, or only those with a script."""
-_RARE_OF_SCRIPT = (*_rare(WHAT, script=True), *_rare(KEEP, script=True))
+_RARE_OF_SCRIPT = (*_rare(WHAT_SECTION, script=True), *_rare(KEEP_SECTION, script=True))
 _PLACEHOLDERS = {
     "entry": "found by itself",
     "checkpoint_files": ", ".join(USUAL_CHECKPOINTS),
@@ -233,7 +233,7 @@ class FormSections(QWidget):
 
         An optimizer that was not the usual one of the strategy before stays.
         """
-        before, now = (USUAL_OPTIMIZERS.get(name, "sgd") for name in self._strategies)
+        before, now = (DEFAULT_OPTIMIZERS.get(name, "sgd") for name in self._strategies)
         if self._fields.key("optimizer.name") == before:
             self._fields.show_one("optimizer.name", now)
         self._how_more.open()
@@ -303,7 +303,7 @@ class FormSections(QWidget):
         self._arguments.setVisible(is_script)
         for axis in self._fields.swept.axes():
             if not is_of(axis.path, script=is_script):
-                self._fields.swept.give_up(axis.path)
+                self._fields.swept.restore_single(axis.path)
         self.trial.setVisible(not is_script)
         self._gallery_holder.setVisible(not is_script)
         for details in (self._validation,) if is_script else (self._script_more,):
@@ -323,7 +323,7 @@ class FormSections(QWidget):
         applies = {f"on_failure.{key}": several for key in _OF_LOST_NODES}
         applies |= dict.fromkeys(_KEEP_GROUPS[_GIVE_WAY], uses_gpus)
         for path, does in applies.items():
-            is_set = value_at(draft, path) not in (None, usual(path))
+            is_set = value_at(draft, path) not in (None, default_value(path))
             self._fields.field(path).setVisible(does or is_set)
         fields = map(self._fields.field, _KEEP_GROUPS[_GIVE_WAY])
         self._keep_groups[_GIVE_WAY].setVisible(not all(field.isHidden() for field in fields))
@@ -406,7 +406,7 @@ class FormSections(QWidget):
         control = self._fields.field("strategy.name").control
         if isinstance(control, ComboBox):
             self.fit_settings()
-            words = value_words("strategy.name", usual)
+            words = value_label("strategy.name", usual)
             control.setItemText(0, f"{words} (default)")
 
     @Slot()
@@ -416,7 +416,7 @@ class FormSections(QWidget):
         if isinstance(control, ComboBox):
             policy = self._fields.draft().get("checkpoint", {})
             usual = usual_mode(str(policy.get("best_metric", _BEST_BY)))
-            words = f"{value_words('checkpoint.best_mode', usual)} (default)"
+            words = f"{value_label('checkpoint.best_mode', usual)} (default)"
             control.setItemText(0, words if usual else "choose…")
 
 

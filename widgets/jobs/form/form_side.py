@@ -9,7 +9,7 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.base.room import LEAST_FILES, free_files_message
-from backend.records.jobs.flat_settings import Change
+from backend.records.jobs.flat_settings import SettingChange
 from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
@@ -194,7 +194,7 @@ class FormSide(StyledFrame):
         term = _TERMS.get(caption, "")
         return KeyValue(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), more))
 
-    def show_changes(self, origin: str, changes: Sequence[Change]) -> None:
+    def show_changes(self, origin: str, changes: Sequence[SettingChange]) -> None:
         """Show the differences from the original settings; an empty ``origin`` hides them."""
         clear(self._changes)
         self._differences.setVisible(bool(origin))
@@ -203,7 +203,7 @@ class FormSide(StyledFrame):
             return
         self._changed_head.setText(f"Differs from {origin}")
         for change in changes[:_CHANGES_SHOWN]:
-            before, now = change.before or "–", change.now or "–"
+            before, now = change.old_text or "–", change.new_text or "–"
             words = Label(f"{before} → {now}", "strong", elide="middle")
             self._changes.addLayout(
                 row((Label(change.label, "body", "text2", elide="right"), 1), (words, 1), gap=S2)
@@ -299,7 +299,7 @@ def _basis(check: JobCheck, not_counted: str) -> str:
     if check.servers:
         parts.append(f"{_served(check)}; an update is one push of a worker.")
     if found.lasts_s is not None and found.pace_s is not None:
-        parts.append(f"Based on “{found.like}”: {formats.duration(found.pace_s)} per step.")
+        parts.append(f"Based on “{found.pace_source}”: {formats.duration(found.pace_s)} per step.")
     elif check.global_batch is not None:
         parts.append(not_counted if check.steps_per_epoch is None else _NOT_TIMED)
     if found.gpu_s is not None:

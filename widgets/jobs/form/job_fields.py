@@ -15,8 +15,8 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import ConfigError
-from backend.records.jobs.arguments import TABLE, argument, value_of, with_value
-from backend.records.jobs.script import in_a_line
+from backend.records.jobs.arguments import TABLE, argument_name, value_of, with_value
+from backend.records.jobs.script import command_line
 from backend.records.jobs.script_help import ScriptArgument
 from backend.records.jobs.setting import Setting
 from backend.records.jobs.settings import (
@@ -24,7 +24,7 @@ from backend.records.jobs.settings import (
     conditions,
     is_of,
     name_and_unit,
-    usual,
+    default_value,
     value_at,
 )
 from backend.records.sweeps.spec import Sweep
@@ -46,9 +46,9 @@ class Origin:
     ``replays`` is the id of the job to train again, or "".
     """
 
-    words: str
+    label: str
     raw: Mapping[str, Any] = field(default_factory=dict)
-    replays: str = ""
+    replayed_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class JobFields(QObject):
 
     def make(self, path: str, placeholder: str | None = None) -> Field:
         """Add the field of a setting (`SETTINGS`); by default its placeholder is the default."""
-        return self._make(path, SETTINGS[path], usual(path), placeholder)
+        return self._make(path, SETTINGS[path], default_value(path), placeholder)
 
     def option(self, path: str, setting: Setting) -> Field:
         """Add the field of an option; empty stands for the default."""
@@ -148,14 +148,14 @@ class JobFields(QObject):
             return
         value = value or self._value(path, self._fields[path].control)
         head = self._arguments[path].head
-        written = with_value(words, argument(path), value, head)
-        self.show_one(TABLE, in_a_line(written))
+        written = with_value(words, argument_name(path), value, head)
+        self.show_one(TABLE, command_line(written))
 
     @Slot()
     def _write_swept(self) -> None:
         """Write the first value of an argument with several, as the script takes it."""
         for axis in self.swept.axes():
-            name, points = argument(axis.path), axis.points()
+            name, points = argument_name(axis.path), axis.points()
             words = self._value(TABLE, self._fields[TABLE].control) if name else None
             if name and points and value_of(words, name) is None:
                 self._write(axis.path, points[0])
@@ -297,7 +297,7 @@ class JobFields(QObject):
         for path in [one for one in self._fields if one not in names]:
             value = value_at(raw, path)
             if self._kinds[path] == "words" and isinstance(value, (list, tuple)):
-                value = in_a_line([str(one) for one in value])
+                value = command_line([str(one) for one in value])
             self._put(self._fields[path].control, value)
         self._showing = False
 
@@ -325,7 +325,7 @@ class JobFields(QObject):
         """Mark the fields at fault; return the faults that have no field here."""
         # What the script refuses does not prevent the start: only the script knows it for sure.
         sentences = {
-            path: one.fault(str(self._value(path, self._fields[path].control) or ""))
+            path: one.value_error(str(self._value(path, self._fields[path].control) or ""))
             for path, one in self._arguments.items()
         }
         homeless = []

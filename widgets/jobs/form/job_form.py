@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from backend.records.base.validation import ConfigError, sanitize
 from backend.records.jobs.config import parse_job, without_usual_stop
-from backend.records.jobs.flat_settings import changes
+from backend.records.jobs.flat_settings import setting_changes
 from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.settings import SETTINGS
 from backend.records.jobs.template import Template
@@ -141,8 +141,8 @@ class JobForm(QWidget):
         self._picker.changed.connect(self._sections.fit_placement)
         self._picker.taken_changed.connect(self._pause.start)
         self._sweep.changed.connect(self._changed)
-        self._sections.templates.chosen.connect(self.template_requested)
-        self._sections.templates.more.clicked.connect(self.load_requested)
+        self._sections.templates.template_chosen.connect(self.template_requested)
+        self._sections.templates.all_button.clicked.connect(self.load_requested)
         self._sections.runs.activated.connect(self._choose_runs)
         self._sections.gallery.clicked.connect(self.gallery_requested)
         arguments = self._sections.arguments
@@ -259,7 +259,7 @@ class JobForm(QWidget):
         self._picker.put(placements if isinstance(placements, list) else [])
         self._rest = self._fields.without_fields(raw)
         for axis in draft.axes:
-            self._fields.swept.take(axis)
+            self._fields.swept.show_axis(axis)
         self._sections.arguments.show_again()
         self._sections.say_details()
         self._sections.fit_placement()
@@ -284,8 +284,8 @@ class JobForm(QWidget):
         check = replace(check, errors=tuple(f for f in check.errors if f.path not in open_parts))
         self._open_part = next(iter(open_parts), "")
         failed = trial.state is TrialState.FAILED
-        misfit = (ConfigError(trial.field, trial.words),) if failed else ()
-        homeless = self._sweep.show_faults(self._fields.show_faults((*check.errors, *misfit)))
+        misfit = (ConfigError(trial.field, trial.message),) if failed else ()
+        homeless = self._sweep.show_errors(self._fields.show_faults((*check.errors, *misfit)))
         placement = [f for f in homeless if f.path.startswith(_WHERE)]
         is_nowhere = placement and not self._picker.value()
         words = _NOWHERE if is_nowhere else " ".join(f.message_for(_label(f)) for f in placement)
@@ -307,7 +307,7 @@ class JobForm(QWidget):
 
     def show_trial(self, trial: BatchTrial) -> None:
         """Update the trial between two checks."""
-        if trial.state is self._trial.state is TrialState.UNDER_WAY:
+        if trial.state is self._trial.state is TrialState.RUNNING:
             self._sections.trial.show_trial(trial)
         else:
             self.show_check(self._check, trial)
@@ -453,12 +453,12 @@ class JobForm(QWidget):
     def _origin_now(self, raw: Mapping[str, Any]) -> Origin | None:
         """Return the origin; with other settings the job is no longer a replay."""
         origin = self._origin
-        if origin is None or not origin.replays or not self._apart(origin, raw):
+        if origin is None or not origin.replayed_id or not self._apart(origin, raw):
             return origin
-        return Origin(origin.words, origin.raw)
+        return Origin(origin.label, origin.raw)
 
     def _apart(self, origin: Origin, raw: Mapping[str, Any]) -> bool:
-        others = (one for one in changes(origin.raw, raw) if one.key != _WHERE)
+        others = (one for one in setting_changes(origin.raw, raw) if one.key != _WHERE)
         return any(others) or bool(self._fields.swept.axes())
 
     def _show_origin(self) -> None:
@@ -471,20 +471,20 @@ class JobForm(QWidget):
         raw = draft.raw
         several = {axis.path: axis_text(axis) for axis in draft.axes}
         found = [
-            replace(one, now=several.get(one.key, one.now)) for one in changes(origin.raw, raw)
+            replace(one, now=several.get(one.key, one.new_text)) for one in setting_changes(origin.raw, raw)
         ]
-        self._side.show_changes(origin.words, found)
-        self._banner.setVisible(bool(origin.replays))
-        if not origin.replays:
+        self._side.show_changes(origin.label, found)
+        self._banner.setVisible(bool(origin.replayed_id))
+        if not origin.replayed_id:
             return
         if self._apart(origin, raw):
             text = "Settings differ from the original, so the curves will not be compared."
-            self._banner.set_finding("warn", f"No longer a replay of {origin.words}.", text)
+            self._banner.set_finding("warn", f"No longer a replay of {origin.label}.", text)
         else:
             text = (
                 "Same files, settings and seed. Choose where to run; the curves will be compared."
             )
-            self._banner.set_finding("idle", f"Replay of {origin.words}.", text)
+            self._banner.set_finding("idle", f"Replay of {origin.label}.", text)
 
     # Allowed actions.
 

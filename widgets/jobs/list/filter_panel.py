@@ -7,7 +7,7 @@ from dataclasses import replace
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.summary import JobChoices, JobQuery
 from widgets.common.buttons import Button
 from widgets.common.cards import StyledFrame
@@ -70,7 +70,7 @@ class FilterPanel(StyledFrame):
             (choices.tags, choices.users, choices.nodes, choices.metrics),
             strict=True,
         ):
-            title = metric_words if box is self._metric else _title
+            title = metric_label if box is self._metric else _title
             kept = box.key()
             shown = [("", any_of), *((one, title(one)) for one in known)]
             if kept and kept not in known:

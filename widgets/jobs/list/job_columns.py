@@ -11,8 +11,8 @@ from PySide6.QtCore import Qt
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs import summary_settings
-from backend.records.jobs.metric_labels import short_metric
-from backend.records.jobs.settings import name_and_unit, value_words
+from backend.records.jobs.metric_labels import short_metric_label
+from backend.records.jobs.settings import name_and_unit, value_label
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuedJob
@@ -121,7 +121,7 @@ def best_metric_labels(view: JobView | JobSummary) -> tuple[str, str]:
     if view.best_metric is None:
         return "", formats.NONE
     name, value = view.best_metric
-    return short_metric(name), formats.metric(value)
+    return short_metric_label(name), formats.metric(value)
 
 
 def edited_value(summary: JobSummary, column: JobColumn, text: str) -> tuple[object, object]:
@@ -145,9 +145,9 @@ def cell_text(summary: JobSummary, column: JobColumn) -> str:
     if column is JobColumn.GPUS:
         return formats.count(summary.world_size) if summary.uses_gpus else formats.NONE
     if column is JobColumn.STARTED:
-        return formats.time_with_day(summary.started or None, now)
+        return formats.time_with_day(summary.started_s or None, now)
     if column is JobColumn.CREATED:
-        return formats.time_with_day(summary.created or None, now)
+        return formats.time_with_day(summary.created_s or None, now)
     if column is JobColumn.TOOK:
         took = summary.took_s(now)
         # For runs of minutes, seconds are not useful and do not fit.
@@ -162,7 +162,7 @@ def cell_text(summary: JobSummary, column: JobColumn) -> str:
     if column in SETTINGS:
         return _setting(summary, column.key)
     words = {
-        JobColumn.STATE: summary.state.word,
+        JobColumn.STATE: summary.state.label,
         JobColumn.NAME: summary.name,
         JobColumn.USER: summary.user,
     }
@@ -175,7 +175,7 @@ def _setting(line: JobSummary, key: str) -> str:
     if key in summary_settings.NUMBERS:
         value = summary_settings.number(line, key)
         return formats.NONE if value != value else formats.typed_number(value)
-    words = value_words(_path(key), summary_settings.setting(line, key))
+    words = value_label(_path(key), summary_settings.setting(line, key))
     return formats.reference(words) or formats.NONE
 
 
@@ -210,9 +210,9 @@ def _tip(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) ->
         return plain_tip(said)
     if column is JobColumn.STARTED:
         run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
-        return plain_tip(run + formats.full_time(line.started or None))
+        return plain_tip(run + formats.full_time(line.started_s or None))
     if column is JobColumn.CREATED:
-        return plain_tip(formats.full_time(line.created or None))
+        return plain_tip(formats.full_time(line.created_s or None))
     if column is JobColumn.NOTES:
         return plain_tip(line.notes) if line.notes else None
     if column is JobColumn.NODES:
@@ -234,8 +234,8 @@ def _heard(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) 
     if column not in (None, JobColumn.NAME):
         return f"{column.title}: {cell_text(line, column)}" if column is not None else ""
     if place is not None:
-        return f"{line.name}, {line.state.word}, place {place.number}. {place.full_message}"
-    return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
+        return f"{line.name}, {line.state.label}, place {place.number}. {place.full_message}"
+    return f"{line.name}, {line.state.label}, {formats.progress(line.progress)}. {line.reason}"
 
 
 CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuedJob | None], str | None]] = {

@@ -131,17 +131,17 @@ class JobDelegate(QStyledItemDelegate):
             line.setRight(corner.left() - S2)
             paint_colored_texts(painter, line, count_texts(view.sweep))
             return
-        word = view.state.word
+        word = view.state.label
         if view.state in _SHOWS_PERCENT and view.progress is not None:
             word = f"{word} {formats.progress(view.progress)}"
-        word_tone = "warn" if view.doubt else state_color_role(view.state)
+        word_tone = "warn" if view.contact_warning else state_color_role(view.state)
         used = paint_text(painter, line, word, "small_strong", word_tone)
         if view.state in _SHOWS_PERCENT and view.state.is_live:
             used = max(used, live_word_width("small_strong", f" {formats.progress(0.99)}"))
         reason = QRectF(line)
         reason.setLeft(line.left() + used + S2)
         reason.setRight(corner.left() - S2)
-        why = _reason(view) if place is None or view.doubt else place.full_message
+        why = _reason(view) if place is None or view.contact_warning else place.full_message
         why = why.removeprefix(f"{word}: ")
         paint_text(painter, reason, why, "body", "text2")
 
@@ -189,4 +189,4 @@ def _when(view: JobSummary) -> tuple[str, str]:
     now = datetime.now().astimezone()
     if view.state.is_live:
         return formats.short_time_left(view.eta_s), "live"
-    return formats.time_or_day(view.ended or view.created or None, now), "text2"
+    return formats.time_or_day(view.ended_s or view.created_s or None, now), "text2"

@@ -15,7 +15,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.summary import ENDED, LIVE, WAITING, JobQuery, JobSummary
+from backend.records.jobs.summary import ENDED_GROUP, LIVE_GROUP, WAITING_GROUP, JobQuery, JobSummary
 from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -35,7 +35,7 @@ from widgets.jobs.list.selection_bar import SelectionBar
 from widgets.jobs.list.sweep_folding import SweepFolding
 
 SEARCH_TIP = "Conditions also work: lr<0.1, batch>=64, epochs>10, accuracy>0.9"
-GROUPS: dict[str, int | None] = {"all": None, "live": LIVE, "waiting": WAITING, "ended": ENDED}
+GROUPS: dict[str, int | None] = {"all": None, "live": LIVE_GROUP, "waiting": WAITING_GROUP, "ended": ENDED_GROUP}
 GROUP_TITLES = (("all", "All"), ("live", "Live"), ("waiting", "Waiting"), ("ended", "Ended"))
 
 

@@ -142,8 +142,8 @@ def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
     glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
     paint_state(painter, glyph, line.state, line.progress or 0.0, current_turn())
     word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
-    tone = "warn" if line.doubt else state_color_role(line.state)
-    paint_text(painter, word, line.state.word, "small_strong", tone)
+    tone = "warn" if line.contact_warning else state_color_role(line.state)
+    paint_text(painter, word, line.state.label, "small_strong", tone)
 
 
 def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plain: bool) -> None:
@@ -180,7 +180,7 @@ def _paint_progress(
     bar = QRectF(
         cell.left(), cell.center().y() - _BAR_H / 2, cell.width() - _PERCENT_W - S2, _BAR_H
     )
-    family = line.state.family
+    family = line.state.color_role
     t = theme.current()
     if bar.width() > _BAR_H:
         fill_round(painter, bar, t.q(family, 0.22), _BAR_H / 2)

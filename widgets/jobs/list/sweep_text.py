@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from widgets.common import formats
 from widgets.common.labels import plain_tip
@@ -16,7 +16,7 @@ def state_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return the number of jobs by state; only live and failed ones are coloured."""
     known: tuple[tuple[int, str, ColorRole], ...] = (
         (count.live, "live", "live"),
-        (count.waiting, "waiting", "text2"),
+        (count.queued, "waiting", "text2"),
         (count.drafts, "drafts" if count.drafts > 1 else "draft", "text2"),
         (count.finished, "finished", "text2"),
         (count.stopped, "stopped", "text2"),
@@ -57,7 +57,7 @@ def best_job_label(line: JobSummary) -> str:
     if line.best_metric is None or line.sweep is None:
         return ""
     name, value = line.best_metric
-    return f"{metric_words(name)} {formats.metric(value)} of {line.sweep.best_job}"
+    return f"{metric_label(name)} {formats.metric(value)} of {line.sweep.best_job}"
 
 
 def sweep_cell_text(summary: JobSummary, column: JobColumn | None, role: int, is_open: bool) -> str | None:

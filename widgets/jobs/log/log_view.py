@@ -127,12 +127,12 @@ class LogView(QAbstractScrollArea):
 
     def show_lines(self, lines: LogLines) -> None:
         """Show requested lines."""
-        if lines.generation != self._generation or lines.first % CHUNK:
+        if lines.generation != self._generation or lines.first_number % CHUNK:
             return
         sources = lines.sources or ("",) * len(lines.lines)
         if lines.sources:
             self._sources = max(self._sources, *(len(one) for one in sources), 1)
-        number = lines.first // CHUNK
+        number = lines.first_number // CHUNK
         self._chunks[number] = tuple(
             _Line(split_styles(text), source) for text, source in zip(lines.lines, sources, strict=True)
         )

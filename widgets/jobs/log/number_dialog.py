@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.log_numbers import is_name, numbers_of, pattern_for, wrong_pattern
+from backend.records.jobs.log_numbers import is_name, numbers_of, pattern_for, invalid_pattern
 from widgets.common import formats
 from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit
@@ -59,7 +59,7 @@ class NumberDialog(Dialog):
     @Slot()
     def _fit(self) -> None:
         pattern = self._pattern.text()
-        found = {} if wrong_pattern([pattern]) else numbers_of([pattern], self._line)
+        found = {} if invalid_pattern([pattern]) else numbers_of([pattern], self._line)
         self._field.set_error("" if found else "Finds no number in this line")
         words = ", ".join(f"{name} {formats.metric(value)}" for name, value in found.items())
         self._field.set_note(f"In this line: {words}" if found else "")

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, Bundled, Unbundled
+from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, WrittenBundle, ImportedJob
 from backend.records.jobs.checkpoint import Checkpoint
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
@@ -85,10 +85,10 @@ class BundleDialog(TaskDialog):
         super().show_progress(share, text)
         self._fit()
 
-    def show_done(self, made: Bundled) -> None:
+    def show_done(self, made: WrittenBundle) -> None:
         text = f"Written to {made.path}, {formats.disk(made.bytes)}."
-        if made.left_out:
-            text += f" The values of {', '.join(made.left_out)} are not included."
+        if made.omitted_variables:
+            text += f" The values of {', '.join(made.omitted_variables)} are not included."
         self.show_result("good", text, made=str(made.path))
 
     def show_result(self, tone: ColorRole, text: str, *, made: str = "") -> None:
@@ -131,7 +131,7 @@ class UnbundleDialog(ProgressDialog):
         super().__init__("Import a bundle", file_name, parent)
         self.show_progress(None, "Reading the file…")
 
-    def show_done(self, found: Unbundled) -> None:
+    def show_done(self, found: ImportedJob) -> None:
         if found.notes:
             self.show_result("text", "\n\n".join((found.origin, *found.notes)))
         else:

@@ -594,7 +594,7 @@ class JobsPage(QWidget):
             on = Selection(len(chosen), *self.model.active_counts(chosen))
             fill_menu(menu, (BULK_ACTIONS,), on, lambda one: self.job_actions.ask(one, chosen))
         elif line.sweep is not None:
-            self.sweeps.fill(menu, which, line, self.job_actions, is_open=index.data(OPEN_ROLE))
+            self.sweeps.add_actions(menu, which, line, self.job_actions, is_open=index.data(OPEN_ROLE))
         else:
             self._fill_menu(menu, which, index, line)
         menu.popup(at)

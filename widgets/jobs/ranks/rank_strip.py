@@ -48,7 +48,7 @@ def parts_text(view: JobView, rank: int) -> str:
     times = view.status.step_times
     if times is None or rank >= len(times.data_ms):
         return ""
-    return ", ".join(f"{name} {formats.milliseconds(ms)}" for name, ms in times.of(rank).items())
+    return ", ".join(f"{name} {formats.milliseconds(ms)}" for name, ms in times.times_of_rank(rank).items())
 
 
 def _part_colour(number: int) -> QColor:
@@ -151,7 +151,7 @@ class _Cells(QWidget):
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
 
         if self._times is not None and rank < len(self._times.data_ms):
-            parts = list(self._times.of(rank).values())
+            parts = list(self._times.times_of_rank(rank).values())
             bar = QRectF(lower.left(), cell.bottom() - _BAR_GAP - _BAR_H + 1, lower.width(), _BAR_H)
             self._paint_bar(painter, bar, parts)
 
@@ -245,7 +245,7 @@ class RankStrip(Card):
         times = view.status.step_times if step_ms and view.status.slow_cause is not None else None
         servers = view.config.strategy.servers
         self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view), times, servers)
-        self._legend.show_parts(tuple(times.of(0)) if times is not None else ())
+        self._legend.show_parts(tuple(times.times_of_rank(0)) if times is not None else ())
         if 0 < len(slow) < len(step_ms):
             rest = [ms for rank, ms in enumerate(step_ms) if ms and rank not in slow]
             more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1

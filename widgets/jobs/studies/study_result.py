@@ -93,7 +93,7 @@ class StudyResult(QWidget):
 
 
 def _heads(table: StudyTable) -> tuple[object, ...]:
-    return table.value, table.also, table.compares, table.seed_column
+    return table.value, table.further_columns, table.compares, table.seed_column
 
 
 def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
@@ -104,7 +104,7 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
         TableColumn[TableRow](
             titled(column.label, column.unit), partial(_further, number), is_figure=True
         )
-        for number, column in enumerate(table.also)
+        for number, column in enumerate(table.further_columns)
     )
     return (
         TableColumn[TableRow]("Row", lambda one: one.label, lambda one: one.name),
@@ -137,7 +137,7 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
 
 
 def _further(number: int, row: TableRow) -> str:
-    return spread(row.also[number]) or formats.NONE
+    return spread(row.further_cells[number]) or formats.NONE
 
 
 def _jobs(row: TableRow) -> str:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.summary import JobQuery, JobSummary
-from backend.records.sweeps.summary import Folds
+from backend.records.sweeps.summary import FoldState
 from widgets.common.actions import fill_menu
 from widgets.jobs.actions.job_actions import SWEEP_ACTIONS, JobActions, Selection
 
@@ -40,9 +40,9 @@ class SweepFolds(QObject):
         folds = {tag: folded for tag, folded in kept.items() if isinstance(folded, bool)}
         self._kept = dict(list(folds.items())[-_MOST_KEPT:])
 
-    def folds(self, list_name: str) -> Folds:
+    def folds(self, list_name: str) -> FoldState:
         """Return the folding of the list with this name."""
-        return Folds(dict(self._kept), self._now_of(list_name, self._query_of(list_name)))
+        return FoldState(dict(self._kept), self._now_of(list_name, self._query_of(list_name)))
 
     def fold(self, list_name: str, tag: str, folded: bool) -> None:
         """Fold or unfold a sweep; during a search only for that search."""
@@ -56,7 +56,7 @@ class SweepFolds(QObject):
                 del self._kept[next(iter(self._kept))]
         self.folded.emit(dict(self._kept))
 
-    def fill(
+    def add_actions(
         self, menu: QMenu, list_name: str, summary: JobSummary, actions: JobActions, *, is_open: bool
     ) -> None:
         """Add the actions on the sweep of a row to the menu."""
@@ -65,7 +65,7 @@ class SweepFolds(QObject):
             return
         text = "Fold" if is_open else "Unfold"
         menu.addAction(text, partial(self.fold, list_name, summary.id, is_open))
-        on = Selection(len(sweep.ids), sweep.live, sweep.waiting)
+        on = Selection(len(sweep.ids), sweep.live, sweep.queued)
         fill_menu(menu, (SWEEP_ACTIONS,), on, lambda one: actions.ask(one, sweep.ids))
 
     def _now_of(self, which: str, query: JobQuery) -> dict[str, bool]:

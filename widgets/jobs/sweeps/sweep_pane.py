@@ -10,10 +10,10 @@ import numpy as np
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
-from backend.records.sweeps.summary import line_of_sweep
+from backend.records.sweeps.summary import sweep_summary
 from widgets.common import formats
 from widgets.common.actions import MoreButton, always, fill_menu
 from widgets.common.buttons import Button, IconButton, SegmentedControl
@@ -129,7 +129,7 @@ class SweepPane(QWidget):
         slots = [slot for slot in map(rows.slot_of, count.ids) if slot is not None]
         lines = [rows.summaries[slot] for slot in slots]
         jobs = [self._with_mode(job) for job in lines]
-        self._line = summary = summary if jobs == lines else line_of_sweep(summary.id, jobs)
+        self._line = summary = summary if jobs == lines else sweep_summary(summary.id, jobs)
         self._ask_mode(jobs)
         jobs = _best_first(jobs)
         self._best_first = tuple(job.id for job in jobs)
@@ -145,7 +145,7 @@ class SweepPane(QWidget):
         shown = JobRows(rows.summaries, np.array(slots, np.int32), rows.slot_of, sweep_slots=rows.sweep_slots)
         self.model.show_rows(shown)
         self.study.show_actions(
-            is_idle=not count.live and not count.waiting,
+            is_idle=not count.live and not count.queued,
             is_finished=count.finished == len(count.ids),
         )
         now = (summary.id, count.finished)
@@ -210,7 +210,7 @@ class SweepPane(QWidget):
         self._actions.ask(action, self._best_first[:MAX_COMPARED_JOBS] if is_compared else count.ids)
 
     def _show_acts(self, count: SweepCount) -> None:
-        self._on = Selection(len(count.ids), count.live, count.waiting)
+        self._on = Selection(len(count.ids), count.live, count.queued)
         for action, button in self._buttons.items():
             self._now(action).show_on(button, self._on)
         stop = self._buttons[STOP_ALL]
@@ -243,7 +243,7 @@ def _marks(jobs: Sequence[JobSummary]) -> list[Mark]:
     """Return a ring segment per job, red for a failed one."""
     if len(jobs) > _MOST_IN_RING:
         return []
-    in_order = sorted(jobs, key=lambda line: (line.created, line.id))
+    in_order = sorted(jobs, key=lambda line: (line.created_s, line.id))
     return ["bad" if line.state.has_failed else "" for line in in_order]
 
 
@@ -251,12 +251,12 @@ def _facts(line: JobSummary) -> list[KeyValue]:
     facts = []
     if line.best_metric is not None and line.sweep is not None:
         name, value = line.best_metric
-        facts.append(KeyValue(f"Best saved: {metric_words(name)}", formats.metric(value)))
+        facts.append(KeyValue(f"Best saved: {metric_label(name)}", formats.metric(value)))
         facts.append(KeyValue("Best job", line.sweep.best_job))
     if line.eta_s is not None:
         facts.append(KeyValue("Left", formats.duration(line.eta_s)))
-    if line.started and line.ended:
-        facts.append(KeyValue("Took", formats.duration(line.ended - line.started)))
+    if line.started_s and line.ended_s:
+        facts.append(KeyValue("Took", formats.duration(line.ended_s - line.started_s)))
     if line.user:
         facts.append(KeyValue("By", line.user))
     return facts

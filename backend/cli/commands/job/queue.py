@@ -50,7 +50,7 @@ def _when(text: str) -> datetime:
 def unqueue(services: Services, id: JobId) -> Answer:
     """Remove a job from the queue."""
     view = services.queue.dequeue(id)
-    return Answer(view, f"{view.id}  {view.state.word}")
+    return Answer(view, f"{view.id}  {view.state.label}")
 
 
 @command("job reorder", one_of=("before", "after", "first"))

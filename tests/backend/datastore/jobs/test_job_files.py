@@ -17,12 +17,12 @@ from backend.datastore.jobs.files import JobFile
 from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.comparison import judged_metrics
+from backend.records.jobs.comparison import rated_metrics
 from backend.records.jobs.config import JobConfig, parse_job, with_changes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.records.library.item import Pin
 from tests.fakes.mounted_root import MOUNTED, mounted
 
@@ -280,5 +280,5 @@ def test_a_script_is_judged_by_a_number_that_it_writes(
     file = job_files.create_job(mounted(tmp_path), parsed, {})
     view = job_files.view_of(file, RunStatus(JobState.FINISHED, metrics=metrics))
     assert view.best_metric == judged
-    assert best_mode is None or judged_metrics([view]) == (judged[0],)
-    assert best_mode is None or line_of(view).best_mode == best_mode
+    assert best_mode is None or rated_metrics([view]) == (judged[0],)
+    assert best_mode is None or summary_of(view).best_mode == best_mode

@@ -196,7 +196,7 @@ def test_a_link_to_a_folder_within_the_folder_is_imported_as_a_copy(
     files = root / "datasets/digits/v1/files"
     assert contents(files / "latest") == contents(files / "sub") == contents(source / "sub")
     assert not (files / "latest").is_symlink()
-    assert item.left_out == ""
+    assert item.import_message == ""
 
 
 def test_a_link_to_a_folder_that_holds_it_is_left_out_and_said(root: Path, source: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_link_to_a_folder_that_holds_it_is_left_out_and_said(root: Path, sourc
     item = import_now(root, source)
     files = root / "datasets/digits/v1/files"
     assert contents(files).keys() == {"a.csv", "nothing", "sub/large.bin", "sub/run.sh"}
-    assert item.facts["left_out_names"] == ["a/b/a", "c/a/b", "self", "sub/up"]
+    assert item.details["left_out_names"] == ["a/b/a", "c/a/b", "self", "sub/up"]
 
 
 def test_links_of_tools_are_left_out_wherever_they_lead(root: Path, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_links_of_tools_are_left_out_wherever_they_lead(root: Path, tmp_path: Pa
     (folder / ".#bks_model.py").symlink_to("me@here.77:1")
     item = import_now(root, folder, kind=Kind.MODEL)
     assert contents(root / "models/digits/v1/src").keys() == {"bks_model.py"}
-    assert item.facts["left_out_names"] == [".#bks_model.py", ".venv", "wandb"]
+    assert item.details["left_out_names"] == [".#bks_model.py", ".venv", "wandb"]
 
 
 def test_f48_a_socket_a_pipe_and_a_device_are_named(root: Path, source: Path) -> None:

@@ -402,13 +402,13 @@ def test_a_folder_its_zip_and_the_one_of_finder_are_the_same_and_litter_is_left_
     files = root / kind.folder / "digits/v1" / kind.content
     assert contents(files).keys() == set(kept)
     assert len({item.sha256 for item in imports}) == 1
-    first, second, third = (item.facts for item in imports)
+    first, second, third = (item.details for item in imports)
     assert first == second
     # Both files of one environment are left out with its folder.
     assert first["left_out"] == (11 if kind is Kind.DATASET else 21)
     assert ".DS_Store" in first["left_out_names"]
     assert third["left_out_names"] == ["__MACOSX"]
-    assert ".DS_Store" in imports[0].left_out
+    assert ".DS_Store" in imports[0].import_message
 
 
 @pytest.mark.parametrize("name", ["wsj/train/aux.scp", "lang/con/x", "wsj/nul", "a\nb", "COM1.csv"])

@@ -390,7 +390,7 @@ def test_a_job_on_a_silent_node_is_shown_as_last_seen(
     blind.wire.cut()
     silent = services.jobs.queries.poll(view.id, update.cursor).view
     assert (silent.state, silent.step) == (JobState.TRAINING, 6)
-    assert silent.doubt.startswith("no news since ")
+    assert silent.contact_warning.startswith("no news since ")
     # It is not refused any more, but not answered either, which takes a while to be believed.
     blind.sshd.freeze()
     blind.wire.repair()

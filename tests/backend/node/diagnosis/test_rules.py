@@ -59,7 +59,7 @@ def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rul
     else:
         explanation = explain(Failure(0), {0: log})
     assert (explanation.cause, explanation.remedy) == (rule.cause, rule.remedy)
-    assert explanation.sentence.startswith(rule.format_message(rule.pattern.search(text)).rstrip("."))  # type: ignore[arg-type]
+    assert explanation.message.startswith(rule.format_message(rule.pattern.search(text)).rstrip("."))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.id)

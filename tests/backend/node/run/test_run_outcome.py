@@ -632,7 +632,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     )
     assert record.message == "Rank 1 on gpu2: Out of GPU memory."
     assert record.error is not None
-    assert (record.error.cause, record.error.evidence[0].place) == ("gpu_memory", "rank-1.log:2")
+    assert (record.error.cause, record.error.evidence[0].location) == ("gpu_memory", "rank-1.log:2")
     assert "batch size" in record.error.remedy
     assert RunExit.from_dict(json.loads(json.dumps(record.to_dict()))) == record
 

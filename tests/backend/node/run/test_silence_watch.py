@@ -37,7 +37,7 @@ class Cluster:
         self.without_agent: set[str] = set()
         self.is_moving = False
         self.asked: list[str] = []
-        monkeypatch.setattr(remote_cleanup, "unreached", self._unreached)
+        monkeypatch.setattr(remote_cleanup, "unreachable_nodes", self._unreached)
         self.watch = SilenceWatch(self.job, made(self.job.path, **settings), lambda: self.now)
 
     def _unreached(self, launch: object, nodes: list[str]) -> tuple[str, ...]:

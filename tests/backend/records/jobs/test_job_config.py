@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.records.base.validation import ConfigError
-from backend.records.jobs.config import NOTHING, JobConfig, parse_job, to_share, with_changes
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, parse_job, shareable_config, with_changes
 from backend.records.jobs.rules import RULES, Rule
 from backend.records.jobs.settings import CHANGEABLE, SETTINGS, value_at
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
@@ -293,12 +293,12 @@ def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None
     broken = BROKEN[rule.name]
     raw = broken if "script" in broken else {**GOOD, **broken}
     parsed = parse_job(raw)
-    assert [fault.path for fault in parsed.errors] == [rule.needs[0]]
-    assert set(rule.needs) <= SETTINGS.keys()
-    assert "{job" not in rule.in_words("The setting")
-    for path in rule.needs:
-        assert rule.fault(parsed.draft, [ConfigError(path, f"{path}: is wrong.")]) == ""
-    assert rule.fault(parsed.draft, [ConfigError("epochs", "epochs: is wrong.")])
+    assert [fault.path for fault in parsed.errors] == [rule.paths[0]]
+    assert set(rule.paths) <= SETTINGS.keys()
+    assert "{job" not in rule.condition("The setting")
+    for path in rule.paths:
+        assert rule.error_message(parsed.draft, [ConfigError(path, f"{path}: is wrong.")]) == ""
+    assert rule.error_message(parsed.draft, [ConfigError("epochs", "epochs: is wrong.")])
 
 
 def test_each_rule_has_a_name_of_its_own() -> None:
@@ -348,7 +348,7 @@ OTHER = {
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
     changes = {path: OTHER[path]}
     on = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
-    job = config(A_SCRIPT if SETTINGS[path].of == "script" else {**GOOD, **on})
+    job = config(A_SCRIPT if SETTINGS[path].job_kind == "script" else {**GOOD, **on})
     changed_job = with_changes(job, changes).config
     assert changed_job is not None
     assert value_at(changed_job.to_dict(), path) == OTHER[path]
@@ -498,13 +498,13 @@ def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]
         ("~anna/a/b.safetensors", "b.safetensors"),
         ("tiny@1/weights.pt", "tiny@1/weights.pt"),
         ("20261124-abcdef/best", "20261124-abcdef/best"),
-        (NOTHING, NOTHING),
+        (RANDOM_WEIGHTS, RANDOM_WEIGHTS),
         ("", None),
     ],
 )
 def test_a_job_file_for_others_names_no_folder_and_no_secret(start_from, shared):
     raw = {**GOOD, "environment": {"TOKEN": "secret-1234"}}
     raw |= {"start_from": start_from} if start_from else {}
-    shown = to_share(parse_job(raw).config)
+    shown = shareable_config(parse_job(raw).config)
     assert shown.get("start_from") == shared
     assert shown["environment"] == {"TOKEN": ""}

@@ -3,7 +3,7 @@
 import pytest
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.metric_labels import metric_words, short_metric, usual_mode
+from backend.records.jobs.metric_labels import metric_label, short_metric_label, usual_mode
 from tests.backend.records.jobs.test_job_config import GOOD
 
 
@@ -18,7 +18,7 @@ from tests.backend.records.jobs.test_job_config import GOOD
     ],
 )
 def test_a_metric_says_whether_it_is_of_training_or_validation(name, whole, short):
-    assert (metric_words(name), short_metric(name)) == (whole, short)
+    assert (metric_label(name), short_metric_label(name)) == (whole, short)
 
 
 @pytest.mark.parametrize(

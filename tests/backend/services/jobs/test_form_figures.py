@@ -44,7 +44,7 @@ def test_time_and_disk_are_predicted_from_the_job_before(
     assert check.errors == ()
     assert check.steps_per_epoch == 32
     found = check.forecast
-    assert (found.total_steps, found.lasts_s, found.like) == (320, 80.0, "Täglich/1")
+    assert (found.total_steps, found.lasts_s, found.pace_source) == (320, 80.0, "Täglich/1")
     assert (found.checkpoint_bytes, found.checkpoints_kept, found.disk_bytes) == (700, 3, 2100)
     assert found.free_bytes is not None
     # With another batch it is unknown how long a step takes.

@@ -198,7 +198,7 @@ def test_the_arguments_of_a_script_are_read_in_a_process_of_its_own_and_kept(
     (folder / "train.py").write_text(PROGRAM)
     services.library.import_item(Kind.SCRIPT, folder, "mine")
     found = services.inspection.script_help({"script": "mine", "arguments": ["--x"]})
-    assert [(one.head, one.others, one.kind, one.default) for one in found.arguments] == [
+    assert [(one.head, one.aliases, one.kind, one.default) for one in found.arguments] == [
         ("--batch-size", ("-b",), "whole", "32")
     ]
     monkeypatch.setattr(inspection, "run_tool", None)

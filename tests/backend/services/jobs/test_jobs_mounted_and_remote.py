@@ -213,7 +213,7 @@ def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, bea
     assert services.jobs.lifecycle.resume(view.id).run == 2
     launch = read_json(run.folder.launch)
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{names[1]}.pt")
-    acts = [act.what for act in services.jobs.audit_entries(view.id)]
+    acts = [act.action for act in services.jobs.audit_entries(view.id)]
     assert f"Resumed from the last good checkpoint, {names[1]}" in acts
 
 
@@ -302,7 +302,7 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
     assert (newest.number, newest.put_away, newest.state) == (2, 0, JobState.TRAINING)
     assert (first.number, first.put_away, first.state) == (1, 1, JobState.INTERRUPTED)
     assert (first.first_step, first.last_step, newest.last_step) == (1, 4, 2)
-    assert first.ended
+    assert first.ended_at
     then = other.jobs.queries.earlier_run(view.id, 1)
     assert (then.view.state, then.view.step) == (JobState.INTERRUPTED, 4)
     assert list(then.history.steps) == [1, 2, 3, 4]
@@ -407,7 +407,7 @@ def test_both_desktops_see_a_checkpoint_with_a_keep_mark(place: Place, beat: Bea
     }
     assert not other.jobs.keep(view.id, first, is_kept=False).is_kept
     assert not any(c.is_kept for c in one.jobs.queries.checkpoints(view.id))
-    whats = [act.what for act in other.jobs.audit_entries(view.id)]
+    whats = [act.action for act in other.jobs.audit_entries(view.id)]
     assert whats == [
         f"No longer always kept: {first}",
         f"Always kept: {first}",
@@ -449,7 +449,7 @@ def test_every_desktop_shows_the_actions_of_all_users(place: Place, beat: Beat) 
     other.jobs.lifecycle.stop(view.id)
     other.jobs.lifecycle.stop(view.id)
     acts = other.jobs.audit_entries(view.id)
-    assert [act.what for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
-    assert acts[3].what.startswith("Name changed from “")
-    assert [act.what for act in acts[4:]] == ["Started", "Created"]
-    assert acts[0].sentence == f"Stopped by {acts[0].user} on {acts[0].host}"
+    assert [act.action for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
+    assert acts[3].action.startswith("Name changed from “")
+    assert [act.action for act in acts[4:]] == ["Started", "Created"]
+    assert acts[0].message == f"Stopped by {acts[0].user} on {acts[0].host}"

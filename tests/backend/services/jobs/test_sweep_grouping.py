@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from app.shell.command_search import CommandSearch
 from app.shell.palette_commands import _job_entry
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobQuery, JobSummary, make_line
+from backend.records.jobs.summary import JobQuery, JobSummary, make_summary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import OPEN_UP_TO, Folds, line_of_sweep
+from backend.records.sweeps.summary import OPEN_UP_TO, FoldState, sweep_summary
 from backend.services.jobs.index import JobIndex
 
 S = JobState
@@ -19,7 +19,7 @@ S = JobState
 
 def line(number, tag="", state=S.FINISHED, best=None, **more):
     settings = {"checkpoint": {"best_mode": more.pop("mode", "min")}}
-    return make_line(
+    return make_summary(
         settings,
         {},
         **{
@@ -35,7 +35,7 @@ def line(number, tag="", state=S.FINISHED, best=None, **more):
     )
 
 
-def rows(index, query=JobQuery(), folds=Folds()):  # noqa: B008 - both are frozen
+def rows(index, query=JobQuery(), folds=FoldState()):  # noqa: B008 - both are frozen
     found = index.fold(index.find(query), query, folds)
     return [found.lines[slot].id for slot in found.order.tolist()]
 
@@ -57,7 +57,7 @@ def test_a_long_sweep_is_one_row_where_its_first_job_would_stand():
 def test_a_short_sweep_is_unfolded_until_the_user_folds_it():
     index = index_of(*SIX[:OPEN_UP_TO])
     assert rows(index) == ["sweep:lr", "job-00", "job-01", "job-02"]
-    assert rows(index, folds=Folds({"sweep:lr": True})) == ["sweep:lr"]
+    assert rows(index, folds=FoldState({"sweep:lr": True})) == ["sweep:lr"]
 
 
 def test_one_job_alone_is_no_sweep():
@@ -66,7 +66,7 @@ def test_one_job_alone_is_no_sweep():
 
 def test_jobs_of_a_sweep_stay_together_in_the_order():
     index = index_of(*SIX, line(90, ended=2e9 - 2.5))
-    names = rows(index, folds=Folds({"sweep:lr": False}))
+    names = rows(index, folds=FoldState({"sweep:lr": False}))
     assert names == ["sweep:lr", *(f"job-0{n}" for n in range(6)), "job-90"]
 
 
@@ -74,7 +74,7 @@ def test_a_search_shows_hits_in_a_folded_sweep_unless_all_its_jobs_match():
     index = index_of(*SIX)
     assert rows(index, JobQuery("lr=4")) == ["sweep:lr", "job-04"]
     assert rows(index, JobQuery("sweep:lr")) == ["sweep:lr"]
-    assert rows(index, JobQuery("lr=4"), Folds(now={"sweep:lr": True})) == ["sweep:lr"]
+    assert rows(index, JobQuery("lr=4"), FoldState(search_folds={"sweep:lr": True})) == ["sweep:lr"]
 
 
 def test_sorted_by_a_metric_a_sweep_stands_where_its_best_job_would():
@@ -143,10 +143,10 @@ def test_folding_equals_a_plain_walk(steps, kept, text, order):
         there.update((one.id, one) for one in lines)
     query = JobQuery(text, order=order)
     plain = [index.summaries[slot] for slot in index.find(query).order.tolist()]
-    assert rows(index, query, Folds(kept)) == list(walked(plain, list(there.values()), query, kept))
+    assert rows(index, query, FoldState(kept)) == list(walked(plain, list(there.values()), query, kept))
     for tag in {sweep_of(one.tags) for one in there.values()} - {""}:
         members = [one for one in there.values() if sweep_of(one.tags) == tag]
-        assert index.summaries[index.slot(tag)] == line_of_sweep(tag, members)
+        assert index.summaries[index.slot(tag)] == sweep_summary(tag, members)
 
 
 def walked(found, every, query, kept):
@@ -176,21 +176,21 @@ def walked(found, every, query, kept):
     ],
 )
 def test_a_sweep_has_finished_when_all_of_it_has(states, wanted):
-    head = line_of_sweep("sweep:x", [line(n, state=state) for n, state in enumerate(states)])
+    head = sweep_summary("sweep:x", [line(n, state=state) for n, state in enumerate(states)])
     assert head.state is wanted
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [("min", 0.1), ("max", 0.3)])
 def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, wanted):
     values = (0.2, 0.1, 0.3, float("nan"))
-    head = line_of_sweep("sweep:x", [line(n, best=v, mode=mode) for n, v in enumerate(values)])
+    head = sweep_summary("sweep:x", [line(n, best=v, mode=mode) for n, v in enumerate(values)])
     assert head.best_metric == ("validation/loss", wanted)
     assert head.sweep.best_job == f"lr={values.index(wanted)}"
 
 
 def test_jobs_judged_by_different_metrics_have_no_best_job():
     other = line(1)._replace(best_metric=("mAP", 0.5))
-    assert line_of_sweep("sweep:x", [line(0, best=0.2), other]).best_metric is None
+    assert sweep_summary("sweep:x", [line(0, best=0.2), other]).best_metric is None
 
 
 def test_a_sweep_is_found_by_its_name():
@@ -229,13 +229,13 @@ def test_the_gpu_time_of_a_sweep_is_that_of_all_its_jobs():
     begun = line(3, state=S.SETUP, started=1e9 + 90, **{**gpus, "world_size": 2})
     draft = line(4, state=S.QUEUED, uses_gpus=True, world_size=4)
     for jobs in ((ended,), (ended, resumed), (ended, resumed, begun, draft)):
-        whole = line_of_sweep("sweep:lr", jobs)
+        whole = sweep_summary("sweep:lr", jobs)
         for now in (1e9 + 100, 1e9 + 500):
             assert whole.gpu_s(now) == sum(one.gpu_s(now) for one in jobs if one.run)
-    assert line_of_sweep("sweep:lr", (ended, ended)).energy_j == 100.0
-    assert line_of_sweep("sweep:lr", (ended, resumed)).energy_j is None
+    assert sweep_summary("sweep:lr", (ended, ended)).energy_j == 100.0
+    assert sweep_summary("sweep:lr", (ended, resumed)).energy_j is None
     unknown = ended._replace(earlier_gpu_s=None)
-    assert line_of_sweep("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
+    assert sweep_summary("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
     on_processors = line(5, started=1e9, run=1, world_size=4)
-    assert line_of_sweep("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
-    assert line_of_sweep("sweep:lr", (on_processors,)).gpu_s(2e9) is None
+    assert sweep_summary("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
+    assert sweep_summary("sweep:lr", (on_processors,)).gpu_s(2e9) is None

@@ -69,8 +69,8 @@ def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: Place) -> 
     services.library.import_item(Kind.DATASET, source, "iris")
     suggestion = place.desktop().gallery.suggest("iris")
     assert suggestion is not None
-    assert suggestion.sentence == "This looks like a table: iris.csv with 3 columns."
-    assert suggestion.facts == {"features": 2, "classes": 2}
+    assert suggestion.message == "This looks like a table: iris.csv with 3 columns."
+    assert suggestion.data_sizes == {"features": 2, "classes": 2}
     item = services.gallery.add(suggestion.entry, suggestion.settings, "iris")
     assert item.reference == "iris@1"
     with pytest.raises(BackendError, match="There is no dataset “roses”"):

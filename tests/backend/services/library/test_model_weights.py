@@ -53,7 +53,7 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
     other = place.desktop()
     assert (version(place) / "weights.pt").read_bytes() == CONTENT
     assert (version(place) / "weights.pt").stat().st_mode & 0o777 == 0o644
-    assert item.facts["weights"] == {
+    assert item.details["weights"] == {
         "name": "weights.pt",
         "sha256": hashlib.sha256(CONTENT).hexdigest(),
         "bytes": len(CONTENT),

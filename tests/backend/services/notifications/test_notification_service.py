@@ -158,17 +158,17 @@ def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
     # SFTP knows whole seconds, so an end in the second of the mark counts as later.
     record = place.data.job(before).attempt(1).exit
     os.utime(record, (0, record.stat().st_mtime - 2))
-    first = desk.notifications.store(Channels(hook.url, since="1999"))
-    assert first.since > "2026"
+    first = desk.notifications.store(Channels(hook.url, enabled_at="1999"))
+    assert first.enabled_at > "2026"
     after = failed_run(place, desk, beat, ended)
     assert desk.notifications.notify(before, 1).wait_s is None
     assert desk.notifications.notify(after, 1).wait_s is None
     assert [post["job"] for post in hook.posts] == [after]
     assert first.is_new(seconds(ended) + 86_400)
     quiet = desk.notifications.store(replace(first, tells_finished=False))
-    assert quiet.since == first.since, "no new target"
-    assert not quiet.wants(JobState.FINISHED)
-    assert not first.wants(JobState.INTERRUPTED)
+    assert quiet.enabled_at == first.enabled_at, "no new target"
+    assert not quiet.notifies_of(JobState.FINISHED)
+    assert not first.notifies_of(JobState.INTERRUPTED)
 
 
 @pytest.mark.usefixtures("home", "ring")

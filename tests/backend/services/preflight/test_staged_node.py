@@ -51,8 +51,8 @@ def test_one_thread_at_a_time_uses_the_files_of_a_node(monkeypatch: pytest.Monke
     other.listening_event.set()
     shell: Any = Files()
     facts = {"port": 1}
-    monkeypatch.setattr(preflight._cluster, "open_shell", lambda _: shell, raising=False)
-    monkeypatch.setattr(preflight._set_up, "peers", list, raising=False)
+    monkeypatch.setattr(preflight._node_registry, "open_shell", lambda _: shell, raising=False)
+    monkeypatch.setattr(preflight._provisioning, "peers", list, raising=False)
     monkeypatch.setattr(node_probe, "listen", lambda *_: (facts, 0.0))
     monkeypatch.setattr(node_probe, "end_listener", lambda *_: None)
     monkeypatch.setattr(node_probe, "probe_node", lambda *_: {})

@@ -139,8 +139,8 @@ def test_a_cancelled_sweep_counts_its_jobs_and_can_be_taken_back(
     assert waiting(services) == SIX[:2]
     assert half.value.tag in half.value.remedy
     taken = services.sweeps.take_back(half.value.tag)
-    assert len(taken.taken) == 6
-    assert taken.left == ()
+    assert len(taken.removed_jobs) == 6
+    assert taken.remaining_jobs == ()
     assert services.jobs.queries.list() == ()
     assert len(list((services.data_root.trash / "jobs").iterdir())) == 6
     with pytest.raises(BackendError, match="There is no job of the sweep “tiny-"):
@@ -162,7 +162,7 @@ def test_a_job_that_ran_is_not_taken_back(services: Services) -> None:
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
     taken = services.sweeps.take_back(made.tag)
-    assert [view.id for view in taken.left] == [ran]
+    assert [view.id for view in taken.remaining_jobs] == [ran]
     assert [view.id for view in services.jobs.queries.list()] == [ran]
 
 

@@ -446,8 +446,8 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
     (loader / "bks_dataset.py").write_text(text)
     found: list[tuple[str, str]] = []
     try:
-        faults = tool_process.preview(loader, dataset).faults
-        found += [(one.sentence, one.remedy) for one in faults]
+        faults = tool_process.preview(loader, dataset).errors
+        found += [(one.message, one.remedy) for one in faults]
     except ToolError as error:
         found.append((error.message, error.remedy))
     with pytest.raises(ToolError) as caught:

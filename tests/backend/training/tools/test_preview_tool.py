@@ -71,7 +71,7 @@ def test_s08_the_digits_are_seen_as_pictures_in_ten_classes(previews: Previews) 
     assert (found.count, found.examined, found.is_complete) == (1438, 1438, True)
     assert [sample.index for sample in found.samples] == [0, 479, 958]
     picture, digit = found.samples[0].parts
-    assert (picture.look, picture.shape, picture.dtype) == ("image", (1, 8, 8), "float32")
+    assert (picture.display_kind, picture.shape, picture.dtype) == ("image", (1, 8, 8), "float32")
     shown = QImage.fromData(base64.b64decode(picture.png))
     assert (shown.width(), shown.height(), shown.isGrayscale()) == (8, 8, True)
     assert found.samples[0].target == digit.text
@@ -79,7 +79,7 @@ def test_s08_the_digits_are_seen_as_pictures_in_ten_classes(previews: Previews) 
     assert sum(one.count for one in found.classes) == 1438
     (values,) = found.statistics
     assert (values.low, values.high) == (0.0, 1.0)
-    assert (found.faults, found.warnings, found.nan_count) == ((), (), 0)
+    assert (found.errors, found.warnings, found.nan_count) == ((), (), 0)
 
 
 def test_the_validation_set_has_a_preview_of_its_own(previews: Previews) -> None:
@@ -148,8 +148,8 @@ def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
 )
 def test_data_is_shown_in_the_form_that_fits_it(previews: Previews, data: str, form: str) -> None:
     found = previews.of(f"return {data}, index % 2")
-    assert found.samples[0].parts[0].look == form
-    assert not found.faults
+    assert found.samples[0].parts[0].display_kind == form
+    assert not found.errors
 
 
 def test_nested_data_is_shown_part_by_part(previews: Previews) -> None:
@@ -171,20 +171,20 @@ def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Prev
         "        return torch.zeros(4), index % 2",
         "2100",
     )
-    assert (found.examined, found.fault_count) == (2100, 2)
-    assert [fault.index for fault in found.faults] == [1000, 1700]
-    assert found.faults[0].sentence == (
+    assert (found.examined, found.error_count) == (2100, 2)
+    assert [fault.index for fault in found.errors] == [1000, 1700]
+    assert found.errors[0].message == (
         f"UserDataset, item {count(1000)}, raised OSError: cannot read picture "
         "(bks_dataset.py, line 8)."
     )
-    assert "bks_dataset.py" in found.faults[0].traceback
+    assert "bks_dataset.py" in found.errors[0].traceback
     assert len(found.samples) == 48
 
 
 def test_f50_every_item_fails(previews: Previews) -> None:
     found = previews.of("raise KeyError('label')", "5000")
-    assert (found.fault_count, len(found.faults), found.samples) == (5000, 20, ())
-    assert [fault.index for fault in found.faults] == list(range(20))
+    assert (found.error_count, len(found.errors), found.samples) == (5000, 20, ())
+    assert [fault.index for fault in found.errors] == list(range(20))
 
 
 @pytest.mark.parametrize(("length", "says"), [("0", "has no items"), ("'ten'", "returns a str")])
@@ -195,8 +195,8 @@ def test_f50_a_length_that_is_none(previews: Previews, length: str, says: str) -
 
 def test_f50_unequal_shapes_are_found_even_when_the_first_items_agree(previews: Previews) -> None:
     found = previews.of("return torch.zeros(4 + (index == 13)), index % 2")
-    assert len(found.faults) == 1
-    assert found.faults[0].sentence == (
+    assert len(found.errors) == 1
+    assert found.errors[0].message == (
         "Items of UserDataset have different shapes at data, so they cannot form a batch: [4] "
         "and [5]."
     )
@@ -209,7 +209,7 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
         "".join(f"{n % 3} {'0.5 ' * (n % 6 + 1)}\n" for n in range(50))
     )
     found = previews.at(ANCESTOR / "loader", tmp_path)
-    assert (found.count, found.faults) == (40, ())
+    assert (found.count, found.errors) == (40, ())
     assert len({shape.shape for shape in found.shapes if shape.path == "data"}) == 6
 
 
@@ -223,7 +223,7 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
     ],
 )
 def test_f50_items_of_the_wrong_type(previews: Previews, item: str, says: str) -> None:
-    assert says in previews.of(item).faults[0].sentence
+    assert says in previews.of(item).errors[0].message
 
 
 @pytest.fixture
@@ -263,8 +263,8 @@ def test_f50_an_item_that_never_comes_is_named(
     clock = SimpleNamespace(monotonic=lambda: 0.0, perf_counter=time.monotonic)
     monkeypatch.setattr(preview_module, "time", clock)
     found = previews.of("while True: pass\n        return torch.zeros(4), index % 2", budget_s=2.0)
-    assert found.faults[0].index == 0
-    assert "was not read within" in found.faults[0].sentence
+    assert found.errors[0].index == 0
+    assert "was not read within" in found.errors[0].message
 
 
 @pytest.mark.usefixtures("ticking")
@@ -280,7 +280,7 @@ def test_a_loader_that_fetches_its_own_data_works_on_an_empty_dataset(
     files = tmp_path / "files"
     files.mkdir()
     found = previews.at(ANCESTOR / "fetching_loader", files)
-    assert (found.count, found.faults) == (24, ())
+    assert (found.count, found.errors) == (24, ())
     assert [path.name for path in files.iterdir()] == ["fetched.npz"]
 
 

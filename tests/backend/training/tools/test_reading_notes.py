@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from backend.records.library.reading_note import ReadingNote, note_sentences
+from backend.records.library.reading_note import ReadingNote, note_messages
 from backend.services.preflight import names
 from backend.services.preflight.checks import judge
 from backend.services.preflight.context import JobPreflight
@@ -92,13 +92,13 @@ def test_what_was_said_of_the_data_is_a_warning_of_the_preflight_check() -> None
 
 @given(st.lists(st.text(min_size=1), max_size=6), st.sampled_from(["file", "box", "class"]))
 def test_a_note_counts_all_and_names_at_most_three(items: list[str], item: str) -> None:
-    note = ReadingNote.of("Left out", items, item)
-    sentence = note.sentence
+    note = ReadingNote.from_names("Left out", items, item)
+    sentence = note.message
     assert sentence.startswith(f"Left out: {len(items)} {item}")
     assert (f" and {len(items) - 3} more)." in sentence) is (len(items) > 3)
     assert "\n" not in sentence
     assert len(sentence) < 400
-    assert note_sentences([{**note.to_dict()}])[0].partition(" (")[0] == sentence.partition(" (")[0]
+    assert note_messages([{**note.to_dict()}])[0].partition(" (")[0] == sentence.partition(" (")[0]
 
 
 def test_columns_have_their_names_and_units_in_the_statistics(request_of: Any) -> None:

@@ -79,8 +79,8 @@ def test_s08_a_page_of_a_class_continues_where_the_last_one_ended(pages: Pages) 
 def test_a_broken_sample_is_on_its_page_with_its_error(pages: Pages) -> None:
     found = pages.of(split="training", start=6, count=3)
     assert numbers(found) == [6, 8]
-    assert [fault.index for fault in found.faults] == [7]
-    assert "torn file" in found.faults[0].sentence
+    assert [fault.index for fault in found.errors] == [7]
+    assert "torn file" in found.errors[0].message
 
 
 def test_the_last_page_ends_with_the_set(pages: Pages) -> None:
@@ -97,7 +97,7 @@ def test_a_page_ends_after_its_time_behind_the_sample_that_hangs(
     monkeypatch.setattr(sample_page, "time", clock)
     found = pages.of(split="training", start=29, count=5, budget_s=60.0)
     assert (numbers(found), found.end) == ([29], 31)
-    assert found.faults[0].index == 30
+    assert found.errors[0].index == 30
 
 
 def test_samples_of_both_splits_are_side_by_side(pages: Pages) -> None:

@@ -71,7 +71,7 @@ def scans(tmp_path: Path) -> Iterator[Scans]:
 
 
 def sentences(found: DatasetScan) -> list[str]:
-    return [finding.sentence for finding in found.findings()]
+    return [finding.message for finding in found.findings()]
 
 
 def test_s08_the_digits_are_read_whole_and_have_no_findings(scans: Scans) -> None:
@@ -90,7 +90,7 @@ def test_s08_equal_samples_of_a_split_are_duplicates(scans: Scans) -> None:
     assert found.duplicates == ((0, 18), (1, 19))
     assert found.duplicate_count == 2
     (finding,) = found.findings()
-    assert finding.sentence == "2 training samples are equal to earlier ones."
+    assert finding.message == "2 training samples are equal to earlier ones."
     assert finding.groups[0] == (("training", 0), ("training", 18))
 
 
@@ -267,7 +267,7 @@ def test_s08_broken_samples_are_listed_with_their_errors(scans: Scans) -> None:
     )
     assert [one.index for one in found.broken] == [2, 3, 4, 5, 6, 7, 8, 9, *range(12, 20)]
     assert found.broken_count == 16
-    assert "item 2" in found.broken[0].sentence
+    assert "item 2" in found.broken[0].message
     first = sentences(found)[0]
     assert first.startswith("16 training samples were not read: UserDataset, item 2,")
 
@@ -282,7 +282,7 @@ def test_a_sample_that_hangs_is_named_and_the_scan_continues(scans: Scans) -> No
     )
     assert (found.examined, found.broken_count) == (20, 1)
     assert found.broken[0].index == 3
-    assert found.broken[0].sentence == "Item 3 of UserDataset was not read within 10 s."
+    assert found.broken[0].message == "Item 3 of UserDataset was not read within 10 s."
 
 
 def test_too_many_hanging_samples_end_the_reading_of_a_split(
@@ -305,7 +305,7 @@ def test_s08_infinite_samples_are_counted_and_named(scans: Scans) -> None:
     )
     assert (found.not_finite, found.not_finite_samples) == (2, (4, 9))
     (finding,) = found.findings()
-    assert finding.sentence == (
+    assert finding.message == (
         "2 training samples have NaN or infinite values, so the loss will be NaN too."
     )
     assert finding.groups == ((("training", 4),), (("training", 9),))

@@ -49,7 +49,7 @@ def test_the_help_of_a_command_is_read_and_the_version_stays_as_it_is(tmp_path: 
 def test_a_shell_script_passes_the_request_for_help_on(tmp_path: Path) -> None:
     text = 'echo "usage:"\necho "  --lr RATE  rate of $1"\nexit 1\n'
     (found,) = help_of(tmp_path, text, entry="train.sh").arguments
-    assert found.words == "rate of --help"
+    assert found.help_text == "rate of --help"
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_each_column_of_the_matrix_has_its_name(qtbot, theme_manager, names):
     matrix.resize(matrix.sizeHint())
     image = matrix.grab().toImage()
     for number in range(len(names)):
-        cell = matrix._box(0, number)
+        cell = matrix._cell_box(0, number)
         head = image.copy(int(cell.left()), 0, int(cell.width()), int(cell.top()))
         points = [(x, y) for x in range(head.width()) for y in range(head.height())]
         assert any(head.pixelColor(*point) != image.pixelColor(0, 0) for point in points)
@@ -184,7 +184,7 @@ def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, theme_manager):
     curve = SamplePart("output.curve", (64,), "float32", "wave", values=(0.0, 1.0, 0.5))
     sample = SamplePreview(4, (), "0.3")
     one = PredictedSample(sample, "0.25", output=(part, curve))
-    view = PredictionView("", Prediction(VALUES, 1, shown=(one,)), False)
+    view = PredictionView("", Prediction(VALUES, 1, examples=(one,)), False)
     qtbot.addWidget(view)
     view.show()
     labels = [the(SampleAnswer, view)._outputs.itemAt(n).widget() for n in range(4)]
@@ -227,7 +227,7 @@ def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbo
 
 def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, theme_manager):
     found = tries.detections()
-    shown = tuple(replace(one, truth=()) for one in found.shown)
+    shown = tuple(replace(one, truth=()) for one in found.examples)
     view = PredictionView("", replace(found, detections=(), shown=shown), False)
     qtbot.addWidget(view)
     view.show()
@@ -243,7 +243,7 @@ def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, theme_manager):
         image = card._picture.pixmap().toImage()
         return {image.pixelColor(x, y).name() for x in range(232) for y in range(232)}
 
-    (first, *_) = tries.detections().shown
+    (first, *_) = tries.detections().examples
     whole = pixels(replace(first, boxes=tuple(replace(one, confidence=1.0) for one in first.boxes)))
     truth, predicted = (theme.current().curve(number).name() for number in (2, 1))
     assert {truth, predicted} <= whole

@@ -11,7 +11,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import GROWN, Continuation, RunStatus
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.records.queue.entry import Cause, QueueEntry, QueuedJob, WaitReason
 from tests.job_views import changed
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
@@ -55,16 +55,16 @@ def test_the_time_of_the_newest_checkpoint_stays_true_without_an_update(state):
 def test_a_job_took_as_long_as_all_its_runs():
     assert said(RESUMED)["Took in total"] == formats.duration(180)
     assert said(changed(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
-    assert line_of(RESUMED).took_s(0.0) == 180.0
+    assert summary_of(RESUMED).took_s(0.0) == 180.0
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.is_live])
 def test_a_job_shows_its_duration_whatever_it_waits_for(state):
     view = changed(RESUMED, state=state)
     assert said(view)["Took in total"] == formats.duration(180)
-    assert line_of(view).took_s(0.0) == 180.0
+    assert summary_of(view).took_s(0.0) == 180.0
     assert view.to_json()["ended"] == "2026-11-21T08:02:00Z"
-    assert state.word.casefold() in line_of(view).text
+    assert state.word.casefold() in summary_of(view).text
 
 
 def test_the_start_is_said_to_be_that_of_the_newest_run():
@@ -98,8 +98,8 @@ def test_a_queued_job_says_why_the_program_queued_it():
     assert shown is not None
     assert shown.details == "gpu02 was lost. gpu02 is offline."
     tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
-    assert tip(line_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
-    assert not tip(line_of(changed(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
+    assert tip(summary_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
+    assert not tip(summary_of(changed(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
 
 
 @pytest.mark.parametrize("step", [0, 40])
@@ -118,7 +118,7 @@ def test_a_stopping_job_shows_no_time_left():
     for state, known in ((JobState.TRAINING, True), (JobState.STOPPING, False)):
         view = view_of(file, RunStatus(state, run=1, eta_s=60.0))
         assert {"Ready at", "Left"} & set(said(view)) == ({"Ready at", "Left"} if known else set())
-        assert (line_of(view).eta_s is not None) is known
+        assert (summary_of(view).eta_s is not None) is known
 
 
 def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):

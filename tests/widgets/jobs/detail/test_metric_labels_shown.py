@@ -6,7 +6,7 @@ import numpy as np
 
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from tests.job_views import changed
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import LIVE
@@ -33,13 +33,13 @@ def test_the_head_of_a_job_says_which_loss_it_shows():
 
 def test_lists_distinguish_training_loss_and_validation_loss():
     assert best_metric_labels(JUDGED)[0] == "val. loss"
-    line = line_of(replace(JUDGED, best_metric=("loss", 0.25)))
+    line = summary_of(replace(JUDGED, best_metric=("loss", 0.25)))
     assert cell_text(line, JobColumn.BEST) == "train loss 0.250"
 
 
 def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
     lines = [
-        line_of(replace(JUDGED, id=str(number), best_metric=best))
+        summary_of(replace(JUDGED, id=str(number), best_metric=best))
         for number, best in enumerate(
             [("validation/loss", 0.2), ("validation/accuracy", 0.9), ("validation/loss", 0.1), None]
         )

@@ -30,12 +30,12 @@ RUNS = (
         JobState.INTERRUPTED,
         put_away=2,
         message="Stopped by ben. Saved at epoch 2, step 20.",
-        started="2026-11-12T13:00:00Z",
-        ended="2026-11-12T14:04:00Z",
+        started_at="2026-11-12T13:00:00Z",
+        ended_at="2026-11-12T14:04:00Z",
         first_step=11,
         last_step=1200,
     ),
-    JobRun(1, JobState.ERROR, put_away=2, ended="2026-11-12T10:00:00Z"),
+    JobRun(1, JobState.ERROR, put_away=2, ended_at="2026-11-12T10:00:00Z"),
 )
 THEN = changed(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
 

@@ -54,7 +54,7 @@ def measured(name: str) -> RunUpdate:
     old = update.history
     more = {**old.metrics, name: old.metrics["loss"]}
     return RunUpdate(FAILED, HistoryUpdate(old.steps, old.epochs, old.seconds, more, (), 0,
-                                           began_s=old.began_s))  # fmt: skip
+                                           started_s=old.started_s))  # fmt: skip
 
 
 def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) -> None:
@@ -89,7 +89,7 @@ def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qt
     loss = np.where(np.arange(view.step) < 10_000, 1.0, -5.0)
     history = HistoryUpdate(
         np.arange(1, view.step + 1), np.resize(old.epochs, view.step),
-        np.resize(old.seconds, view.step), {"loss": loss}, (), 0, began_s=old.began_s,
+        np.resize(old.seconds, view.step), {"loss": loss}, (), 0, started_s=old.started_s,
     )  # fmt: skip
     detail.open_job(view)
     detail.show_update(RunUpdate(view, history))
@@ -165,7 +165,7 @@ def test_the_last_step_with_a_loss_has_a_finite_loss(
     steps = list(range(1, len(loss) + 1))
     history = HistoryUpdate(
         steps, [1] * len(steps), [float(one) for one in steps], {"loss": loss}, (), 0,
-        began_s=instant(FAILED.status.started_at).timestamp(),
+        started_s=instant(FAILED.status.started_at).timestamp(),
     )  # fmt: skip
     detail.open_job(FAILED)
     detail.show_update(RunUpdate(FAILED, history))

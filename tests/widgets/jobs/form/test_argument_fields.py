@@ -14,11 +14,11 @@ from widgets.jobs.form import argument_fields
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.swept_fields import SeveralButton
+from widgets.jobs.form.swept_fields import MultiValueButton
 
 FOUND = (
-    ScriptArgument("--lr", "number", "0.1", words="the rate", others=("--learning-rate",)),
-    ScriptArgument("--batch-size", "whole", "32", others=("-b",)),
+    ScriptArgument("--lr", "number", "0.1", help_text="the rate", aliases=("--learning-rate",)),
+    ScriptArgument("--batch-size", "whole", "32", aliases=("-b",)),
     ScriptArgument("--opt", "choice", "sgd", ("sgd", "adam")),
     ScriptArgument("--amp", "flag"),
     ScriptArgument("--out"),
@@ -65,7 +65,7 @@ class Rig:
 
 def several(form):
     """The buttons for several values that Tab reaches."""
-    buttons = form.findChildren(SeveralButton)
+    buttons = form.findChildren(MultiValueButton)
     return {one.accessibleName() for one in buttons if one.isVisible()}
 
 
@@ -185,7 +185,7 @@ def test_an_argument_of_hydra_is_written_as_hydra_has_it(qtbot):
     rig.type(rig.control("epochs"), "3")
     rig.control("model").choose("b")
     assert rig.words == ["epochs=3", "model=b"]
-    rig.fields.swept.take(parse_axis("arguments.epochs", "4,5"))
+    rig.fields.swept.show_axis(parse_axis("arguments.epochs", "4,5"))
     assert rig.words == ["epochs=4", "model=b"]
 
 

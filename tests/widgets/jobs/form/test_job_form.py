@@ -307,7 +307,7 @@ def right_edge(part, form):
 
 
 @pytest.mark.usefixtures("theme_manager")
-@pytest.mark.parametrize("state", [TrialState.UNTRIED, TrialState.UNDER_WAY, TrialState.FAILED])
+@pytest.mark.parametrize("state", [TrialState.UNTRIED, TrialState.RUNNING, TrialState.FAILED])
 @pytest.mark.parametrize("width", [928, 1176, 1440])
 def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, width, state):
     form.resize(width, 900)

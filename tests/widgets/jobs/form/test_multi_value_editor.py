@@ -35,7 +35,7 @@ from widgets.jobs.form.form_sections import Details, FormSections
 from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.swept_fields import SeveralButton
+from widgets.jobs.form.swept_fields import MultiValueButton
 
 RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
 CHECKED = JobCheck(
@@ -95,7 +95,7 @@ def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
 
 
 def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form):
-    buttons = {one.accessibleName(): one for one in form.findChildren(SeveralButton)}
+    buttons = {one.accessibleName(): one for one in form.findChildren(MultiValueButton)}
     assert "Several values of Learning rate" in buttons
     assert "Several values of Name" not in buttons
     fields = all_fields(form)
@@ -108,7 +108,7 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
 
 
 def button_of(form, field):
-    return next(one for one in form.findChildren(SeveralButton) if one._field is field)
+    return next(one for one in form.findChildren(MultiValueButton) if one._field is field)
 
 
 def test_the_button_of_a_field_is_large_enough_and_no_tab_stop_of_its_own(form):
@@ -124,7 +124,7 @@ def test_the_button_of_a_field_is_large_enough_and_no_tab_stop_of_its_own(form):
 def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_focus(form):
     form.activateWindow()
     setting_field(form, "name").control.setFocus()
-    buttons = form.findChildren(SeveralButton)
+    buttons = form.findChildren(MultiValueButton)
     assert not [one.accessibleName() for one in buttons if one.is_lit()]
     field = setting_field(form, "batch_size")
     field.control.setFocus()
@@ -335,7 +335,7 @@ def test_escape_changes_nothing(form):
 
 
 def test_one_value_restores_the_earlier_value(form):
-    swept(form).take(RATE)
+    swept(form).show_axis(RATE)
     popover = opened(form, "optimizer.lr")
     one = [
         b
@@ -356,7 +356,7 @@ def test_another_job_in_the_form_has_its_own_values_alone(form):
 
 
 def test_another_optimizer_has_no_values_for_a_removed_setting(form):
-    swept(form).take(Axis("optimizer.momentum", (0.0, 0.9)))
+    swept(form).show_axis(Axis("optimizer.momentum", (0.0, 0.9)))
     form.show_draft(JobDraft(form.draft().raw, form.draft().axes))
     setting_field(form, "optimizer.name").control.choose("adagrad")
     assert form.draft().axes == ()

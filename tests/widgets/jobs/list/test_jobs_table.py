@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import JobView
 from tests.asks import asks
 from tests.job_views import changed
@@ -290,11 +290,11 @@ def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
     step = 7 * run
     status = RunStatus(state, run=run, step=step, total_steps=total_steps)
     view = JobView("s", "mine", parse_job(raw).config, stamp(1), status)
-    line = line_of(view)
+    line = summary_of(view)
     assert cell_text(line, JobColumn.PROGRESS).replace("\xa0", " ") == words
     assert cell_text(line, JobColumn.ARGUMENTS) == "--type LSTM --learning-rate 0.05"
     assert cell_text(line, JobColumn.LR) == "0.05"
-    other = line_of(job("other", state, HERE, begun=1, took=1))
+    other = summary_of(job("other", state, HERE, begun=1, took=1))
     assert cell_text(other, JobColumn.ARGUMENTS) == "–"
     ring, running = owned(qtbot, RankRing()), owned(qtbot, RunningJob())
     ring.set_progress(view.state, view.progress)
@@ -497,7 +497,7 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
 )
 def test_a_duration_is_never_cut_in_the_column_took(theme_manager, seconds):
     room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
-    line = line_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
+    line = summary_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
     line = line._replace(started=1.0, ended=1.0 + seconds, earlier_s=0.0)
     assert text_width(cell_text(line, JobColumn.TOOK)) <= room
 

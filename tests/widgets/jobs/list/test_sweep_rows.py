@@ -5,8 +5,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QMenu
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobQuery, line_of
-from backend.records.sweeps.summary import Folds
+from backend.records.jobs.summary import JobQuery, summary_of
+from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.index import JobIndex
 from tests.asks import asks
 from tests.job_views import changed
@@ -74,11 +74,11 @@ def click(qtbot, view, index, dx=40):
 @pytest.mark.parametrize("in_columns", [False, True])
 def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
     index = JobIndex()
-    index.update(map(line_of, EVERY))
+    index.update(map(summary_of, EVERY))
     model = JobListModel(in_columns=in_columns)
 
     def show(query=JobQuery(), **folds):  # noqa: B008 - frozen
-        found = index.fold(index.find(query), query, Folds(folds))
+        found = index.fold(index.find(query), query, FoldState(folds))
         model.show_rows(
             JobRows(
                 found.summaries, found.order, index.slot, found.total_count,

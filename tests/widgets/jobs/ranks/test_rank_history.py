@@ -63,7 +63,7 @@ def curve(view, seconds=3000, began_s=NOON):
         {"loss": [1 / step for step in steps], "samples_per_second": [100.0 for _ in steps]},
         (RunStart(1, 1),),
         0,
-        began_s=began_s,
+        started_s=began_s,
     )
     return RunUpdate(view, history)
 
