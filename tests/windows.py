@@ -139,7 +139,7 @@ def all_fields(form: QWidget) -> dict[str, Field]:
     """Return the fields of a form by the path of their setting."""
     options = (f"{part}.{key}" for part, by in OPTIONS.items() for o in by.values() for key in o)
     paths = dict.fromkeys((*SETTINGS, *options))
-    return {path: fields_of(form).field(path) for path in paths if fields_of(form).has(path)}
+    return {path: fields_of(form).field(path) for path in paths if fields_of(form).has_field(path)}
 
 
 def side_of(form: QWidget) -> FormSide:
@@ -149,7 +149,7 @@ def side_of(form: QWidget) -> FormSide:
 
 def acts_of(form: QWidget) -> StartButtons:
     """Return the buttons of a form that start a job."""
-    return side_of(form).acts
+    return side_of(form).start_buttons
 
 
 def press_start(form: QWidget) -> None:

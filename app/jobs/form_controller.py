@@ -361,7 +361,7 @@ class FormController(Controller):
 
         def show_error(error: BackendError) -> None:
             if self._help_progress is progress:
-                self._form.show_no_arguments(error.with_remedy)
+                self._form.show_arguments_error(error.with_remedy)
 
         read_help = partial(self._services.inspection.script_help, raw, progress)
         self._runner.run("script help", read_help, show_arguments, show_error)

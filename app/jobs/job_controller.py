@@ -74,13 +74,13 @@ class JobController(Controller):
         self.drafts.sweeps.sweep_removed.connect(self._remove_sweep_jobs)
         self._export_progress: Progress | None = None
         self._left_nodes: dict[str, str] = {}
-        page.known.connect(poller.take_change)
+        page.job_edited.connect(poller.take_change)
         poller.updated.connect(lambda update: self._offer_move(update.view))
         poller.listed.connect(self._offer_moves)
-        page.opened.connect(self._open)
+        page.job_opened.connect(self._open)
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
         page.detail.failure.install_requested.connect(self._ask_package)
-        page.first_start.example.clicked.connect(lambda: self.train_example())
+        page.welcome_page.example.clicked.connect(lambda: self.train_example())
         actions = page.job_actions
         actions.add_handler(job_actions.NEW_JOB, self.drafts.new_job)
         actions.add_handler(job_actions.START, self.start)
@@ -253,7 +253,7 @@ class JobController(Controller):
     @Slot()
     def train_example(self, workers: int = 2) -> None:
         """Import the built-in example, create its job, and start it."""
-        first_start = self._page.first_start
+        first_start = self._page.welcome_page
         first_start.show_busy("Importing the example…")
 
         def import_and_start() -> JobView:
@@ -268,7 +268,7 @@ class JobController(Controller):
         )
 
     def _show_example(self, view: JobView) -> None:
-        self._page.first_start.show_busy("")
+        self._page.welcome_page.show_busy("")
         self.show_new(view)
         if awaits_horovod():
             self._runner.notify(AWAITS_HOROVOD)

@@ -52,9 +52,9 @@ class ListController(QObject):
         page.rows_requested.connect(self.find)
         page.queue_moved.connect(lambda is_immediate: self._find(page.queries, is_immediate=is_immediate))
         page.sweeps.folded.connect(lambda: self._find(page.queries, is_immediate=True))
-        page.known.connect(self._learn)
-        page.seen.connect(self._learn_soon)
-        page.forgotten.connect(self._forget)
+        page.job_edited.connect(self._learn)
+        page.job_updated.connect(self._learn_soon)
+        page.job_removed.connect(self._forget)
         page.table.choices_requested.connect(self._read_choices)
 
     def take_listing(self, listing: JobListing) -> None:
@@ -119,7 +119,7 @@ class ListController(QObject):
 
     def _show_changes(self, is_listing: bool, update: tuple[tuple[int, ...], bool, Uses | None]) -> None:
         changed_slots, order_changed, uses = update
-        self._page.show_lines(changed_slots)
+        self._page.repaint_slots(changed_slots)
         if uses is not None:
             self.uses_changed.emit(uses)
         if order_changed or (is_listing and (changed_slots or not self._query_numbers)):
@@ -158,7 +158,7 @@ class ListController(QObject):
         is_immediate = list_name in self._immediate_lists
         if number == self._query_numbers[list_name]:
             self._immediate_lists.discard(list_name)
-        self._page.show_rows(list_name, self._rows(result), at_once=is_immediate)
+        self._page.show_rows(list_name, self._rows(result), is_immediate=is_immediate)
         self.count_changed.emit(result.total_count)
         if not self._has_sorted_names:
             self._has_sorted_names = True

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Slot
 
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.example import NAME
-from widgets.jobs.page.onboarding_strip import OwnStrip
+from widgets.jobs.page.onboarding_strip import OnboardingStrip
 
 
 class Onboarding(QObject):
@@ -17,7 +17,7 @@ class Onboarding(QObject):
 
     def __init__(
         self,
-        strip: OwnStrip,
+        strip: OnboardingStrip,
         import_new: Callable[[Kind], object],
         add_node: Callable[[], object],
         parent: QObject,
@@ -51,4 +51,4 @@ class Onboarding(QObject):
         self._show()
 
     def _show(self) -> None:
-        self._strip.show_steps(self._completed_steps, is_wanted=self._uses_only_example)
+        self._strip.show_steps(self._completed_steps, is_visible=self._uses_only_example)

@@ -89,7 +89,7 @@ class QueueController(QObject):
 
     def _show(self, queue: Queue, *, is_immediate: bool = False) -> None:
         self._queue = queue
-        self._page.show_queue(queue, at_once=is_immediate)
+        self._page.show_queue(queue, is_immediate=is_immediate)
         self.queue_shown.emit(queue)
 
     # User actions.

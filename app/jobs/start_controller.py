@@ -157,14 +157,14 @@ class PreflightSession(QObject):
         self.dialog.check_again_requested.connect(self.check_all)
         self.dialog.start_requested.connect(self._start)
         self.dialog.start_on_requested.connect(self._start_on)
-        self.dialog.canary_requested.connect(self._try_batch)
+        self.dialog.trial_requested.connect(self._try_batch)
         self.dialog.install_requested.connect(self._install)
         self.dialog.cancel_requested.connect(self._cancel)
         self.dialog.finished.connect(self._finish)
 
     def show_preflight(self, preflight: Preflight) -> None:
         self._preflight = preflight
-        self.dialog.show_found(preflight, self._config.placement)
+        self.dialog.show_preflight(preflight, self._config.placement)
 
     # Checking.
 
@@ -223,7 +223,7 @@ class PreflightSession(QObject):
 
     def _move_job(self, placement: tuple[Placement, ...], finding: PreflightFinding) -> None:
         if not placement:
-            self.dialog.show_not_repaired(
+            self.dialog.show_fix_error(
                 finding, "No node would be left for the job.", "Choose other nodes for the job."
             )
             return
@@ -263,7 +263,7 @@ class PreflightSession(QObject):
                 self._runner.notify(error.with_remedy)
             return
         for finding, error in errors.items():
-            self.dialog.show_not_repaired(finding, str(error), error.remedy)
+            self.dialog.show_fix_error(finding, str(error), error.remedy)
         nodes = {node for f in findings if f not in errors for node in f.nodes}
         if any(f.fix.is_about_all_nodes for f in findings if f not in errors):
             nodes = {f.node for f in self._config.placement}
@@ -280,7 +280,7 @@ class PreflightSession(QObject):
 
         def show_trial(trial: TrialResult) -> None:
             self._end_progress()
-            self.dialog.show_canary(trial)
+            self.dialog.show_trial(trial)
 
         self._runner.run(
             "canary",

@@ -84,7 +84,7 @@ class SweepController(QObject):
     def _show_error(self, error: BackendError) -> None:
         self._progress = None
         if isinstance(error, IncompleteSweep):
-            self._form.show_half_made(str(error), error.tag)
+            self._form.show_incomplete_sweep(str(error), error.tag)
             self._runner.notify(str(error))
         else:
             self._form.show_error(error.with_remedy)

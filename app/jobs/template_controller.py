@@ -57,7 +57,7 @@ class TemplateController(Controller):
         self.dialog: QDialog | None = None
         form.template_requested.connect(self.load)
         form.load_requested.connect(self.choose)
-        form.keep_requested.connect(self.ask_name)
+        form.template_save_requested.connect(self.ask_name)
         form.file_requested.connect(self.save_file)
 
     @Slot()
@@ -173,13 +173,13 @@ class TemplateController(Controller):
         stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip() or "job"
         title = "Sweep file" if draft.axes else "Job file"
         # Qt asks before it overwrites a file.
-        chosen, _ = QFileDialog.getSaveFileName(
+        target, _ = QFileDialog.getSaveFileName(
             self._window, title, f"{stem}{SUFFIX}", f"Job files (*{SUFFIX})"
         )
-        if chosen:
+        if target:
             raw = sweep_file(draft.sweep)
             self._run(
-                partial(write_job_file, raw, Path(chosen), overwrite=True),
+                partial(write_job_file, raw, Path(target), overwrite=True),
                 lambda path: self._runner.notify(f"Wrote {path}"),
                 self._form.show_error,
             )

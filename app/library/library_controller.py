@@ -197,7 +197,7 @@ class LibraryController(Controller):
         self._import_progress = progress
         project = request.project
         if project is not None:
-            known_items = {(one.kind, one.reference) for kind in Kind for one in self._items[kind]}
+            known_items = {(i.kind, i.reference) for kind in Kind for i in self._items[kind]}
             self._runner.run(
                 "import",
                 lambda: self._library.import_project(
@@ -274,7 +274,7 @@ class LibraryController(Controller):
         if self._dialog.dialog is not None:
             self._dialog.dialog.accept()
         for item in items:
-            if item.reference not in {other.reference for other in self._items[item.kind]}:
+            if item.reference not in {i.reference for i in self._items[item.kind]}:
                 self._items[item.kind] = (*self._items[item.kind], item)
                 self._show(item.kind)
             self._pages[item.kind].show_item(item.reference)

@@ -78,7 +78,7 @@ _QT_MODULES = (
     "app.jobs.job_controller",
     "app.jobs.bulk_controller",
 )
-"""What the pages and their controllers need, in pieces of at most 80 ms: half a second together.
+"""The modules of the pages and their controllers: at most 80 ms each, half a second together.
 
 Not on a worker: PySide 6.11 keeps its classes in a table that Qt reads without Python's lock. While
 a worker defined a class, a layout on the GUI thread crashed in `MetaObjectBuilder::update`, in 4 of
@@ -91,8 +91,8 @@ class Program(QObject):
 
     Attributes:
         is_built: All pages exist; before that only the frame does.
-        window, place: The frame, and what remembers its size and position.
-        opening: Opens the data root.
+        window, geometry: The frame, and the keeper of its size and position.
+        data_root_opener: Opens the data root.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Program(QObject):
                 self.window.open_page(self._first_page)
             QTimer.singleShot(0, self._build_next)
             return
-        self.jobs.first_start.nodes.clicked.connect(partial(self.window.open_page, "nodes"))
+        self.jobs.welcome_page.nodes.clicked.connect(partial(self.window.open_page, "nodes"))
         self.frame.take_pages(self._pages.settings, self._pages.help)
         preferences = self._settings_writer.preferences
         restore_session(preferences, self.window, self._pages, self._settings_writer.remember)
@@ -393,7 +393,7 @@ class Program(QObject):
             services, runner, self.nodes, window, NODE_INTERVAL_MS, self
         )
         self._onboarding = Onboarding(
-            jobs.own_strip,
+            jobs.onboarding_strip,
             lambda kind: self.library[kind].import_requested.emit(""),
             self._node_controller.add,
             self,
@@ -474,7 +474,7 @@ class Program(QObject):
         self._list_controller.uses_changed.connect(controller.show_uses)
         self._list_controller.uses_changed.connect(self._onboarding.see_uses)
         self.window.dropped.connect(self._open_dropped)
-        first_start = self.jobs.first_start
+        first_start = self.jobs.welcome_page
         for kind, button in ((Kind.DATASET, first_start.dataset), (Kind.MODEL, first_start.model)):
             button.clicked.connect(partial(self.library[kind].import_requested.emit, ""))
 
@@ -542,12 +542,12 @@ class Program(QObject):
             self._file_export.save_csv(line.name, (job_id,))
 
     def _show_checks(self, findings: tuple[Finding, ...]) -> None:
-        self.jobs.first_start.show_findings(findings)
+        self.jobs.welcome_page.show_findings(findings)
         self.frame.show_checks(findings)
 
     @Slot()
     def _refresh(self) -> None:
-        """Refresh now what other desktops and nodes may have changed."""
+        """Read again the data that other desktops and nodes may have changed."""
         self._poller.poll()
         self._poller.poll_list()
         self._node_controller.refresh()
@@ -578,7 +578,7 @@ class Program(QObject):
     @Slot(str, str)
     def _show_unreadable(self, job_id: str, message: str) -> None:
         if job_id == self.jobs.open_id and self.jobs.open_view is None:
-            self.jobs.cannot_open(job_id, message)
+            self.jobs.show_open_error(job_id, message)
             if not self.jobs.shows_unreadable:
                 self.window.toast.show_message(message)
 
@@ -601,7 +601,7 @@ class Program(QObject):
         self._job_controller.show_nodes(states)
         self.frame.notice_rules.see_nodes(states)
         if local_reading is not None:
-            self.jobs.first_start.show_reading(local_reading)
+            self.jobs.welcome_page.show_reading(local_reading)
         self.jobs.detail.show_node_histories(
             self.nodes.histories, self.nodes.heartbeats(), time.time()
         )
@@ -609,7 +609,7 @@ class Program(QObject):
 
 
 def _short_path(path: Path | RemoteRoot) -> str:
-    """A path in short form: ``~/ringmaster``, ``gpu1:/lab/ring``."""
+    """Return a path in short form: ``~/ringmaster``, ``gpu1:/lab/ring``."""
     if isinstance(path, RemoteRoot):
         return path.label
     try:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class DataRootOpener(QObject):
-    """A refusal is one sentence on its own page, with one button that helps.
+    """Opener of the data root; an error is shown on a page of its own, with one button.
 
     Attributes:
         unknown_key: The key of the data root's host, while the user is asked to accept it.
 
     Signals:
-        opened: The `Services`.
-        refused: Show the page with the reason.
+        services_opened: The `Services`.
+        open_failed: Show the page with the reason.
     """
 
     services_opened = Signal(object)
@@ -59,7 +59,7 @@ class DataRootOpener(QObject):
         self._dialog: DialogHolder[PassphraseDialog] = DialogHolder()
 
     def start(self, page: EmptyState) -> None:
-        """Open on a worker; ``page`` shows a refusal."""
+        """Open on a worker; ``page`` shows an error."""
         self._page = page
         page.pressed.connect(self._try_again)
         self._open()

@@ -23,7 +23,7 @@ _NARROWEST, _WIDEST = 200, 2000
 
 
 def first_page(preferences: Preferences) -> str:
-    """The page that the window opens with."""
+    """Return the key of the page that the window opens with."""
     page_keys = {page.key for page in PAGES}
     return preferences.place if preferences.place in page_keys else "jobs"
 
@@ -49,7 +49,7 @@ def restore_session(
     jobs.sweep.restore_modes(preferences.metric_modes)
     jobs.sweep.modes_changed.connect(lambda modes: remember(metric_modes=modes))
     jobs.restore(preferences.open_job, as_table=preferences.jobs_as_table)
-    jobs.opened.connect(lambda job_id: remember(open_job=job_id))
+    jobs.job_opened.connect(lambda job_id: remember(open_job=job_id))
     jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))
     jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
     jobs.detail.exporter.restore_kind(preferences.export_format)

@@ -62,7 +62,7 @@ class SshPoller:
 
     def poll(self, states: Iterable[NodeState]) -> None:
         """Query the nodes that are due; the one queried longest ago comes first."""
-        nodes = {one.name: one for one in states if one.presence is not Presence.OUT_OF_SERVICE}
+        nodes = {s.name: s for s in states if s.presence is not Presence.OUT_OF_SERVICE}
         for name in self._results.keys() - nodes.keys():
             del self._results[name]
         now_s = self._monotonic()

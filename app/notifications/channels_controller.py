@@ -25,7 +25,7 @@ _CLOCK_TOLERANCE_S = 86400.0
 
 
 class ChannelsController(QObject):
-    """One for as long as a data root is open."""
+    """Send job ends to webhook and mail while a data root is open, and serve the settings."""
 
     def __init__(
         self, service: NotificationService, runner: Runner, page: NoticeSettings, parent: QObject

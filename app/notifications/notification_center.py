@@ -30,11 +30,11 @@ class NotificationCenter(QObject):
     """Notify through the tray, count at the bell, and keep a history.
 
     Signals:
-        opened: A `Notice` whose target to show.
+        notice_opened: A `Notice` whose target to show.
         settings_requested: Show the settings of notifications.
 
     Attributes:
-        notices: Decides what becomes a notice.
+        rules: Decides which events become a notice.
     """
 
     notice_opened = Signal(Notice)
@@ -85,11 +85,11 @@ class NotificationCenter(QObject):
             self.rules.see_view(view)
 
     def _report_missed(self, result: tuple[JobEnds, tuple[Run, ...]]) -> None:
-        ends, runs = result
+        job_ends, runs = result
         notices = self.rules.missed_notices(runs)
         for notice in notices:
             self._store.add(replace(notice, root=self._root))
-        if self._store.update_ends(self._root, ends) or notices:
+        if self._store.update_ends(self._root, job_ends) or notices:
             self._save()
         if notices:
             self._window.side_bar.set_unread(self._store.unread_count_of(self._root))
@@ -109,7 +109,7 @@ class NotificationCenter(QObject):
 
     @property
     def list(self) -> NoticeList:
-        """Made on first use."""
+        """The list, built on first use."""
         if self._list is None:
             self._list = NoticeList(self._window)
             self._list.notice_opened.connect(lambda index: self.notice_opened.emit(self._store.notices[index]))
@@ -146,7 +146,7 @@ class NotificationCenter(QObject):
 
 
 def _first_job_ends(listing: JobListing, known_ends: JobEnds | None) -> tuple[JobEnds, tuple[Run, ...]]:
-    """Return what is known after the first listing, and the ends that are new."""
+    """Return the job ends that are known after the first listing, and the runs with new ends."""
     runs = [
         *(
             Run(summary.id, summary.run, summary.state, summary.name, summary.ended_s, summary.reason, "".join(summary.nodes[:1]))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from backend.records.base.schema import READ, Record
+from backend.records.base.schema import KEY, READ, Record
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.alarm import NOT_A_NUMBER
 from backend.records.jobs.state import JobState
@@ -33,11 +33,11 @@ def _parse_time(raw: str) -> datetime:
 
 @dataclass(frozen=True)
 class Notice(Record, what="a notice"):
-    """One notification. ``job_id`` or ``node`` is the target of a click; neither for several."""
+    """A notification. ``job_id`` or ``node`` is the target of a click; neither for several."""
 
     title: str
     text: str
-    timestamp: datetime = field(metadata={READ: _parse_time})
+    timestamp: datetime = field(metadata={KEY: "when", READ: _parse_time})
     job_id: str = ""
     node: str = ""
     family: str = "bad"
@@ -82,8 +82,8 @@ class _Event:
 class NotificationRules(QObject):
     """Watch views and report each end once.
 
-    Runs that had ended before the window opened are reported by `missed`. The first of several
-    notices is sent at once, those within 30 s after it together, unless they differ.
+    Runs that had ended before the window opened are reported by `missed_notices`. The first of
+    several notices is sent at once, those within the next 30 s together, unless they differ.
 
     Signals:
         notified: A `Notice`, for the tray and the bell.
@@ -213,7 +213,7 @@ class NotificationRules(QObject):
             self._notify(view, "No news", view.contact_warning[:1].upper() + view.contact_warning[1:], "warn")
 
     def _see_alarms(self, view: JobView) -> None:
-        # The end that it causes is reported by itself, with its sentence.
+        # The end that the alarm causes is reported by itself, with its message.
         stops_on_nan = view.config.stop_on_nan
         for alarm in view.status.alarms if view.state.is_live else ():
             if stops_on_nan and alarm.kind == NOT_A_NUMBER:
@@ -238,7 +238,7 @@ class NotificationRules(QObject):
 
     @Slot()
     def send_held_events(self) -> None:
-        """Send what was held back: as one notice what happened alike, and at one place."""
+        """Send the held events, merged into one notice for each kind of event and node."""
         held_events, self._held_events = self._held_events, []
         groups: dict[tuple[str, str], list[_Event]] = {}
         for event in held_events:
@@ -270,7 +270,7 @@ def _merge_events(events: list[_Event]) -> Notice:
 
 
 def merge_missed(notices: Sequence[Notice]) -> Notice:
-    """Merge what ended while no window was open into one notice."""
+    """Merge the notices of jobs that ended while no window was open."""
     if len(notices) == 1:
         return notices[0]
     title = f"{formats.count(len(notices))} jobs ended while the window was closed"

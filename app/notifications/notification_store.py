@@ -1,6 +1,6 @@
 """The notifications of the last weeks and the number unread, kept over restarts.
 
-Also up to which time the job ends are known, so that later ones can be reported.
+The file also has the time up to which job ends are known, so that later ends can be reported.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class NotificationStore:
     An unreadable file counts as empty: its notices were shown already.
 
     Attributes:
-        past: Earlier notices, the newest first.
-        unread: How many of them were not seen.
+        notices: Earlier notices, the newest first.
+        unread_count: The number of notices that were not seen.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,12 +67,12 @@ class NotificationStore:
             self.notices, self.unread_count = (), 0
 
     def add(self, notice: Notice) -> None:
-        """Add the newest one."""
+        """Add the newest notice."""
         self.notices = (notice, *self.notices)[:MAX_NOTICES]
         self.unread_count = min(MAX_NOTICES, self.unread_count + 1)
 
     def unread_count_of(self, root: str) -> int:
-        """The number of unread ones of a data root, and of those that name none."""
+        """Return the number of unread notices of a data root, and of those without one."""
         return sum(notice.root in ("", root) for notice in self.notices[: self.unread_count])
 
     def read_all(self) -> bool:
@@ -81,13 +81,13 @@ class NotificationStore:
         return had_unread
 
     def job_ends(self, root: str) -> JobEnds | None:
-        """The known job ends of a data root; None if it was never open here."""
+        """Return the known job ends of a data root; None if it was never open here."""
         return self._ends_by_root.get(root)
 
     def add_end(self, root: str, run: Run) -> None:
         """Record the end of a run, so that the next window does not report it again.
 
-        Does nothing before the first `know`.
+        Does nothing before the first `update_ends`.
         """
         job_ends = self._ends_by_root.get(root)
         if job_ends is not None and job_ends.is_unseen(run):
@@ -95,7 +95,7 @@ class NotificationStore:
             self._ends_by_root[root] = JobEnds(latest_times(job_ends.until_s, {run.node: run.ended_s}), live)
 
     def update_ends(self, root: str, new_ends: JobEnds) -> bool:
-        """Add these to the known ends; return True if any is new."""
+        """Add job ends to the known ones; return True if any is new."""
         previous_ends = self._ends_by_root.pop(root, None)
         merged_ends = JobEnds(latest_times(previous_ends.until_s if previous_ends else {}, new_ends.until_s), new_ends.live)
         self._ends_by_root[root] = merged_ends
@@ -135,6 +135,6 @@ def _read_ends(raw: Mapping[str, Any]) -> dict[str, JobEnds]:
             frozenset((str(job), int(run)) for job, run in raw_ends["live"]),
         )
         for root, raw_ends in raw.items()
-        # This was once one time for all nodes; such a data root counts as not seen yet.
+        # Earlier versions stored one time for all nodes; such a data root counts as not seen yet.
         if not isinstance(raw_ends["until_s"], float | int)
     }

@@ -27,7 +27,7 @@ class Tray(QObject):
         job_opened: Id of a job in the menu.
         notice_opened: The `Notice` whose message was clicked.
         window_requested: Bring the window to the front.
-        end_requested: Quit the program; jobs keep running.
+        quit_requested: Quit the program; jobs keep running.
     """
 
     job_opened = Signal(str)
@@ -56,11 +56,11 @@ class Tray(QObject):
 
     @property
     def is_available(self) -> bool:
-        """Return True if the desktop has a tray now; one may appear later."""
+        """Return True if the desktop has a tray now; a tray may appear later."""
         return self._is_available()
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
-        """Show the running jobs, the oldest first: its ring is the icon."""
+        """Show the running jobs, the oldest first; the icon is the ring of the oldest."""
         if self._is_available() and not self._icon.isVisible():
             self._icon.show()
         lines = tuple(_job_line(view) for view in views)
@@ -138,7 +138,7 @@ def ring_icon(view: JobView) -> QIcon:
 
 
 def _without_markup(text: str) -> str:
-    """Plain text for trays and desktops, some of which interpret ``<b>`` as markup."""
+    """Return plain text for trays and desktops, some of which interpret ``<b>`` as markup."""
     return text.replace("<", "‹")
 
 

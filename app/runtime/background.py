@@ -4,8 +4,8 @@ A thread here runs a plain function: it owns no state and touches no Qt object. 
 frozen value or an exception, comes back as a call on the GUI thread, and so do its reports of
 progress.
 
-Work goes into named lanes. Two pieces in one lane never overlap ("job 7" is started once at a
-time); different lanes run in parallel.
+Work goes into named queues. Two functions of one queue never overlap ("job 7" is started once at a
+time); different queues run in parallel.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Runner(Protocol):
         on_success: Callable[[T], None],
         on_error: Callable[[BackendError], None],
     ) -> None:
-        """Run ``work`` in its lane, then call ``then`` or ``otherwise`` on the GUI thread."""
+        """Run ``work`` in its queue, then call ``on_success`` or ``on_error`` on the GUI thread."""
 
     def progress(self, on_report: ReportCallback) -> Progress:
         """Return a progress whose reports call ``on_report`` on the GUI thread."""
 
     def notify(self, message: str) -> None:
-        """Show a sentence about what the user did."""
+        """Show a message about an action of the user."""
 
 
 class Controller(QObject):
@@ -78,7 +78,7 @@ class Background(QObject):
     """Run functions off the GUI thread. Everything but the work itself is on the GUI thread.
 
     Signals:
-        notified: A sentence for the toast.
+        notified: A message for the toast.
     """
 
     notified = Signal(str)
@@ -106,7 +106,7 @@ class Background(QObject):
         on_success: Callable[[T], None],
         on_error: Callable[[BackendError], None],
     ) -> None:
-        """Run ``work`` in its lane, then call ``then`` or ``otherwise`` on the GUI thread.
+        """Run ``work`` in its queue, then call ``on_success`` or ``on_error`` on the GUI thread.
 
         An exception other than `BackendError` and `OSError` is a bug, and is raised here for the
         excepthook.

@@ -46,11 +46,11 @@ class Preferences:
     """The window's upper left corner, frame included; empty for the system's choice."""
     maximized: bool = False
     job_table: dict[str, Any] = field(default_factory=dict)
-    """Columns, widths and order of the wide table, as it reads and writes them."""
+    """Columns, widths and order of the wide table."""
     sweep_folds: dict[str, Any] = field(default_factory=dict)
-    """By tag, True if it is collapsed."""
+    """By tag, True if the sweep is collapsed."""
     metric_modes: dict[str, Any] = field(default_factory=dict)
-    """``min`` or ``max`` by the name of a metric that does not say it."""
+    """``min`` or ``max`` by the name of a metric without a known direction."""
     list_widths: dict[str, Any] = field(default_factory=dict)
     """In pixels, by the key of the page."""
 

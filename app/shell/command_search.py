@@ -14,7 +14,7 @@ _ACT = "act"
 Source = Callable[[str], Iterable[PaletteEntry]]
 """Return candidates for a text, case folded; those that do not match are dropped later."""
 RemoteSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
-"""The same for a slow search: it answers later, the best first."""
+"""A slow search for a text: its callback gets the candidates later, the best first."""
 
 
 class CommandSearch:
@@ -38,9 +38,9 @@ class CommandSearch:
         self._actions[action.text()] = action
 
     def offer_page(self, visible_entries: Sequence[PaletteEntry], hidden_entries: Sequence[PaletteEntry]) -> None:
-        """Set the commands read from the pages when the palette opens; see `PageActs`.
+        """Set the commands read from the pages when the palette opens; see `PageCommands`.
 
-        Without a text, those on the visible page come first.
+        Without a text, the commands of the visible page come first.
         """
         self._visible_entries, self._hidden_entries = tuple(visible_entries), tuple(hidden_entries)
 
@@ -68,8 +68,8 @@ class CommandSearch:
     def ask(self, text: str, on_result: Callable[[tuple[PaletteEntry, ...], bool], None]) -> None:
         """Search all sources.
 
-        ``then`` gets the local targets at once, and all of them when the background sources have
-        answered, each time with True if they are complete; no more once another text was asked for.
+        ``on_result`` gets the local targets at once, and all targets when the background sources
+        have answered, each time with True if they are complete; nothing after another search.
         """
         self._query = text
         joined = " ".join(text.casefold().split())
@@ -92,7 +92,7 @@ class CommandSearch:
             source(joined, partial(add_answer, source))
 
     def find(self, text: str, remote_targets: Iterable[PaletteEntry] = ()) -> tuple[PaletteEntry, ...]:
-        """The best targets for a text, from ``more`` too; without a text, all possible commands."""
+        """Return the best targets for a text; without a text, all possible commands."""
         tokens = text.casefold().split()
         action_entries = (_entry(self._actions[text]) for text in self.action_titles)
         targets = [*self._visible_entries, *action_entries, *self._hidden_entries]
@@ -121,7 +121,7 @@ def _entry(action: QAction) -> PaletteEntry:
 
 
 def _rank(target: PaletteEntry, tokens: Sequence[str]) -> int | None:
-    """Return the rank, 0 for the best; None if it does not match."""
+    """Return the rank of a target, 0 for the best; None if the target does not match."""
     title = target.title.casefold()
     full_text = f"{title} {target.remark} {target.search_terms}".casefold()
     if not all(word in full_text for word in tokens):

@@ -28,10 +28,11 @@ class CommandScope:
     """A part of the window whose commands concern one object.
 
     Attributes:
-        root: The widget; it may contain another spot.
-        words: The object of the commands, "" while there is none.
-        show: Brings it into view.
-        is_here: Returns True if it is visible. Hidden ones are offered all the same.
+        root: The widget; it may contain another scope.
+        subject: The object of the commands, "" while there is none.
+        show: Brings the widget into view.
+        is_visible: Returns True if the widget is visible. Commands of hidden widgets are offered,
+            too.
     """
 
     root: QWidget
@@ -51,10 +52,10 @@ class PageCommands:
         self._scopes.append(scope)
 
     def collect(self, excluded_titles: Collection[str]) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
-        """Return the commands that can be triggered now: on the visible page, and on others.
+        """Return the commands that can be triggered now: of the visible page, and of others.
 
         Args:
-            leave_out: Titles of commands that are offered anyway.
+            excluded_titles: Titles of commands that other sources offer.
         """
         self._commands.clear()
         visible_entries: list[PaletteEntry] = []
@@ -94,7 +95,7 @@ class PageCommands:
 def _page_commands(
     root: QWidget, roots: Collection[QWidget], subject: str
 ) -> Iterator[tuple[QAbstractButton | QAction, str, str]]:
-    """Each command on ``words`` with its text and icon, in the order of creation."""
+    """Yield each command on ``subject`` with its text and icon, in the order of creation."""
     for button in root.findChildren(QAbstractButton):
         if not (button.isVisibleTo(root) and button.isEnabledTo(root)):
             continue
@@ -130,7 +131,7 @@ def _root_of(widget: QWidget, roots: Collection[QWidget]) -> QWidget | None:
 
 
 def _title(button: QAbstractButton, subject: str) -> str:
-    """The text of a button; one of several choices includes the name of the group."""
+    """Return the text of a button; the text of a choice includes the name of its group."""
     group = button.parentWidget()
     if isinstance(group, UnderlinedTabs):
         return (
@@ -148,5 +149,5 @@ def _shortcut_of(control: QAbstractButton | QAction, title: str) -> str:
 
 
 def _displayed_text(text: str) -> str:
-    """A menu's text as displayed: ``&`` marks a key, ``&&`` is an ampersand."""
+    """Return a menu's text as displayed: ``&`` marks a key, ``&&`` is an ampersand."""
     return text.replace("&&", "\0").replace("&", "").replace("\0", "&")

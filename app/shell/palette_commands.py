@@ -37,11 +37,11 @@ class ObjectSources:
     """The sources of the present objects."""
 
     jobs: Callable[[str, int, Callable[[tuple[JobSummary, ...]], None]], None]
-    """Takes a text and a limit; answers with the jobs and sweeps found."""
+    """The jobs and sweeps that match a text, up to a limit, for a callback."""
     nodes: Callable[[], Iterable[str]]
     items: Callable[[Kind], Iterable[LibraryItem]]
     templates: Callable[[Callable[[tuple[Template, ...]], None]], None]
-    """Answers with all of them once they are read."""
+    """All templates, for a callback, once they are read."""
 
 
 def offer_commands(
@@ -66,7 +66,7 @@ def offer_pages(
     open_job: Callable[[str], object],
     open_sweep: Callable[[str], object],
 ) -> None:
-    """Register the commands of the pages: those of the open object, and of the page around it."""
+    """Register the commands of the pages: of the open object, and of the page around it."""
     jobs, nodes = pages.jobs, pages.nodes
 
     def add(
@@ -159,7 +159,7 @@ def _shown_item_title(page: LibraryPage) -> str:
 
 
 def _title_if_visible(window: MainWindow, page_key: str, title: str) -> str:
-    """For a page whose buttons act on what is filled in there: offered only while it is visible."""
+    """Return the title of a form only while it is visible: its buttons act on the input there."""
     return title if window.page_key == page_key else ""
 
 

@@ -23,7 +23,7 @@ _QUEUE = "check everything"
 
 
 class VerifyController(Controller):
-    """One for as long as a data root is open."""
+    """Check and repair the data root while it is open."""
 
     def __init__(
         self,

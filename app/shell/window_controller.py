@@ -49,11 +49,11 @@ class FrameController(QObject):
     Signals:
         job_opened: Id of a job that a notice is about.
         node_opened: Name of a node that a notice is about.
-        brought_up: The window was brought to the front.
+        window_shown: The window was brought to the front.
 
     Attributes:
-        bell, notices, tray: The history of notifications, the rules for them, and the tray icon.
-        go_to, page_acts: The palette, and the actions of the visible page.
+        bell, notice_rules, tray: The history of notifications, their rules, and the tray icon.
+        command_search, page_commands: The targets of the palette, and the commands of the pages.
     """
 
     job_opened = Signal(str)
@@ -136,7 +136,7 @@ class FrameController(QObject):
         """Register a command for the palette, with its key from the table of shortcuts.
 
         Args:
-            takes_key: The key triggers it; False if a button or a page has the key.
+            takes_key: The key triggers the command; False if a button or a page has the key.
         """
         action = QAction(title, self)
         action.setData(icon)
@@ -148,7 +148,7 @@ class FrameController(QObject):
 
     @property
     def palette(self) -> CommandPalette:
-        """Made on first use: the first frame of the window does not need it."""
+        """The palette, built on first use: the first frame of the window does not need it."""
         if self._palette is None:
             self._palette = CommandPalette(self._window)
             self._palette.searched.connect(self._search)
@@ -180,7 +180,7 @@ class FrameController(QObject):
 
     @Slot()
     def open_help(self, topic: str = "") -> None:
-        """Open the help, at a topic or where it was left."""
+        """Open the help, at a topic or at the topic shown last."""
         self._window.open_page("help")
         if topic and self._help is not None:
             self._help.open_topic(topic)
@@ -294,13 +294,13 @@ class FrameController(QObject):
 
     @Slot()
     def _announce_tray(self) -> None:
-        """The window was closed and is only hidden: closing another window must not quit."""
+        """Announce the hidden window in the tray; closing another window must not quit."""
         QGuiApplication.setQuitOnLastWindowClosed(False)
         self.tray.announce_tray()
 
     @Slot()
     def quit(self) -> None:
-        """Quit, wherever the window is."""
+        """Quit, with the window visible or in the tray."""
         self._is_quitting = True
         was_away = not self._window.isVisible()
         QGuiApplication.setQuitOnLastWindowClosed(True)
@@ -332,7 +332,7 @@ class FrameController(QObject):
 
     @Slot()
     def report(self) -> None:
-        """Save one file with logs and versions to a place that the user chooses."""
+        """Save one file with logs and versions to a path that the user chooses."""
         services = self._services
         if services is None:
             return

@@ -18,12 +18,12 @@ _GRIP_W, _GRIP_H = 160, 24
 
 
 def frame_on_screen(frame: QRect, screens: Sequence[QRect]) -> QRect:
-    """Return ``wanted``, or the middle of the first screen if no screen shows it.
+    """Return the frame of a window, moved to the middle of the main screen if no screen shows it.
 
-    It is not larger than its screen.
+    The result is not larger than its screen.
 
     Args:
-        wanted: A window with its frame, in pixels of the desktop.
+        frame: A window with its frame, in pixels of the desktop.
         screens: The usable area of each screen, the main one first.
     """
     grip = QRect(frame.left(), frame.top(), frame.width(), _GRIP_H)
@@ -82,7 +82,7 @@ class WindowGeometry(QObject):
 
     @Slot()
     def bring_in(self) -> None:
-        """Move it onto a screen, if it is on none."""
+        """Move the window onto a screen, if it is on none."""
         window = self._window
         self._fit_smallest()
         if window.isFullScreen() or window.isMaximized():

@@ -156,9 +156,9 @@ def errors_of(form):
     assert not acts_of(form).start.isEnabled()
     assert not acts_of(form).queue.isEnabled()
     assert not button(form, "Save draft").isEnabled()
-    assert acts_of(form).start.text() == the(FormFoot, form).acts.start.text() == "1 problem to fix"
+    assert acts_of(form).start.text() == the(FormFoot, form).start_buttons.start.text() == "1 problem to fix"
     press_start(form)
-    the(FormFoot, form).acts.start.click()
+    the(FormFoot, form).start_buttons.start.click()
     at_fault = {path: f.error() for path, f in all_fields(form).items() if f.error()}
     placed = the(ErrorLine, the(PlacementPicker, form)).text()
     return at_fault | ({"placement": placed} if placed else {})
@@ -218,7 +218,7 @@ def test_m2_a_typed_fault_is_shown_at_its_field(form, path, typed, sentence):
     assert errors_of(form) == {path: sentence}
     assert is_one_sentence(sentence)
     assert setting_field(form, path).control.property("bad") == "true"
-    assert fields_of(form).first_at_fault() is control
+    assert fields_of(form).first_invalid_control() is control
 
 
 @pytest.mark.parametrize(
@@ -263,4 +263,4 @@ def test_all_faults_are_counted_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
     elapse(form)
     assert acts_of(form).start.text() == "2 problems to fix"
-    assert fields_of(form).first_at_fault() is setting_field(form, "epochs").control
+    assert fields_of(form).first_invalid_control() is setting_field(form, "epochs").control

@@ -235,7 +235,7 @@ def main() -> None:
     user: list[User] = []
 
     def use() -> None:
-        if program.is_built and program._services is not None and program.jobs.total:
+        if program.is_built and program._services is not None and program.jobs.job_count:
             ready.stop()
             user.append(User(program, warm_acts))
             user[0].warm.connect(begin)
@@ -261,7 +261,7 @@ def main() -> None:
         "workers_s": time.process_time() - time.thread_time() - worked,
         "acts": user[0].acts - warm_acts,
         "rounds": user[0].rounds,
-        "jobs": program.jobs.total,
+        "jobs": program.jobs.job_count,
         "nodes": len(program._node_names),
         "memory": memory.samples(),
     }

@@ -42,7 +42,7 @@ def dialog_of(program: Program) -> PreflightDialog:
 def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
     finding = next(one for one in dialog._rows if one.check == check)
     qtbot.mouseClick(dialog._rows[finding].button, LEFT)
-    qtbot.waitUntil(dialog._again.isEnabled)
+    qtbot.waitUntil(dialog._check_again.isEnabled)
     assert not [one.message for one in dialog._rows if one.check == check]
 
 
@@ -63,7 +63,7 @@ def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
             "SSH between nodes",
         }
         assert services(program).jobs.queries.show(job.id).run == 0
-        assert dialog._smaller.text() == "Start on node1 only, 1 process"
+        assert dialog._start_smaller.text() == "Start on node1 only, 1 process"
         for check in ("agent", "SSH between nodes"):
             repair(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)

@@ -234,7 +234,7 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     qtbot: QtBot,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.nodes.ssh_poller.EVERY_S", 2.0)
+    monkeypatch.setattr("app.nodes.ssh_poller.QUERY_INTERVAL_S", 2.0)
     program.window.open_page("nodes")
     shown = program.nodes.rack.rows_model
     qtbot.waitUntil(lambda: len(shown.rows) == 4)

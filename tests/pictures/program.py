@@ -61,8 +61,8 @@ def _train(program: Program, folder: Path) -> None:
     program.window.resize(*LARGE)
     program.show()
     wait_in_loop(lambda: program.is_built)
-    first, detail = program.jobs.first_start, program.jobs.detail
-    wait_in_loop(lambda: first.example.isVisible() and "core" in first._reading_words)
+    first, detail = program.jobs.welcome_page, program.jobs.detail
+    wait_in_loop(lambda: first.example.isVisible() and "core" in first._reading_text)
     wait_in_loop(lambda: first._findings is not None)
     take("first-start-light")
     first.example.click()

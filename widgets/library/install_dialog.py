@@ -14,7 +14,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.task_dialog import TaskDialog
 from widgets.common.theme import S2, S3, S4, S6
-from widgets.jobs.preflight.preflight_text import names
+from widgets.jobs.preflight.preflight_text import node_names
 
 
 class InstallDialog(TaskDialog):
@@ -39,7 +39,7 @@ class InstallDialog(TaskDialog):
                 Label("Install a package", "title"),
                 Label(
                     f"The module “{module}” is missing. Its package may have another name. It is "
-                    f"installed on {names(nodes)}, with what it needs.",
+                    f"installed on {node_names(nodes)}, with what it needs.",
                     *("body", "text2"),
                     wrap=True,
                 ),

@@ -113,7 +113,7 @@ def test_a_delivery_that_is_given_up_is_reported(controller, service, page):
 
 
 def test_a_missing_data_root_is_tried_again(controller, service, monkeypatch, qtbot):
-    monkeypatch.setattr(channels_controller, "_AFTER_FAILURE_S", 0.01)
+    monkeypatch.setattr(channels_controller, "_RETRY_DELAY_S", 0.01)
     answer = service.notify
 
     def away(job, run):

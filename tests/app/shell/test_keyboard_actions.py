@@ -279,7 +279,7 @@ def test_a_sweep_is_queued(hands, program):
     hands.write("0.1, 0.2")
     hands.press("Return")
     # A sweep can only be queued, so the one button says so.
-    start = the(FormSide, program.form).acts.start
+    start = the(FormSide, program.form).start_buttons.start
     hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
     hands.tab_until(start)
     hands.press("Space")

@@ -32,7 +32,7 @@ def _preflight(stage: Stage, found: Preflight | None) -> PreflightDialog:
     open_job(stage, lab.DRAFT)
     dialog = stage.lay_over(PreflightDialog(True, stage.window))
     if found is not None:
-        dialog.show_found(found, checks.PLACEMENT)
+        dialog.show_preflight(found, checks.PLACEMENT)
     return dialog
 
 
@@ -53,11 +53,11 @@ screen("preflight-64")(lambda stage: _preflight(stage, checks.many(64)))
 @screen("preflight-tried")
 def preflight_tried(stage: Stage) -> None:
     dialog = _preflight(stage, checks.found(checks.MPI, checks.AGENT, checks.CLOCK))
-    dialog.show_found(checks.found(checks.CLOCK), checks.PLACEMENT)
-    dialog.show_canary(checks.BROKEN)
+    dialog.show_preflight(checks.found(checks.CLOCK), checks.PLACEMENT)
+    dialog.show_trial(checks.BROKEN)
 
 
-screen("preflight-sound")(lambda stage: _preflight(stage, checks.found()).show_canary(checks.SOUND))
+screen("preflight-sound")(lambda stage: _preflight(stage, checks.found()).show_trial(checks.SOUND))
 
 
 TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
@@ -223,7 +223,7 @@ def resume_elsewhere(stage: Stage) -> None:
 def queue_priority(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
-    page.show_queue(waiting, at_once=True)
+    page.show_queue(waiting, is_immediate=True)
     stage.lay_over(QueueDialog(waiting.jobs[0].entry, JobActions(), stage.window))
 
 

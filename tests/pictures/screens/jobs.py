@@ -23,7 +23,7 @@ def open_job(stage: Stage, view=lab.LIVE, views=lab.JOBS, tab: str = "", **more)
     """The place Jobs with one job open, its curves and checkpoints there."""
     page = stage.jobs
     show_jobs(page, views)
-    page.show_queue(lab.queue(), at_once=True)
+    page.show_queue(lab.queue(), is_immediate=True)
     page.open_job(view.id)
     if view.run:
         page.show_update(lab.history(view, **more))
@@ -48,9 +48,9 @@ screen("jobs", EVERY)(open_job)
 def jobs_reading(stage: Stage) -> None:
     page = stage.jobs
     page.begin_reading()
-    page._slow.timeout.emit()
-    page._slow.stop()
-    page._settle()
+    page._loading_timer.timeout.emit()
+    page._loading_timer.stop()
+    page._update_page()
 
 
 @screen("jobs-unreadable")
@@ -62,7 +62,7 @@ def jobs_unreadable(stage: Stage) -> None:
 
 # After the example, with a dataset imported already.
 screen("jobs-own-next", EVERY)(
-    lambda stage: open_job(stage).own_strip.show_steps(frozenset({"data"}), is_wanted=True)
+    lambda stage: open_job(stage).onboarding_strip.show_steps(frozenset({"data"}), is_visible=True)
 )
 
 
@@ -105,7 +105,7 @@ def jobs_nothing_runs(stage: Stage) -> None:
 def queue(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[2], views)
-    page.show_queue(waiting, at_once=True)
+    page.show_queue(waiting, is_immediate=True)
 
 
 @screen("queue-paused")
@@ -114,7 +114,7 @@ def queue_paused(stage: Stage) -> None:
     page = open_job(stage, views[1], views)
     why = WaitReason(Cause.PAUSED, "The queue is paused by mai.")
     places = (replace(place, wait_reason=why, starts_in_s=None) for place in waiting.jobs)
-    page.show_queue(Queue(tuple(places), why.message), at_once=True)
+    page.show_queue(Queue(tuple(places), why.message), is_immediate=True)
 
 
 @screen("job-gave-way")
@@ -126,7 +126,7 @@ def job_gave_way(stage: Stage) -> None:
     why = WaitReason(Cause.QUIET, "It continues after 5 minutes without other users.")
     (place,) = lab.queue().jobs
     waits = replace(place, entry=replace(place.entry, reason=said), waiting=why, starts_in_s=None)
-    page.show_queue(Queue((waits,)), at_once=True)
+    page.show_queue(Queue((waits,)), is_immediate=True)
 
 
 screen("jobs-table", EVERY, ("light",))(table)
@@ -208,13 +208,13 @@ def _first_start(stage: Stage) -> JobsPage:
     for key in ("jobs", "datasets", "models", "loaders"):
         stage.window.side_bar.set_count(key, 0)
     show_jobs(stage.jobs, ())
-    stage.jobs.first_start.show_reading(HERE)
+    stage.jobs.welcome_page.show_reading(HERE)
     return stage.jobs
 
 
-screen("first-start", EVERY)(lambda stage: _first_start(stage).first_start.show_findings(SOUND))
+screen("first-start", EVERY)(lambda stage: _first_start(stage).welcome_page.show_findings(SOUND))
 screen("first-start-missing")(
-    lambda stage: _first_start(stage).first_start.show_findings(
+    lambda stage: _first_start(stage).welcome_page.show_findings(
         (
             *SOUND[:2],
             Finding(
@@ -231,8 +231,8 @@ screen("first-start-missing")(
 @screen("first-start-refused")
 def first_start_refused(stage: Stage) -> None:
     page = _first_start(stage)
-    page.first_start.show_findings(SOUND)
-    page.first_start.show_error(
+    page.welcome_page.show_findings(SOUND)
+    page.welcome_page.show_error(
         "The example cannot be made: the data root has 0.2 GB left.", "Make room, then try again."
     )
 

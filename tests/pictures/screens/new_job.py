@@ -25,7 +25,7 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
-from widgets.jobs.placement.share_gpu_dialog import BesideDialog
+from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
 
 _HELPS = Path(__file__).parents[2] / "data/script_help"
 
@@ -102,7 +102,7 @@ def new_job_script(stage: Stage) -> None:
     }
     form = filled(stage, raw=raw)
     stage.settle()
-    form._sections._script_more.button.click()
+    form._sections._script_details.button.click()
 
 
 @screen("new-job-arguments", BOTH)
@@ -277,7 +277,7 @@ def use_gpu_anyway(stage: Stage) -> None:
     form = shared(stage)
     gpu = samples.gpus("few")[7]
     stage.settle()
-    stage.lay_over(BesideDialog("gpu03", gpu, form.window()))
+    stage.lay_over(ShareGpuDialog("gpu03", gpu, form.window()))
 
 
 @screen("new-job-long-names")

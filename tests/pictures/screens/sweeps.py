@@ -86,7 +86,7 @@ def sweep_faults(stage: Stage) -> None:
 @screen("sweep-half-made", THREE)
 def sweep_half_made(stage: Stage) -> None:
     form = show_sweep(stage)
-    form.show_half_made(
+    form.show_incomplete_sweep(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:coco-k3pf"
     )
 

@@ -201,7 +201,7 @@ def jobs(qtbot):
     swept = [replace(FAILED, id=name, name=f"lr {name}", tags=("sweep:lr",)) for name in "stu"]
     show_jobs(jobs, (*views, *swept, replace(waiting, id="w", name="next")))
     entry = QueueEntry("w", "next", 1, (Placement("this-computer", 1),), "m1")
-    jobs.show_queue(Queue((QueuedJob(entry, 1, None, None),), ""), at_once=True)
+    jobs.show_queue(Queue((QueuedJob(entry, 1, None, None),), ""), is_immediate=True)
     return jobs
 
 

@@ -58,7 +58,7 @@ class MoveDialog(Dialog):
         # Insert it first: a widget added to a styled parent keeps its original fonts.
         self._picker.show_nodes(states)
         self._picker.put([one for one in placement if one.get("node") != excluded_node])
-        self._picker.want(sum(len(one.get("gpus", ())) for one in placement), excluded_node)
+        self._picker.set_need(sum(len(one.get("gpus", ())) for one in placement), excluded_node)
         self._picker.changed.connect(self._fit)
         self._fit()
         self._resume.setFocus()

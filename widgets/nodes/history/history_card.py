@@ -243,7 +243,7 @@ class HistoryCard(Card):
         available = {view.key: self._is_available(view) for view in VIEWS}
         for view in VIEWS:
             self._view_picker.set_enabled(view.key, available[view.key])
-            # For a job show its GPUs, or the node if the job uses no GPU; a node without GPUs has no
+            # For a job show its GPUs, or the node if the job uses no GPU. A node without GPUs has no
             # views of GPUs.
             is_node_view = BY_KEY[view.quantities[0]].read_node is not None
             is_of_job = self._job_period is not None and has_gpus

@@ -176,8 +176,8 @@ def test_a_silent_node_blocks_in_every_view(
     assert sentence in text
     assert "1 problem prevents the job from starting" in text
     assert "Not checked: " in text
-    assert sentence in preflight_text.report(found, None)
-    assert preflight_text.heading(found) == "1 problem prevents this job from starting"
+    assert sentence in preflight_text.report_text(found, None)
+    assert preflight_text.heading_text(found) == "1 problem prevents this job from starting"
     # Whatever was green needed no answer of gpu2.
     assert passed(found) == {names.NETWORK, names.PROCESSES}
 

@@ -198,7 +198,7 @@ def test_several_values_of_an_argument_are_an_axis(rig):
     rig.part.switch.click()
     assert rig.names == ["lr", "amp"]
     assert rig.form.draft().axes == draft.axes
-    the(FormSections, rig.form).runs.choose("model")
+    the(FormSections, rig.form).job_kind.choose("model")
     rig.form._choose_runs()
     assert rig.form.draft().axes == ()
 
@@ -212,7 +212,7 @@ def test_a_job_with_a_script_has_no_gallery_and_no_trial_until_it_runs_a_model(r
 
     assert seen() == (False, False)
     for what, shown in (("model", True), ("script", False), ("model", True)):
-        the(FormSections, rig.form).runs.choose(what)
+        the(FormSections, rig.form).job_kind.choose(what)
         rig.form._choose_runs()
         assert seen() == (shown, shown)
 
@@ -227,10 +227,10 @@ def test_a_sweep_over_arguments_comes_back_into_the_form(qtbot):
 
 def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):
     rig = Rig(qtbot, [])
-    many = tuple(ScriptArgument(f"--x{n}") for n in range(argument_fields.MOST + 7))
+    many = tuple(ScriptArgument(f"--x{n}") for n in range(argument_fields.MAX_FIELDS + 7))
     rig.form.show_arguments(ScriptHelp(many))
-    assert len(rig.names) == argument_fields.MOST
-    assert says(rig.part, f"of {argument_fields.MOST + 7}")
+    assert len(rig.names) == argument_fields.MAX_FIELDS
+    assert says(rig.part, f"of {argument_fields.MAX_FIELDS + 7}")
     qtbot.waitUntil(lambda: "Several values of x0" in several(rig.form))
 
 

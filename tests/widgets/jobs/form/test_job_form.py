@@ -218,7 +218,7 @@ def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):
     cells.resize(300, 28)
     for x in (40, 150, 260):
         qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells.rect().topLeft() + _at(x))
-    assert cells.chosen() == ("GPU-0", "GPU-2")
+    assert cells.selected_uuids() == ("GPU-0", "GPU-2")
     assert "GPU 1, in use by alice" in cells.accessibleDescription()
 
 
@@ -228,15 +228,15 @@ def test_a_chosen_gpu_taken_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
     cells.show_gpus((gpu(0), gpu(1)))
     cells.resize(300, 28)
     cells.choose(("GPU-0", "GPU-1"))
-    with qtbot.assertNotEmitted(cells.changed), qtbot.waitSignal(cells.taken_changed):
+    with qtbot.assertNotEmitted(cells.changed), qtbot.waitSignal(cells.usage_changed):
         cells.show_gpus((gpu(0), gpu(1, "alice")))
-    assert cells.chosen() == ("GPU-0", "GPU-1")
-    assert [one.uuid for one in cells.taken()] == ["GPU-1"]
+    assert cells.selected_uuids() == ("GPU-0", "GPU-1")
+    assert [one.uuid for one in cells.busy_gpus()] == ["GPU-1"]
     assert "GPU 1, selected, in use by alice" in cells.accessibleDescription()
     for _ in range(2):
         point = cells.rect().topLeft() + _at(150)
         qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=point)
-        assert cells.chosen() == ("GPU-0",), "it is not to be had again"
+        assert cells.selected_uuids() == ("GPU-0",), "it is not to be had again"
 
 
 @pytest.mark.usefixtures("theme_manager")
@@ -260,7 +260,7 @@ def test_gpus_can_be_chosen_by_keys_alone(qtbot):
     cells.show_gpus((gpu(0), gpu(1), gpu(2)))
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Space, Qt.Key.Key_Right, Qt.Key.Key_Space):
         qtbot.keyClick(cells, key)
-    assert cells.chosen() == ("GPU-1", "GPU-2")
+    assert cells.selected_uuids() == ("GPU-1", "GPU-2")
 
 
 def _at(x):
@@ -318,7 +318,7 @@ def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, 
     sections = the(FormSections, form)
     last = fields_of(form).field("start_from").visible_control
     assert right_edge(sections.trial.button, form) == right_edge(last, form)
-    assert sections.runs.width() >= sections.runs.sizeHint().width()
+    assert sections.job_kind.width() >= sections.job_kind.sizeHint().width()
 
 
 def open_details(form):

@@ -366,7 +366,7 @@ def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form
     form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
     form.show_check(CHECKED)
     assert side_of(form).result.text() == "Ready to queue 6 jobs"
-    assert acts_of(form).start.text() == the(FormFoot, form).acts.start.text() == "Queue 6 jobs"
+    assert acts_of(form).start.text() == the(FormFoot, form).start_buttons.start.text() == "Queue 6 jobs"
     assert not acts_of(form).queue.isVisible()
     assert not button(form, "Save draft").isEnabled()
     with (

@@ -72,7 +72,7 @@ def page(qtbot):
     page.show()
     show_jobs(page, (job("live", LIVE), *(job(name) for name in NAMES), job("draft", CREATED)))
     # Wherever the pointer stands.
-    page.show_queue(queue(*NAMES), at_once=True)
+    page.show_queue(queue(*NAMES), is_immediate=True)
     return page
 
 
