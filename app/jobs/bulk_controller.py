@@ -161,7 +161,7 @@ class BulkController(Controller):
         verb: str,
         show: Callable[..., None],
     ) -> None:
-        """Run ``act`` for each job in turn and report the outcome at the end."""
+        """Run ``action`` for each job in turn and report the outcome at the end."""
 
         def report(result: BulkResult[object]) -> None:
             self._runner.notify(result.message(f"{verb} {{jobs}}."))

@@ -25,7 +25,7 @@ class BulkResult(Generic[T]):
     errors: list[str] = field(default_factory=list)
 
     def message(self, template: str) -> str:
-        """Return ``words`` with ``3 jobs`` or ``1 of 3 jobs`` filled in, and the first refusal."""
+        """Fill ``3 jobs`` or ``1 of 3 jobs`` into ``template``; append the first error."""
         success_count, jobs = len(self.outcomes), formats.plural(self.job_count, "job")
         if success_count != self.job_count:
             jobs = f"{formats.count(success_count)} of {jobs}"
@@ -40,7 +40,7 @@ def run_each(
     show: Callable[[T], None],
     on_finish: Callable[[BulkResult[T]], None],
 ) -> None:
-    """Run ``act`` with each id in turn; ``show`` each outcome, then call ``then`` with all."""
+    """Run ``action`` with each id in turn; ``show`` each outcome, then call ``on_finish``."""
     result: BulkResult[T] = BulkResult(len(jobs))
 
     def finish_if_complete() -> None:

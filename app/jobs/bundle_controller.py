@@ -14,7 +14,7 @@ from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.bundles.job_archive import WrittenBundle, ReplayResult, ImportedJob
+from backend.records.bundles.job_archive import ImportedJob, ReplayResult, WrittenBundle
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
@@ -30,7 +30,7 @@ class BundleController(Controller):
     """Serve the bundle entries of a job's menu, and bundles that are opened or dropped.
 
     Signals:
-        made: The `JobView` of a new job to show.
+        job_created: The `JobView` of a new job to show.
     """
 
     job_created = Signal(object)

@@ -20,7 +20,7 @@ from widgets.jobs.actions.job_actions import DRAG_CHECKPOINT, CheckpointDrag, Jo
 
 _QUEUE = "carry out"
 _MAX_FILES = 3
-"""How long a finished file is kept: the target may still be copying it."""
+"""The number of finished files that are kept: a target may still be copying the last ones."""
 
 
 class CheckpointDragSource(QObject):
@@ -42,7 +42,7 @@ class CheckpointDragSource(QObject):
         actions.add_handler(DRAG_CHECKPOINT, self.start_export)
 
     def start_export(self, drag: CheckpointDrag) -> None:
-        """Make the dragged file, or reuse the one that came too late for the last drag."""
+        """Export the dragged file, or reuse a file that came too late for an earlier drag."""
         checkpoint, name, promise = drag.checkpoint, drag.file_name, drag.promise
         key = (drag.job_id, checkpoint.sha256, drag.format, name)
         late_file = self._late_files.pop(key, None)
@@ -55,8 +55,13 @@ class CheckpointDragSource(QObject):
         progress = self._runner.progress(lambda _share, _step: None)
         promise.abandoned.connect(progress.cancel)
         promise.timed_out.connect(partial(self._remember_late, promise, key))
-        stale_files = [self._exported_files.popleft() for _ in range(len(self._exported_files) - _MAX_FILES + 1)]
-        self._late_files = {k: path for k, path in self._late_files.items() if path not in stale_files}
+        stale_files = [
+            self._exported_files.popleft()
+            for _ in range(len(self._exported_files) - _MAX_FILES + 1)
+        ]
+        self._late_files = {
+            k: path for k, path in self._late_files.items() if path not in stale_files
+        }
         self._runner.notify(f"Making “{name}”…")
 
         def make() -> Path:
@@ -74,7 +79,10 @@ class CheckpointDragSource(QObject):
             return self._jobs.export(drag.job_id, checkpoint.name, drag.format, target, progress)
 
         self._runner.run(
-            _QUEUE, make, partial(self._finish_export, promise, key), partial(self._handle_error, promise, key)
+            _QUEUE,
+            make,
+            partial(self._finish_export, promise, key),
+            partial(self._handle_error, promise, key),
         )
 
     def close(self) -> None:
@@ -97,7 +105,9 @@ class CheckpointDragSource(QObject):
             f"“{path.name}” was not ready yet; a message will say when to drag it again"
         )
 
-    def _handle_error(self, promise: FilePromise, key: tuple[str, ...], error: BackendError) -> None:
+    def _handle_error(
+        self, promise: FilePromise, key: tuple[str, ...], error: BackendError
+    ) -> None:
         self._late_files.pop(key, None)
         promise.settle()
         if not isinstance(error, Cancelled):

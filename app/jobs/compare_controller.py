@@ -43,7 +43,7 @@ class CompareController(QObject):
         csv_action: The command that saves the curves of all compared jobs.
 
     Signals:
-        place_requested: Show the page Compare.
+        page_requested: Show the page Compare.
     """
 
     page_requested = Signal()
@@ -117,7 +117,9 @@ class CompareController(QObject):
     @Slot(object)
     def add_dropped(self, job_ids: Sequence[str]) -> None:
         """Add dropped jobs to the comparison: all of them, or none."""
-        new_ids = tuple(job_id for job_id in dict.fromkeys(job_ids) if job_id not in self._compared_jobs)
+        new_ids = tuple(
+            job_id for job_id in dict.fromkeys(job_ids) if job_id not in self._compared_jobs
+        )
         refusal = too_many(self._compared_jobs, new_ids)
         if not refusal and new_ids:
             self._set_jobs((*self._compared_jobs, *new_ids))
@@ -157,7 +159,9 @@ class CompareController(QObject):
                     self._poll(job)
 
     def _set_jobs(self, job_ids: tuple[str, ...]) -> None:
-        self._compared_jobs = {job_id: self._compared_jobs.get(job_id, _ComparedJob(job_id)) for job_id in job_ids}
+        self._compared_jobs = {
+            job_id: self._compared_jobs.get(job_id, _ComparedJob(job_id)) for job_id in job_ids
+        }
         self.csv_action.setEnabled(bool(job_ids))
         self._page.set_jobs(job_ids)
         self._find_siblings()
@@ -165,7 +169,7 @@ class CompareController(QObject):
             if job.view is None:
                 self._poll(job)
 
-    # -- the sweeps that they belong to
+    # -- the sweeps of the compared jobs
 
     def _find_siblings(self) -> None:
         """Read all jobs of the compared sweeps, once for each sweep."""
@@ -188,7 +192,9 @@ class CompareController(QObject):
         )
 
     def _see_siblings(self, listing: JobListing) -> None:
-        changed_views = {view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps}
+        changed_views = {
+            view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps
+        }
         removed_ids = self._siblings.keys() & set(listing.removed_ids)
         for job_id in removed_ids:
             del self._siblings[job_id]
@@ -233,7 +239,11 @@ class CompareController(QObject):
 
 
 def _has_changed(previous_view: JobView | None, view: JobView) -> bool:
-    return previous_view is None or (view.state, view.run, view.name) != (previous_view.state, previous_view.run, previous_view.name)
+    return previous_view is None or (view.state, view.run, view.name) != (
+        previous_view.state,
+        previous_view.run,
+        previous_view.name,
+    )
 
 
 def _removal_message(name: str) -> str:

@@ -11,9 +11,9 @@ from backend.records.library.item import (
     PARTS,
     STUDY_DETAIL,
     TRAINING_DETAIL,
+    Combination,
     Kind,
     LibraryItem,
-    Combination,
 )
 
 
@@ -26,14 +26,16 @@ def fitting_parts(
     """Return names by the key in the job file; a part of which nothing is known stays open.
 
     Args:
-        chosen: Names that the user chose. Without any, the job is like the newest of ``jobs``, or
-            has what was imported since then.
+        chosen_names: Names that the user chose. Without any, the job is like the newest of
+            ``jobs``, or has the items imported since then.
         items: The models, datasets and loaders.
-        worked: Names of parts that worked together.
+        combinations: Names of parts that worked together.
         jobs: The newest first.
     """
     # The parts of a study are for its jobs.
-    user_items = {kind: [item for item in items[kind] if STUDY_DETAIL not in item.details] for kind in PARTS}
+    user_items = {
+        kind: [item for item in items[kind] if STUDY_DETAIL not in item.details] for kind in PARTS
+    }
     names = {kind.value: {item.name for item in user_items[kind]} for kind in PARTS}
     parts = dict(chosen_names) or _latest_parts(user_items, names, jobs)
     known_sets = [{key: name for key, name in vars(t).items() if name} for t in combinations]
@@ -48,7 +50,9 @@ def fitting_parts(
         namesake = next((name for name in parts.values() if name in own_names), "")
         if key not in parts and namesake:
             parts[key] = namesake
-    gallery_models = {item.name for item in user_items[Kind.MODEL] if TRAINING_DETAIL in item.details}
+    gallery_models = {
+        item.name for item in user_items[Kind.MODEL] if TRAINING_DETAIL in item.details
+    }
     for key, own_names in names.items():
         # The code of a user with one dataset was written for it; a network of the gallery was not.
         if len(names[Kind.DATASET.value]) == len(own_names) == 1 and not own_names & gallery_models:
@@ -61,7 +65,7 @@ def _latest_parts(
     names: Mapping[str, set[str]],
     jobs: Iterable[JobView],
 ) -> dict[str, str]:
-    """Return the parts of the newest job, or what was imported after it, a dataset first."""
+    """Return the parts of the newest job, or the items imported after it, a dataset first."""
     latest_parts: dict[str, str] = {}
     latest_created_s = 0.0
     for job in jobs:

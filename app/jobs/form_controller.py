@@ -62,7 +62,7 @@ class FormController(Controller):
 
     Signals:
         form_requested: Show the page New job.
-        made: The `JobView` of a new job to show.
+        job_created: The `JobView` of a new job to show.
         bundle_opened: The path of a bundle that was chosen or dropped.
     """
 
@@ -141,7 +141,9 @@ class FormController(Controller):
             self._form.propose_placement()
             self._training.reset(raw)
 
-        self._runner.run("form", partial(self._proposal, chosen_names), show, lambda _error: show({}))
+        self._runner.run(
+            "form", partial(self._proposal, chosen_names), show, lambda _error: show({})
+        )
 
     def _proposal(self, chosen_names: Mapping[str, str]) -> dict[str, Any]:
         """Return parts that fit, and settings with which their model was seen to train.
@@ -150,17 +152,19 @@ class FormController(Controller):
         """
         items = {kind: self._services.catalogue.items(kind) for kind in PARTS}
         jobs = self._jobs.queries.search("", _RECENT_JOBS)
-        parts = fitting_parts(chosen_names, items, self._services.library.known_combinations(), jobs)
+        parts = fitting_parts(
+            chosen_names, items, self._services.library.known_combinations(), jobs
+        )
         return {**training_of(parts.get("model", ""), items[Kind.MODEL]), **parts}
 
     def _known_metrics(self) -> list[str]:
-        """Metrics that recent jobs measured, from the catalogue on this disk."""
+        """Return the metrics that recent jobs measured, from the catalogue on this disk."""
         jobs = self._jobs.queries.search("", _RECENT_JOBS)
         metrics = {name for job in jobs for name in job.status.metrics if measures_quality(name)}
         return [*USUAL_METRICS, *sorted(metrics.difference(USUAL_METRICS))]
 
     def _free_name(self, raw: Mapping[str, Any]) -> str:
-        """A free name: the model's and a number, "resnet50 7"."""
+        """Return a free name: the model's and a number, "resnet50 7"."""
         self._named_model = _model_of(raw)
         self._proposed_name = self._page.model.free_name(self._named_model or "job")
         return self._proposed_name
@@ -173,7 +177,7 @@ class FormController(Controller):
 
     @Slot(object)
     def _show_template(self, draft: JobDraft) -> None:
-        """Open the form with a template; what it omits has the defaults of any new job."""
+        """Open the form with a template; settings that it omits have the defaults of a new job."""
         raw = {**_NEW_JOB, **_LOCAL_PLACEMENT, **draft.raw}
         raw["name"] = self._free_name(raw)
         self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
@@ -197,7 +201,7 @@ class FormController(Controller):
         changes: Mapping[str, Any],
         on_error: Callable[[BackendError], None],
     ) -> None:
-        """Open the form with the settings of a job, except the ``other`` ones."""
+        """Open the form with the settings of a job, with ``changes``."""
 
         def read() -> JobDraft:
             raw = self._jobs.clone(job_id)
@@ -325,7 +329,11 @@ class FormController(Controller):
             return
         if check.content_hashes and not check.is_counted:
             self._count_samples(draft)
-        if check.content_hashes and check.trial is None and check.content_hashes not in self._trials:
+        if (
+            check.content_hashes
+            and check.trial is None
+            and check.content_hashes not in self._trials
+        ):
             self._try_batch(fetch=False)
 
     def _count_samples(self, draft: JobDraft) -> None:
@@ -346,7 +354,9 @@ class FormController(Controller):
             log.swallowed(error)
 
         self._form.show_counting(True)
-        self._runner.run("count", partial(self._jobs.count_items, draft.raw), finish_count, handle_error)
+        self._runner.run(
+            "count", partial(self._jobs.count_items, draft.raw), finish_count, handle_error
+        )
 
     # The arguments of a script.
 
@@ -383,7 +393,7 @@ class FormController(Controller):
         return BatchTrial(TrialState.SUCCEEDED, f"{_TRIAL_MESSAGE}{loss}")
 
     def _try_batch(self, *, fetch: bool) -> None:
-        """Train one batch of what is chosen; another choice cancels it."""
+        """Train one batch of the chosen parts; another choice cancels the trial."""
         combination, draft = self._combination, self._checked_draft
         if not combination or self._trial_progress is not None:
             return
@@ -430,12 +440,12 @@ class FormController(Controller):
             lambda _share, step: show(TrialState.RUNNING, step)
         )
         show(TrialState.RUNNING)
-        # In the same lane as the count: each of them starts Python with PyTorch.
+        # In the queue of the count: each of them starts Python with PyTorch.
         self._runner.run("count", work, show_outcome, show_error)
 
     @Slot(str)
     def _install(self, package: str) -> None:
-        """Install what the loader or the model needs, here and on the job's nodes; try again."""
+        """Install a package of the loader or model, here and on the job's nodes; try again."""
         combination, previous_trial = self._combination, self._trials.get(self._combination)
         if previous_trial is None or self._trial_progress is not None:
             return
@@ -461,7 +471,11 @@ class FormController(Controller):
                 show(previous_trial)
             else:
                 command = install_command(package)
-                show(replace(previous_trial, words=f"{previous_trial.message} {error}", command=command))
+                show(
+                    replace(
+                        previous_trial, message=f"{previous_trial.message} {error}", command=command
+                    )
+                )
 
         progress = self._trial_progress = self._runner.progress(
             lambda _share, step: show(BatchTrial(TrialState.RUNNING, step))
@@ -476,9 +490,9 @@ class FormController(Controller):
         return tuple(dict.fromkeys((THIS_COMPUTER, *(str(p["node"]) for p in placement))))
 
     def _check_again(self) -> None:
-        """Check again what failed for want of a package."""
+        """Try the combination again that failed without a package."""
         self._trials.pop(self._combination, None)
-        # What could not be counted without it can be now.
+        # Samples that could not be counted without the package can be now.
         self._counted_parts.clear()
         self._check(self._form.draft())
 
@@ -510,7 +524,7 @@ class FormController(Controller):
         return self._jobs.queries.show(view.id)
 
     def _create(self, draft: JobDraft, finish: Callable[[JobView], JobView]) -> None:
-        """Create a job without starting it, then run ``then`` with it on the worker."""
+        """Create a job without starting it, then run ``finish`` with its view on the worker."""
         self._form.set_busy("Creating…")
         progress = self._runner.progress(
             lambda _share, step: self._form.set_busy(formats.with_ellipsis(step))
@@ -538,7 +552,9 @@ class FormController(Controller):
             return self._jobs.create_and_start(raw, progress, _replayed_id(draft))
 
         self._start_controller.start(
-            StartRequest("", start, self._form.set_busy, self._show_created, self._show_create_error)
+            StartRequest(
+                "", start, self._form.set_busy, self._show_created, self._show_create_error
+            )
         )
 
     def _show_create_error(self, error: BackendError) -> None:

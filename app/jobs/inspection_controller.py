@@ -50,7 +50,11 @@ class InspectionController(Controller):
         self._runner.run(
             "inspect",
             lambda: self._inspection.checkpoint(
-                job_id, request.checkpoint, request.other_checkpoint, request.sample_index, progress=progress
+                job_id,
+                request.checkpoint,
+                request.other_checkpoint,
+                request.sample_index,
+                progress=progress,
             ),
             self.dialog.guard_callback(dialog, dialog.show_inspection),
             self.dialog.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),

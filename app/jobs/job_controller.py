@@ -25,7 +25,7 @@ from backend.records.jobs.placement import Placement, parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobView
 from backend.records.nodes.reading import NodeState
-from backend.records.sweeps.spec import QueuedSweep, CancelledSweep
+from backend.records.sweeps.spec import CancelledSweep, QueuedSweep
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
 from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
@@ -76,7 +76,7 @@ class JobController(Controller):
         self._left_nodes: dict[str, str] = {}
         page.job_edited.connect(poller.take_change)
         poller.updated.connect(lambda update: self._offer_move(update.view))
-        poller.listed.connect(self._offer_moves)
+        poller.jobs_listed.connect(self._offer_moves)
         page.job_opened.connect(self._open)
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
         page.detail.failure.install_requested.connect(self._ask_package)
@@ -165,7 +165,7 @@ class JobController(Controller):
 
     @Slot(str)
     def _ask_package(self, module: str) -> None:
-        """Install what the open job's code needs on its nodes."""
+        """Install the package that the open job's code needs on its nodes."""
         view, tab = self._page.open_view, self._page.detail.failure
         if view is not None:
             on_installed = partial(tab.show_installed, view.id, module)
@@ -288,7 +288,7 @@ class JobController(Controller):
             self.drafts.new_job()
 
     def clone(self, job_id: str, changes: Mapping[str, Any] | None = None) -> None:
-        """Load the settings of an existing job into the form, except the ``other`` ones."""
+        """Load the settings of an existing job into the form, with ``changes``."""
         self.drafts.show_job(job_id, changes or {}, partial(self._show_error, job_id))
 
     def _new_from(self, job_id: str, checkpoint: str) -> None:

@@ -1,8 +1,8 @@
 """Find the rows of the job lists off the GUI thread, and keep them up to date.
 
-One index holds all jobs, and one lane reads and changes it. The lists hold numbers into it
-(`JobRows`). A list is queried again when the user asks for other rows, and when jobs are added,
-removed or regrouped.
+One index holds all jobs, and the functions of one queue read and change it. The lists hold numbers
+into the index (`JobRows`). A list is queried again when the user asks for other rows, and when jobs
+are added, removed or regrouped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class ListController(QObject):
     """Serve the lists of the page Jobs.
 
     Signals:
-        counted: The number of jobs.
-        used: The number of jobs by version: ``(key in the job file, NAME@VERSION)`` to number.
+        count_changed: The number of jobs.
+        uses_changed: The number of jobs by version: ``(key in the job file, NAME@VERSION)`` to
+            number.
     """
 
     count_changed = Signal(int)
@@ -50,7 +51,9 @@ class ListController(QObject):
         self._learn_throttle = Throttle(LEARN_INTERVAL_MS, self._learn_seen, self)
         self._has_sorted_names = False
         page.rows_requested.connect(self.find)
-        page.queue_moved.connect(lambda is_immediate: self._find(page.queries, is_immediate=is_immediate))
+        page.queue_moved.connect(
+            lambda is_immediate: self._find(page.queries, is_immediate=is_immediate)
+        )
         page.sweeps.folded.connect(lambda: self._find(page.queries, is_immediate=True))
         page.job_edited.connect(self._learn)
         page.job_updated.connect(self._learn_soon)
@@ -75,7 +78,9 @@ class ListController(QObject):
 
         self._runner.run(_QUEUE, partial(self._index.find, query), show, _raise)
 
-    def find_by_name(self, text: str, limit: int, on_result: Callable[[tuple[JobSummary, ...]], None]) -> None:
+    def find_by_name(
+        self, text: str, limit: int, on_result: Callable[[tuple[JobSummary, ...]], None]
+    ) -> None:
         """Find the sweeps and jobs with these words in their name."""
 
         def find() -> tuple[JobSummary, ...]:
@@ -110,14 +115,20 @@ class ListController(QObject):
         *,
         is_listing: bool = False,
     ) -> None:
-        # Summaries are made on the lane, too: for many new jobs at once they take 0.1 s.
+        # Summaries are made on the worker, too: for many new jobs at once they take 0.1 s.
         def update_index() -> tuple[tuple[int, ...], bool, Uses | None]:
             update = self._index.update((*summaries, *map(summary_of, views)), removed_ids)
-            return update.changed, update.order_changed, self._index.uses() if update.jobs_added_or_removed else None
+            return (
+                update.changed,
+                update.order_changed,
+                self._index.uses() if update.jobs_added_or_removed else None,
+            )
 
         self._runner.run(_QUEUE, update_index, partial(self._show_changes, is_listing), _raise)
 
-    def _show_changes(self, is_listing: bool, update: tuple[tuple[int, ...], bool, Uses | None]) -> None:
+    def _show_changes(
+        self, is_listing: bool, update: tuple[tuple[int, ...], bool, Uses | None]
+    ) -> None:
         changed_slots, order_changed, uses = update
         self._page.repaint_slots(changed_slots)
         if uses is not None:
@@ -147,7 +158,7 @@ class ListController(QObject):
         queue_positions: Mapping[str, int],
         folds: FoldState,
     ) -> JobQueryResult | None:
-        """Runs on the lane. Of several questions that waited, only the last is answered."""
+        """Query the index, on a worker. Of several waiting queries, only the last is answered."""
         if self._query_numbers[list_name] != number:
             return None
         return self._index.fold(self._index.find(query, queue_positions), query, folds)

@@ -33,12 +33,18 @@ class Onboarding(QObject):
     @Slot(object)
     def see_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
         """Take the versions that jobs use, as `ListController.used` reports them."""
-        used_names = {reference.partition("@")[0] for (_, reference), count in uses.items() if count}
+        used_names = {
+            reference.partition("@")[0] for (_, reference), count in uses.items() if count
+        }
         self._uses_only_example = used_names == {NAME}
         self._show()
 
     def see_items(self, items: Mapping[Kind, Iterable[LibraryItem]]) -> None:
-        imported_kinds = {kind for kind, kind_items in items.items() if any(item.name != NAME for item in kind_items)}
+        imported_kinds = {
+            kind
+            for kind, kind_items in items.items()
+            if any(item.name != NAME for item in kind_items)
+        }
         steps = {"data": {Kind.DATASET}, "model": {Kind.MODEL, Kind.LOADER}}
         completed_steps = {step for step, kinds in steps.items() if kinds <= imported_kinds}
         self._completed_steps = self._completed_steps & {"node"} | completed_steps

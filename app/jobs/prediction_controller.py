@@ -45,7 +45,9 @@ class PredictionController(Controller):
         self.dialog: DialogHolder[TryDialog] = DialogHolder()
         actions.add_handler(TRY_CHECKPOINT, self.open_dialog)
 
-    def open_dialog(self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint: str) -> None:
+    def open_dialog(
+        self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint: str
+    ) -> None:
         """Open the dialog for a checkpoint of a job."""
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
         dialog = TryDialog(view, tuple(checkpoints), checkpoint, home, self._window)
@@ -78,7 +80,9 @@ class PredictionController(Controller):
 
         def predict() -> tuple[Prediction, ...]:
             return tuple(
-                self._services.predictions.predict(request.job_id, name, request.prediction_input, progress)
+                self._services.predictions.predict(
+                    request.job_id, name, request.prediction_input, progress
+                )
                 for name in request.checkpoints
             )
 

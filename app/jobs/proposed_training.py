@@ -1,4 +1,4 @@
-"""The settings of New job that came with the model and that the user did not change."""
+"""The settings of New job that came with the model and were not changed by the user."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEFAULT_TRAINING: Mapping[str, Any] = {
     "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
     "gradient_norm": None,
 }
-"""For a model that brings none."""
+"""The settings for a model without any."""
 _MIN_STEPS = 20
-"""In an epoch; with fewer, as many more epochs are proposed."""
+"""The steps of an epoch; with fewer, as many more epochs are proposed."""
 
 
 def training_of(model: str, models: Sequence[LibraryItem]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def training_of(model: str, models: Sequence[LibraryItem]) -> dict[str, Any]:
 
 
 class ProposedTraining:
-    """Replaces what it proposed when the model changes; what the user typed stays."""
+    """Replace the proposed settings when the model changes; settings that the user typed stay."""
 
     def __init__(self) -> None:
         self._settings: dict[str, Any] = {}
@@ -47,7 +47,7 @@ class ProposedTraining:
         return bool(self._settings) and raw.get("model", "") not in ("", self._model)
 
     def follow_model(self, raw: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings of the job's model for what the user left as proposed."""
+        """Return the settings of the job's model that the user did not change."""
         self._model = str(raw.get("model", ""))
         changes = {key: value for key, value in training.items() if self._is_untouched(key, raw)}
         self._settings.update(changes)

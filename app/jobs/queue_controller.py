@@ -24,7 +24,7 @@ class QueueController(QObject):
     """Serve the queue within the page Jobs.
 
     Signals:
-        shown: The whole `Queue`, after each read.
+        queue_shown: The whole `Queue`, after each read.
     """
 
     queue_shown = Signal(object)
@@ -73,7 +73,7 @@ class QueueController(QObject):
             self.refresh()
 
     def _read(self) -> Queue:
-        """Runs on a worker."""
+        """Read the queue, on a worker."""
         self._service.ensure_keeper()
         return self._service.read()
 

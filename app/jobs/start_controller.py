@@ -18,9 +18,9 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp, StepState
 from backend.records.nodes.preflight import (
-    TrialResult,
     Preflight,
     PreflightFinding,
+    TrialResult,
     placement_after,
 )
 from backend.services.context.container import Services
@@ -36,14 +36,14 @@ NO_PLACEMENT: tuple[Placement, ...] = ()
 
 @dataclass(frozen=True)
 class StartRequest:
-    """A start that the user requested; every call but ``act`` runs on the GUI thread.
+    """A start that the user requested; every call but ``start`` runs on the GUI thread.
 
     Attributes:
         job_id: "" for a job that is created only when it can start.
-        act: Starts it, on a worker. With a placement the job runs there.
-        show_busy: The step under way ("" when it is over).
-        began: The job was started.
-        refused: It cannot start, and no preflight dialog is open for it.
+        start: Starts the job, on a worker. With a placement the job runs there.
+        show_busy: Shows the step under way ("" when the start is over).
+        on_started: Called when the job was started.
+        on_error: Called when the job cannot start and no preflight dialog is open for it.
     """
 
     job_id: str
@@ -58,7 +58,7 @@ class StartRequest:
 
 
 class StartController(Controller):
-    """One preflight dialog at a time; another start closes it."""
+    """Start jobs, with at most one preflight dialog; another start closes the dialog."""
 
     def __init__(
         self,
@@ -95,7 +95,12 @@ class StartController(Controller):
             elif not isinstance(error, Cancelled):
                 request.on_error(error)
 
-        self._runner.run(request.queue_name, lambda: request.start(NO_PLACEMENT, progress), handle_start, handle_error)
+        self._runner.run(
+            request.queue_name,
+            lambda: request.start(NO_PLACEMENT, progress),
+            handle_start,
+            handle_error,
+        )
 
     def cancel(self, job_id: str) -> None:
         """Cancel a start, if it has not begun."""
@@ -123,10 +128,10 @@ class StartController(Controller):
 
 
 class PreflightSession(QObject):
-    """One dialog about one start, from the first finding until the start or the closing.
+    """The dialog about one start, from the first finding until the start or the closing.
 
     Signals:
-        over: The dialog was closed; carries this session.
+        closed: The dialog was closed; carries this session.
     """
 
     closed = Signal(object)
@@ -184,7 +189,9 @@ class PreflightSession(QObject):
             return
         previous_preflight, config, job_id = self._preflight, self._config, self._request.job_id
         preflight = self._services.preflight
-        progress = self._start_progress(f"Checking {', '.join(nodes) if len(nodes) < 4 else 'the nodes'}")
+        progress = self._start_progress(
+            f"Checking {', '.join(nodes) if len(nodes) < 4 else 'the nodes'}"
+        )
 
         def run_checks() -> Preflight:
             if previous_preflight is None or set(previous_preflight.nodes).issubset(nodes):
@@ -215,7 +222,11 @@ class PreflightSession(QObject):
 
     def _findings_fixed_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
         """All findings that this fix resolves, so that the work is not repeated."""
-        findings = (*self._preflight.blocking_findings, *self._preflight.warnings) if self._preflight is not None else ()
+        findings = (
+            (*self._preflight.blocking_findings, *self._preflight.warnings)
+            if self._preflight is not None
+            else ()
+        )
         fixed_findings = [f for f in findings if f.fix is finding.fix]
         if not finding.fix.is_about_all_nodes:
             fixed_findings = [f for f in fixed_findings if f.nodes == finding.nodes]
@@ -250,7 +261,9 @@ class PreflightSession(QObject):
                 chosen_findings, lambda set_up: progress.report(0, 0, _step_of(set_up))
             ),
             partial(self._show_fix_results, chosen_findings),
-            lambda error: self._show_fix_results(chosen_findings, dict.fromkeys(chosen_findings, error)),
+            lambda error: self._show_fix_results(
+                chosen_findings, dict.fromkeys(chosen_findings, error)
+            ),
         )
 
     def _show_fix_results(
@@ -296,7 +309,7 @@ class PreflightSession(QObject):
 
     @Slot(str)
     def _install(self, module: str) -> None:
-        """Install what the batch did not find on the nodes, and try it again."""
+        """Install the module that the batch did not find on the nodes, and try again."""
         self._packages = PackageController(self._services.packages, self._runner, self.dialog, self)
         self._packages.ask(module, [p.node for p in self._config.placement], self._try_batch)
 

@@ -46,13 +46,13 @@ class StatusPoller(QObject):
         updated: A `RunUpdate`: a job's view changed, or its history has new points.
         listed: The `JobView` of live jobs and of jobs that ended lately, as a tuple.
         all_listed: The `JobListing` that they come from.
-        unreadable: Job id, sentence. Sent with every failing poll, and while one does not return.
-        Show it as stale data, never as a dialog. The job stays watched.
-        unlisted: A sentence: the list could not be read, or has not been for a long time.
+        job_failed: Job id, message. Sent with every failing poll, and while a poll does not return.
+            Show it as stale data, never as a dialog. The job stays watched.
+        list_failed: A message: the list could not be read, or has not been for a long time.
     """
 
     updated = Signal(RunUpdate)
-    listed = Signal(object)
+    jobs_listed = Signal(object)
     all_listed = Signal(JobListing)
     job_failed = Signal(str, str)
     list_failed = Signal(str)
@@ -113,7 +113,7 @@ class StatusPoller(QObject):
             self._poll_job(view.id)
 
     def live_views(self) -> tuple[JobView, ...]:
-        """The live jobs."""
+        """Return the live jobs."""
         return tuple(self._live_views.values())
 
     @Slot()
@@ -144,9 +144,11 @@ class StatusPoller(QObject):
             self._start_polls()
 
     def _start_polls(self) -> None:
-        """Begin the polls that have waited longest."""
+        """Start the polls that have waited longest."""
         recent_s = time.monotonic() - _STUCK_AFTER_S
-        free_polls = _MAX_POLLS - sum(started_s > recent_s for started_s in self._poll_starts_s.values())
+        free_polls = _MAX_POLLS - sum(
+            started_s > recent_s for started_s in self._poll_starts_s.values()
+        )
         free_polls = min(free_polls, _MAX_STUCK_POLLS - len(self._poll_starts_s))
         for job_id in list(self._pending_ids)[: max(0, free_polls)]:
             del self._pending_ids[job_id]
@@ -168,7 +170,7 @@ class StatusPoller(QObject):
             view = self._live_views.get(job_id)
             reason = stale_reason(started_s)
             if view is not None and reason and not view.contact_warning:
-                view = self._live_views[job_id] = replace(view, doubt=reason)
+                view = self._live_views[job_id] = replace(view, contact_warning=reason)
                 self.updated.emit(RunUpdate(view, HistoryUpdate(), self._cursors.get(job_id)))
         # The first list of 100,000 jobs takes long, and the page itself reports that.
         if self._has_list and self._list_started_s is not None:
@@ -194,7 +196,7 @@ class StatusPoller(QObject):
         self.updated.emit(update)
 
     def _start_reaping(self, job_id: str) -> None:
-        """End what is left of a run that recorded no end, then read the job again."""
+        """End the remaining processes of a run that recorded no end, then read the job again."""
         if job_id in self._reaping_ids:
             return
         self._reaping_ids.add(job_id)
@@ -240,10 +242,11 @@ class StatusPoller(QObject):
         listing = replace(
             listing,
             views=tuple(
-                self._local_changes[view.id][0] if view.id in stale_ids else view for view in listing.views
+                self._local_changes[view.id][0] if view.id in stale_ids else view
+                for view in listing.views
             ),
-            lines=tuple(line for line in listing.summaries if line.id not in stale_ids),
-            gone=tuple(job_id for job_id in listing.removed_ids if job_id not in stale_ids),
+            summaries=tuple(line for line in listing.summaries if line.id not in stale_ids),
+            removed_ids=tuple(job_id for job_id in listing.removed_ids if job_id not in stale_ids),
         )
         for job_id in self._local_changes.keys() - stale_ids - self._poll_starts_s.keys():
             del self._local_changes[job_id]
@@ -255,10 +258,12 @@ class StatusPoller(QObject):
         views = tuple(
             self._live_views.get(view.id, view)
             for view in listing.views
-            if view.unrecorded_end is None or view.id in self._reap_retries_s or view.id in self._live_views
+            if view.unrecorded_end is None
+            or view.id in self._reap_retries_s
+            or view.id in self._live_views
         )
         self.all_listed.emit(replace(listing, views=views))
-        self.listed.emit(views)
+        self.jobs_listed.emit(views)
         for job_id in listing.reapable_ids:
             if not self._awaits_reap_retry(job_id):
                 self._start_reaping(job_id)

@@ -29,7 +29,7 @@ class StudyController(Controller):
     """Serve the dialog New study, and the pane of a sweep that is a study.
 
     Signals:
-        made: A `SweepMade`: all jobs of a study are in the queue.
+        study_queued: A `QueuedSweep`: all jobs of a study are in the queue.
     """
 
     study_queued = Signal(object)

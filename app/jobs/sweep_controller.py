@@ -10,7 +10,7 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
-from backend.records.sweeps.spec import QueuedSweep, CancelledSweep
+from backend.records.sweeps.spec import CancelledSweep, QueuedSweep
 from backend.services.sweeps.service import IncompleteSweep, SweepService
 from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft
@@ -21,8 +21,8 @@ class SweepController(QObject):
     """Serve the form when it describes several jobs.
 
     Signals:
-        made: A `SweepMade`: all its jobs are in the queue.
-        taken: A `SweepTaken`.
+        sweep_queued: A `QueuedSweep`: all its jobs are in the queue.
+        sweep_removed: A `CancelledSweep`.
     """
 
     sweep_queued = Signal(object)
@@ -43,7 +43,7 @@ class SweepController(QObject):
         form.take_back_requested.connect(self.take_back)
 
     def check(self, draft: JobDraft) -> JobCheck:
-        """Runs on a worker."""
+        """Check a sweep, on a worker."""
         return self._sweeps.check(draft.sweep)
 
     def queue(self, draft: JobDraft) -> None:
@@ -67,7 +67,9 @@ class SweepController(QObject):
     @Slot(str)
     def take_back(self, tag: str) -> None:
         self._form.set_busy("Removing the sweep…")
-        self._runner.run("create", partial(self._sweeps.take_back, tag), self._show_removed, self._show_error)
+        self._runner.run(
+            "create", partial(self._sweeps.take_back, tag), self._show_removed, self._show_error
+        )
 
     def _show_queued(self, sweep: QueuedSweep) -> None:
         self._progress = None
@@ -77,7 +79,9 @@ class SweepController(QObject):
 
     def _show_removed(self, result: CancelledSweep) -> None:
         self._form.show_error("")
-        hint = f"; {len(result.remaining_jobs)} that already ran stay" if result.remaining_jobs else ""
+        hint = (
+            f"; {len(result.remaining_jobs)} that already ran stay" if result.remaining_jobs else ""
+        )
         self._runner.notify(f"Moved {len(result.removed_jobs)} jobs to the trash{hint}")
         self.sweep_removed.emit(result)
 

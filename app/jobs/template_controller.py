@@ -34,7 +34,7 @@ class TemplateController(Controller):
 
     Signals:
         job_load_requested: Load the settings of this job into the form.
-        begun: A `JobDraft` to show in the form; its job has no name yet.
+        draft_requested: A `JobDraft` to show in the form; its job has no name yet.
     """
 
     job_load_requested = Signal(str)
@@ -93,7 +93,7 @@ class TemplateController(Controller):
 
     def _read(self, name: str) -> dict[str, Any]:
         raw = self._templates.load(name)
-        # On the worker: report errors in it before the form changes.
+        # On the worker: report errors in the template before the form changes.
         draft_of(raw, "")
         return raw
 
@@ -151,7 +151,9 @@ class TemplateController(Controller):
 
     @Slot(str, str)
     def _rename(self, name: str, new_name: str) -> None:
-        self._run(partial(self._templates.rename, name, new_name), self._show_change, self._show_error)
+        self._run(
+            partial(self._templates.rename, name, new_name), self._show_change, self._show_error
+        )
 
     @Slot(str)
     def _remove(self, name: str) -> None:
@@ -208,7 +210,10 @@ class TemplateController(Controller):
             self._form.show_error(message)
 
     def _run(
-        self, work: Callable[[], Any], on_success: Callable[[Any], None], on_error: Callable[[str], None]
+        self,
+        work: Callable[[], Any],
+        on_success: Callable[[Any], None],
+        on_error: Callable[[str], None],
     ) -> None:
         self._runner.run("templates", work, on_success, lambda error: on_error(error.with_remedy))
 
@@ -217,10 +222,10 @@ def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:
     """Turn a job file or a sweep file into a draft for the form.
 
     Args:
-        whence: The origin that its settings are compared with, "" for none.
+        origin_text: The origin that its settings are compared with, "" for none.
 
     Raises:
-        BackendError: The sweep is invalid; names every fault, a sentence each.
+        BackendError: The sweep is invalid; the message has the first errors.
     """
     origin = (
         Origin(origin_text, {k: v for k, v in raw.items() if k != "sweep"}) if origin_text else None

@@ -26,7 +26,7 @@ class TrashController(Controller):
     """Serve the head of the open job, which does not confirm, and the bulk move, which does.
 
     Signals:
-        undoable: Such a sentence, and the tag by which `undo` reverts it.
+        undoable: A message about moved jobs, and the tag by which `undo` restores them.
     """
 
     undoable = Signal(str, str)
@@ -44,7 +44,7 @@ class TrashController(Controller):
         self._page = page
         self._dialog: DialogHolder[TrashDialog] = DialogHolder()
         self._removed_views: dict[str, tuple[JobView, ...]] = {}
-        """By tag; only the last moves, because a toast undoes only recent actions."""
+        """Views by tag; only of the last move, because a toast undoes only recent actions."""
         self._undo_number = 0
         page.job_actions.add_handler(TRASH_ALL, self._ask_bulk)
         page.job_actions.add_handler(TRASH, self._move_job)
@@ -65,7 +65,10 @@ class TrashController(Controller):
                 dialog.show_error(error.with_remedy)
 
         self._runner.run(
-            _QUEUE, lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs), show_size, show_error
+            _QUEUE,
+            lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs),
+            show_size,
+            show_error,
         )
 
     def _move_job(self, job_id: str) -> None:
@@ -106,7 +109,9 @@ class TrashController(Controller):
                 self._page.open_job(restored_ids[0])
             queued_count = sum(job_id in queued_ids for job_id in restored_ids)
             hint = (
-                f" {formats.count(queued_count)} that were queued must be queued again." if queued_count else ""
+                f" {formats.count(queued_count)} that were queued must be queued again."
+                if queued_count
+                else ""
             )
             self._runner.notify(result.message("Moved {jobs} out of the trash." + hint))
 

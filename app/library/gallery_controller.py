@@ -45,7 +45,7 @@ class GalleryController(Controller):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        """Make the controller. ``items`` returns what the library has."""
+        """Make the controller. ``items`` returns the items of the library."""
         super().__init__(runner, window, parent)
         self._gallery = gallery
         self._inspection = inspection
@@ -59,7 +59,7 @@ class GalleryController(Controller):
         preset: GalleryPreset,
         on_added: Callable[[LibraryItem], object],
     ) -> None:
-        """Open the gallery. ``then`` takes what was added."""
+        """Open the gallery. ``on_added`` takes the added item."""
         versions: dict[str, int] = {}
         for item in self._items(kind):
             versions[item.name] = max(item.version, versions.get(item.name, 0))
@@ -80,7 +80,9 @@ class GalleryController(Controller):
         self, dataset: str, loader: str, on_added: Callable[[LibraryItem], object]
     ) -> None:
         """Open the models with the settings that the data of a new job needs, where known."""
-        datasets = [item for item in self._items(Kind.DATASET) if dataset in (item.name, item.reference)]
+        datasets = [
+            item for item in self._items(Kind.DATASET) if dataset in (item.name, item.reference)
+        ]
 
         def read() -> DataShape:
             shape = self._gallery.data_shape(dataset, loader) if datasets else DataShape()

@@ -78,6 +78,6 @@ class LayersController(QObject):
 
     @Slot()
     def _cancel(self) -> None:
-        """The end of what was cancelled is reported unless another request replaces it."""
+        """Cancel the request; its end is reported unless another request replaces it."""
         if self._progress is not None:
             self._progress.cancel()

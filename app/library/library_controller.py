@@ -18,7 +18,7 @@ from backend.base.progress import Progress
 from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.library.gallery import Suggestion
-from backend.records.library.item import Kind, LibraryItem, Combination, unused_in_weights
+from backend.records.library.item import Combination, Kind, LibraryItem, unused_in_weights
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
@@ -31,7 +31,7 @@ from widgets.common.dialog_holder import DialogHolder
 from widgets.common.toast import NextStep
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog, ImportRequest
-from widgets.library.item_actions import FOLDER, JOB, TRASH
+from widgets.library.item_actions import FOLDER, NEW_JOB, TRASH
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
@@ -46,8 +46,8 @@ class LibraryController(Controller):
         job_requested: Kind and reference to begin a new job with.
         new_job_requested: Names by kind, as in a job file, to begin a new job with.
         page_requested: Show the page of this kind: something new there has a next step.
-        gallery_requested: A kind to choose from the gallery, a `GalleryPreset`, and what takes the
-            added item.
+        gallery_requested: A kind to choose from the gallery, a `GalleryPreset`, and the callback
+            for the added item.
     """
 
     changed = Signal()
@@ -88,7 +88,7 @@ class LibraryController(Controller):
             page.refresh_requested.connect(self.refresh)
             page.detail.item_actions.add_handler(TRASH, partial(self._remove, kind))
             page.detail.cleanup_requested.connect(partial(self._clean_up, kind))
-            page.detail.item_actions.add_handler(JOB, partial(self.job_requested.emit, kind))
+            page.detail.item_actions.add_handler(NEW_JOB, partial(self.job_requested.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
             page.detail.check_requested.connect(partial(self._check, kind))
             page.detail.cancel_requested.connect(partial(self._cancel_work, kind))
@@ -107,7 +107,7 @@ class LibraryController(Controller):
     def refresh(self) -> None:
         """Read the items again: another desktop may have imported something.
 
-        What this process writes is read automatically (`LibraryService.watch`).
+        Items that this process writes are read automatically (`LibraryService.watch`).
         """
         self._read(*Kind)
 
@@ -145,7 +145,7 @@ class LibraryController(Controller):
         self._guess(str(path), open_dialog)
 
     def _guess(self, source: str, on_success: Callable[[ImportGuess], None]) -> None:
-        # A lane for each path: a share that does not respond delays no other path.
+        # A queue for each path: a share that does not respond delays no other path.
         self._runner.run(
             f"look at {source}",
             lambda: self._library.inspect(_path_of(source)),
@@ -175,10 +175,14 @@ class LibraryController(Controller):
         newest_versions: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
         for k, items in self._items.items():
             for item in items:
-                newest_versions[k][item.name] = max(item.version, newest_versions[k].get(item.name, 0))
-        dialog = ImportDialog(kind, source, name, newest_versions, self._window, prefers_all=prefers_all)
+                newest_versions[k][item.name] = max(
+                    item.version, newest_versions[k].get(item.name, 0)
+                )
+        dialog = ImportDialog(
+            kind, source, name, newest_versions, self._window, prefers_all=prefers_all
+        )
         if guess is not None:
-            dialog.show_found(source, guess)
+            dialog.show_guess(source, guess)
         dialog.guess_requested.connect(self._guess_for_dialog)
         dialog.import_requested.connect(self._start_import)
         dialog.cancel_requested.connect(self._cancel_import)
@@ -188,7 +192,7 @@ class LibraryController(Controller):
     def _guess_for_dialog(self, source: str) -> None:
         def show(guess: ImportGuess) -> None:
             if self._dialog.dialog is not None:
-                self._dialog.dialog.show_found(source, guess)
+                self._dialog.dialog.show_guess(source, guess)
 
         self._guess(source, show)
 
@@ -216,7 +220,9 @@ class LibraryController(Controller):
                     return item, self._gallery.suggest(item.reference)
             return item, None
 
-        self._runner.run("import", work, lambda result: self.show_new(*result), self._show_import_error)
+        self._runner.run(
+            "import", work, lambda result: self.show_new(*result), self._show_import_error
+        )
 
     def _report_import(self, share: float | None, step: str) -> None:
         if self._dialog.dialog is not None:
@@ -235,8 +241,10 @@ class LibraryController(Controller):
             message = " ".join(filter(None, (f"Imported {_title(item)}.", item.import_message)))
             self._offer_step(message, *self._next_step(item), item)
 
-    def _show_project(self, known_items: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
-        """Show what was imported; ``known`` existed before, and is reused if it is equal."""
+    def _show_project(
+        self, known_items: Set[tuple[Kind, str]], items: Sequence[LibraryItem]
+    ) -> None:
+        """Show the imported items; ``known_items`` existed before and were reused if equal."""
         new_items = [item for item in items if (item.kind, item.reference) not in known_items]
         self.open_new(*items)
         name = items[0].name
@@ -285,7 +293,7 @@ class LibraryController(Controller):
         return bool(loaders & {dataset, *readers})
 
     def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
-        """The part that a job with it still needs, or a new job if none is missing."""
+        """Return the import of the part that a job still needs, or a new job if none is missing."""
         if item.kind is Kind.DATASET and not self._has_loader(item.name):
             return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
         has_own_model = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
@@ -309,7 +317,9 @@ class LibraryController(Controller):
         if suggestion is None or self._has_loader(name):
             return
         use = partial(self._use_loader, reference, suggestion)
-        preset = GalleryPreset(suggestion.entry, suggestion.settings, name=name, choices=suggestion.choices)
+        preset = GalleryPreset(
+            suggestion.entry, suggestion.settings, name=name, choices=suggestion.choices
+        )
         on_added = partial(self._show_loader, reference)
         choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, on_added)
         message = f"{suggestion.message} {omission}".strip()
@@ -358,7 +368,7 @@ class LibraryController(Controller):
         self._cancel_trial(Kind.MODEL)
         progress = self._weights_progress = self._runner.progress(detail.show_trial_progress)
         detail.show_trial_progress(None, "Copying weights")
-        # Not in the lane of trials: a cancelled one ends only when its process has ended.
+        # Not in the queue of trials: a cancelled trial ends only when its process has ended.
         self._runner.run(
             "import",
             lambda: self._library.add_weights(reference, Path(path), progress),
@@ -401,7 +411,10 @@ class LibraryController(Controller):
 
     def _cancel_work(self, kind: Kind) -> None:
         """Report the end, because no other trial replaces it."""
-        for progress in (self._trials.get(kind), self._weights_progress if kind is Kind.MODEL else None):
+        for progress in (
+            self._trials.get(kind),
+            self._weights_progress if kind is Kind.MODEL else None,
+        ):
             if progress is not None:
                 progress.cancel()
 
@@ -425,7 +438,7 @@ class LibraryController(Controller):
         self._pages[kind].detail.show_trial_error(str(error), error.remedy, *missing_package)
 
     def _install(self, kind: Kind, package: str) -> None:
-        """Install what the loader or the model needs on this computer, and try again."""
+        """Install a package of the loader or the model on this computer, and try again."""
         progress = self._begin_trial(kind)
         self._runner.run(
             f"try {kind.value}",
@@ -445,7 +458,7 @@ class LibraryController(Controller):
             "library",
             read,
             lambda result: detail.show_files(reference, *result),
-            lambda error: detail.show_files_fault(reference, error.with_remedy),
+            lambda error: detail.show_files_error(reference, error.with_remedy),
         )
 
     def _read_changes(self, kind: Kind, newer: str, older: str) -> None:
@@ -454,7 +467,7 @@ class LibraryController(Controller):
             "library",
             partial(self._library.changes, kind, newer, older),
             versions.show_changes,
-            lambda error: versions.show_changes_fault(newer, older, error.with_remedy),
+            lambda error: versions.show_changes_error(newer, older, error.with_remedy),
         )
 
     def _read_text(self, kind: Kind, reference: str, path: str) -> None:
@@ -500,7 +513,9 @@ class LibraryController(Controller):
     # The items.
 
     def _take_items(
-        self, items_by_kind: Mapping[Kind, tuple[LibraryItem, ...]], combinations: tuple[Combination, ...]
+        self,
+        items_by_kind: Mapping[Kind, tuple[LibraryItem, ...]],
+        combinations: tuple[Combination, ...],
     ) -> None:
         if combinations != self._combinations:
             self._combinations = combinations
@@ -521,13 +536,17 @@ class LibraryController(Controller):
         self.changed.emit()
 
 
-def _import_message(name: str, items: Sequence[LibraryItem], new_items: Sequence[LibraryItem]) -> str:
+def _import_message(
+    name: str, items: Sequence[LibraryItem], new_items: Sequence[LibraryItem]
+) -> str:
     """Return ``Imported shapes. Loader is new: version 2.``; first versions need no number."""
     if len(new_items) == len(items) and all(item.version == 1 for item in items):
         return f"Imported {name}."
     if not new_items:
         return f"{name} is here already, with the same files."
-    parts = (f"{item.kind.value.capitalize()} is new: version {item.version}." for item in new_items)
+    parts = (
+        f"{item.kind.value.capitalize()} is new: version {item.version}." for item in new_items
+    )
     return " ".join((f"Imported {name}.", *parts))
 
 
@@ -541,7 +560,7 @@ def _name_of(reference: str) -> str:
 
 
 def _path_of(source: str) -> Path:
-    """The path that the user typed; ``~`` of a user that does not exist is taken literally."""
+    """Return the typed path; ``~`` of a user that does not exist is taken literally."""
     with suppress(RuntimeError):
         return expand_home(source)
     return Path(source)

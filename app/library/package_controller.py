@@ -16,7 +16,7 @@ from widgets.library.install_dialog import InstallDialog
 
 
 class PackageController(Controller):
-    """One dialog at a time; another one closes it."""
+    """Serve the dialog that installs a package; another dialog closes the first."""
 
     def __init__(
         self,
@@ -30,13 +30,17 @@ class PackageController(Controller):
         self.dialog: DialogHolder[InstallDialog] = DialogHolder()
 
     def ask(self, module: str, nodes: Sequence[str], on_installed: Callable[[], object]) -> None:
-        """Ask for the package of a module; ``then`` is called when it is installed."""
+        """Ask for the package of a module; call ``on_installed`` when it is installed."""
         dialog = InstallDialog(module, nodes, self._window)
         dialog.install_requested.connect(partial(self._install, dialog, nodes, on_installed))
         self.dialog.open(dialog)
 
     def _install(
-        self, dialog: InstallDialog, nodes: Sequence[str], on_installed: Callable[[], object], package: str
+        self,
+        dialog: InstallDialog,
+        nodes: Sequence[str],
+        on_installed: Callable[[], object],
+        package: str,
     ) -> None:
         if_open = partial(self.dialog.guard_callback, dialog)
         progress = self._runner.progress(if_open(dialog.show_progress))
@@ -52,5 +56,8 @@ class PackageController(Controller):
             if_open(dialog.show_error)("" if was_cancelled else error.with_remedy)
 
         self._runner.run(
-            "packages", partial(self._packages.install, package, nodes, progress), finish, show_error
+            "packages",
+            partial(self._packages.install, package, nodes, progress),
+            finish,
+            show_error,
         )

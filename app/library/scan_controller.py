@@ -70,7 +70,10 @@ class ScanController(QObject):
     def _read_samples(self, detail: LibraryDetail, positions: tuple[tuple[str, int], ...]) -> None:
         view = detail.results.scan
         request = {"places": [list(p) for p in positions]}
-        show, fail = partial(view.show_samples, positions), partial(view.show_fault, positions)
+        show, fail = (
+            partial(view.show_samples, positions),
+            partial(view.show_samples_error, positions),
+        )
         self._read("places", detail.trial, request, show, fail)
 
     def _read_page(self, kind: Kind, detail: LibraryDetail, request: dict[str, object]) -> None:
@@ -86,10 +89,12 @@ class ScanController(QObject):
         show: Callable[[SamplePage], None],
         fail: Callable[[str], None],
     ) -> None:
-        """Read samples; a request that was made before in this lane is cancelled."""
+        """Read samples; an earlier request in this queue is cancelled."""
         if queue_name in self._read_progresses:
             self._read_progresses[queue_name].cancel()
-        progress = self._read_progresses[queue_name] = self._runner.progress(lambda share, text: None)
+        progress = self._read_progresses[queue_name] = self._runner.progress(
+            lambda share, text: None
+        )
 
         def handle_error(error: BackendError) -> None:
             if not progress.is_cancelled:

@@ -419,8 +419,8 @@ class Program(QObject):
         side_bar, poller, drafts = self.window.side_bar, self._poller, self._job_controller.drafts
         poller.all_listed.connect(self._list_controller.take_listing)
         poller.all_listed.connect(self.frame.bell.see_listing)
-        poller.listed.connect(self._show_jobs)
-        poller.listed.connect(self._queue_controller.show_jobs)
+        poller.jobs_listed.connect(self._show_jobs)
+        poller.jobs_listed.connect(self._queue_controller.show_jobs)
         poller.updated.connect(self._show_update)
         poller.updated.connect(self._bundle_controller.compare_replay)
         poller.job_failed.connect(self.jobs.detail.show_read_error)
@@ -433,7 +433,7 @@ class Program(QObject):
         drafts.bundle_opened.connect(self._bundle_controller.unbundle)
         self._job_controller.jobs_requested.connect(partial(self.window.open_page, "jobs"))
         self._bundle_controller.job_created.connect(self._job_controller.show_new)
-        self._study_controller.study_queued.connect(lambda _made: self.window.open_page("jobs"))
+        self._study_controller.study_queued.connect(lambda _sweep: self.window.open_page("jobs"))
         self.window.refresh_requested.connect(self._refresh)
 
     def _wire_compare(self) -> None:
@@ -481,7 +481,7 @@ class Program(QObject):
     def _wire_nodes(self) -> None:
         from widgets.nodes.page.node_actions import MOVE_OFF
 
-        self._node_controller.listed.connect(self._show_nodes)
+        self._node_controller.nodes_listed.connect(self._show_nodes)
         self.window.side_bar.node_opened.connect(self._open_node)
         self.nodes.node_actions.add_handler(MOVE_OFF, self._job_controller.move_off)
 
@@ -490,8 +490,8 @@ class Program(QObject):
         from app.shell.palette_commands import (
             ObjectSources,
             offer_commands,
-            offer_pages,
             offer_objects,
+            offer_pages,
         )
 
         self.frame.use_services(services)

@@ -129,7 +129,9 @@ class DataRootOpener(QObject):
             self._try_again()
 
         dialog.passphrase_given.connect(use_passphrase)
-        self._runner.run("keyring", SystemKeyring().unavailable_reason, self._report_keyring, log.swallowed)
+        self._runner.run(
+            "keyring", SystemKeyring().unavailable_reason, self._report_keyring, log.swallowed
+        )
         self._dialog.open(dialog)
 
     def _report_keyring(self, keyring_error: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from app.runtime.settings import Preferences
 from widgets.common.list_detail_splitter import ListDetailSplitter
-from widgets.shell.pages import PAGES, PAGE_KEYS
+from widgets.shell.pages import PAGE_KEYS, PAGES
 
 if TYPE_CHECKING:
     from app.main.pages import Pages
@@ -66,7 +66,7 @@ def restore_session(
         remember(list_widths=dict(widths))
 
     splits: dict[str, ListDetailSplitter] = {"jobs": jobs.split}
-    splits.update((PAGE_KEYS[kind], page.split) for kind, page in pages.library.items())
+    splits.update((PAGE_KEYS[kind], page.splitter) for kind, page in pages.library.items())
     for key, split in splits.items():
         split.restore(widths.get(key, 0))
         split.list_resized.connect(partial(remember_width, key))

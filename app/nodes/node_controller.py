@@ -32,7 +32,7 @@ from backend.records.nodes.reading import NodeState, Presence
 from backend.services.context.container import Services
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, PassphraseNeeded
 from widgets.nodes.history.node_history import NodeHistoryData, to_history_data
-from widgets.nodes.page import node_actions as do
+from widgets.nodes.page import node_actions
 from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
@@ -61,7 +61,9 @@ def _states_with_health(
     return tuple(results)
 
 
-def _state_with_health(state: NodeState, previous_health: Health, now_s: float) -> tuple[NodeState, Health]:
+def _state_with_health(
+    state: NodeState, previous_health: Health, now_s: float
+) -> tuple[NodeState, Health]:
     if state.reading is None:
         return state, previous_health
     health = previous_health.after_reading(state.reading, now_s, state.silent_s)
@@ -75,7 +77,7 @@ class NodeController(Controller):
         listed: All nodes as a tuple of `NodeState`; this computer is the first.
     """
 
-    listed = Signal(object)
+    nodes_listed = Signal(object)
 
     def __init__(
         self,
@@ -91,10 +93,10 @@ class NodeController(Controller):
         self._page = page
         self._local_states: tuple[NodeState, ...] = ()
         self._remote_states: tuple[NodeState, ...] | None = None
-        """None until the data root has listed them once."""
+        """None until the data root has listed the nodes once."""
         self._offline_since_s: dict[str, float] = {}
         self._poll_starts_s: dict[str, float] = {}
-        """Lanes whose poll has not ended, and when it began."""
+        """By queue name, the start of the poll that has not ended."""
         self._wake_times_s: dict[str, float] = {}
         self._health: dict[str, Health] = {}
         self._history_times_s: dict[str, float] = {}
@@ -109,17 +111,17 @@ class NodeController(Controller):
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.refresh)
         actions = page.node_actions
-        actions.add_handler(do.CHECK, self._check)
-        actions.add_handler(do.RETRY, self._try_to_reach)
-        actions.add_handler(do.ADD, self.add)
-        actions.add_handler(do.SET_UP, self.provisioning.set_up)
-        actions.add_handler(do.SET_UP_AGAIN, self.provisioning.set_up)
-        actions.add_handler(do.TAKE_OUT, lambda name: self._set_in_service(name, False))
-        actions.add_handler(do.PUT_BACK, lambda name: self._set_in_service(name, True))
-        actions.add_handler(do.GIVE_WAY, self._ask_hours)
-        actions.add_handler(do.REMOVE_NOW, self._remove)
-        actions.add_handler(do.FORGET, self._remove_passphrase)
-        actions.add_handler(do.READ_HISTORY, self._read_history)
+        actions.add_handler(node_actions.CHECK, self._check)
+        actions.add_handler(node_actions.RETRY, self._try_to_reach)
+        actions.add_handler(node_actions.ADD, self.add)
+        actions.add_handler(node_actions.SET_UP, self.provisioning.set_up)
+        actions.add_handler(node_actions.SET_UP_AGAIN, self.provisioning.set_up)
+        actions.add_handler(node_actions.TAKE_OUT, lambda name: self._set_in_service(name, False))
+        actions.add_handler(node_actions.PUT_BACK, lambda name: self._set_in_service(name, True))
+        actions.add_handler(node_actions.GIVE_WAY, self._ask_hours)
+        actions.add_handler(node_actions.REMOVE_NOW, self._remove)
+        actions.add_handler(node_actions.FORGET, self._remove_passphrase)
+        actions.add_handler(node_actions.READ_HISTORY, self._read_history)
 
     def start(self) -> None:
         self._page.begin_reading()
@@ -139,8 +141,12 @@ class NodeController(Controller):
     @Slot()
     def refresh(self) -> None:
         """Poll once; a poll that has not ended is not repeated, and delays no other."""
-        self._poll_states("node this-computer", self._read_local_state, self._take_local_states, log.swallowed)
-        self._poll_states("nodes", self._services.nodes.remote, self._take_remote_states, self._show_remote_error)
+        self._poll_states(
+            "node this-computer", self._read_local_state, self._take_local_states, log.swallowed
+        )
+        self._poll_states(
+            "nodes", self._services.nodes.remote, self._take_remote_states, self._show_remote_error
+        )
 
     def _poll_states(
         self,
@@ -162,7 +168,12 @@ class NodeController(Controller):
             self._poll_starts_s.pop(queue_name, None)
             on_error(error)
 
-        self._runner.run(queue_name, partial(_states_with_health, read, dict(self._health)), handle_states, handle_error)
+        self._runner.run(
+            queue_name,
+            partial(_states_with_health, read, dict(self._health)),
+            handle_states,
+            handle_error,
+        )
 
     def _read_local_state(self) -> tuple[NodeState, ...]:
         return (NodeState(THIS_COMPUTER, Presence.ONLINE, self._services.nodes.reading()),)
@@ -194,8 +205,12 @@ class NodeController(Controller):
             for state in self._remote_states
         )
         now_s = time.time()
-        offline_names = (state.name for state in self._remote_states if state.presence is not Presence.ONLINE)
-        self._offline_since_s = {name: self._offline_since_s.get(name, now_s) for name in offline_names}
+        offline_names = (
+            state.name for state in self._remote_states if state.presence is not Presence.ONLINE
+        )
+        self._offline_since_s = {
+            name: self._offline_since_s.get(name, now_s) for name in offline_names
+        }
 
     def _take_remote_states(self, states: tuple[NodeState, ...]) -> None:
         if self._remote_states is None and not states:
@@ -206,7 +221,9 @@ class NodeController(Controller):
         self._ssh_poller.poll(states)
         now_s = time.time()
         offline_names = {state.name for state in states if state.presence is not Presence.ONLINE}
-        self._offline_since_s = {name: self._offline_since_s.get(name, now_s) for name in offline_names}
+        self._offline_since_s = {
+            name: self._offline_since_s.get(name, now_s) for name in offline_names
+        }
         for state in states:
             # Also a node out of service: it may lead a run.
             is_silent = state.silent_s > missed_after_s(state.reading)
@@ -230,10 +247,13 @@ class NodeController(Controller):
     def _show(self) -> None:
         if not self._local_states:
             return
-        states = (*self._local_states, *map(self._ssh_poller.with_ssh_state, self._remote_states or ()))
+        states = (
+            *self._local_states,
+            *map(self._ssh_poller.with_ssh_state, self._remote_states or ()),
+        )
         if self._remote_states is not None:
             self._page.show_nodes(states, self._offline_since_s)
-        self.listed.emit(states)
+        self.nodes_listed.emit(states)
         # Readings of this window are kept for some minutes only.
         now_s = time.monotonic()
         open_name = self._page.open_name
@@ -266,7 +286,9 @@ class NodeController(Controller):
 
     def _remove_histories(self) -> None:
         """Remove the histories of unwatched nodes except the last few; the oldest go first."""
-        unwatched_nodes = [name for name in self._history_times_s if name not in self._watched_nodes]
+        unwatched_nodes = [
+            name for name in self._history_times_s if name not in self._watched_nodes
+        ]
         for name in unwatched_nodes[:-_MAX_HISTORIES]:
             del self._history_times_s[name]
             self._page.remove_history(name)
@@ -296,8 +318,11 @@ class NodeController(Controller):
 
     @Slot()
     def add(self) -> None:
-        options = usual_options([one.entry for one in self._remote_states or () if one.entry is not None])
-        dialog = AddNodeDialog([state.name for state in self._remote_states or ()], self._window, options)
+        entries = [s.entry for s in self._remote_states or () if s.entry is not None]
+        options = usual_options(entries)
+        dialog = AddNodeDialog(
+            [state.name for state in self._remote_states or ()], self._window, options
+        )
         dialog.inspection_requested.connect(self._add_requested)
         dialog.key_trusted.connect(self._accept_key)
         dialog.passphrase_given.connect(self._use_passphrase)

@@ -39,7 +39,7 @@ class OrphanFinder(QObject):
 
     @Slot(str)
     def search(self, node: str) -> None:
-        """Search a node for them; an unreachable node reports nothing."""
+        """Search a node for orphans; an unreachable node reports nothing."""
         if node:
             self._runner.run(
                 f"orphans {node}",

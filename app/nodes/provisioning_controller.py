@@ -32,7 +32,7 @@ _STATE_INTERVAL_MS = 150
 
 @dataclass(frozen=True)
 class _OptionInputs:
-    """Facts that the options are based on."""
+    """The inputs of the options."""
 
     entries: tuple[NodeEntry, ...]
     bundled_mpi: str
@@ -42,7 +42,7 @@ class ProvisioningController(Controller):
     """Serve the dialogs in which nodes are set up.
 
     Signals:
-        ended: A set-up ended, with or without success.
+        finished: A set-up ended, with or without success.
     """
 
     finished = Signal()
@@ -99,9 +99,13 @@ class ProvisioningController(Controller):
         self._runner.run("set up choices", self._option_inputs, on_success, self._show_error)
 
     def _option_inputs(self) -> _OptionInputs:
-        return _OptionInputs(self._services.cluster.list(), self._services.provisioning.bundled_mpi_version())
+        return _OptionInputs(
+            self._services.cluster.list(), self._services.provisioning.bundled_mpi_version()
+        )
 
-    def _offer_options(self, name: str, options: SetUpOptions | None, inputs: _OptionInputs) -> None:
+    def _offer_options(
+        self, name: str, options: SetUpOptions | None, inputs: _OptionInputs
+    ) -> None:
         entry = next((e for e in inputs.entries if e.name == name), None)
         if entry is None:
             self._runner.notify(f"{name} is no longer in the list of nodes.")
@@ -130,7 +134,7 @@ class ProvisioningController(Controller):
         self._options_dialog.open(dialog)
 
     def _choices_parent(self) -> QWidget:
-        """The parent of the options: the progress dialog if visible, which would hide them."""
+        """Return the parent of the options: the progress dialog if visible, or the window."""
         dialog = self._dialog
         return dialog if dialog is not None and dialog.isVisible() else self._window
 
@@ -275,7 +279,11 @@ def _with_cause_key(state: SetUp, error: BackendError) -> SetUp:
     """Attach the key that kept a set-up from beginning, or the connection that it needed first."""
     cause = error.__cause__
     state_with_key = with_key(state, error)
-    return state_with_key if state_with_key.key or not isinstance(cause, BackendError) else with_key(state, cause)
+    return (
+        state_with_key
+        if state_with_key.key or not isinstance(cause, BackendError)
+        else with_key(state, cause)
+    )
 
 
 def _login_address(entry: NodeEntry) -> str:

@@ -19,7 +19,7 @@ _QUEUE = "ssh settings"
 
 
 class SshController(QObject):
-    """One for as long as a data root is open."""
+    """Serve the SSH section of the settings while a data root is open."""
 
     def __init__(
         self, cluster: NodeRegistry, runner: Runner, page: SshSettings, parent: QObject
@@ -35,8 +35,10 @@ class SshController(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Read again; it may have changed since the last time."""
-        self._runner.run(_QUEUE, self._cluster.ssh_details, self._page.show_details, self._show_error)
+        """Read the keys and hosts again."""
+        self._runner.run(
+            _QUEUE, self._cluster.ssh_details, self._page.show_details, self._show_error
+        )
 
     def _show_error(self, error: BackendError) -> None:
         self._page.show_error(error.with_remedy)

@@ -2,7 +2,7 @@
 
 Two cases: the agent has a heartbeat but SSH may be down, so jobs keep running but none can be
 started; or no agent has a heartbeat, because the node was not set up or its agent stopped, so SSH
-reads the figures. Each node has a lane and few are queried at once: unreachable nodes delay no
+reads the figures. Each node has a queue and few are queried at once: unreachable nodes delay no
 other.
 """
 
@@ -36,7 +36,10 @@ _REMEDY = (
 
 @dataclass
 class _SshResult:
-    """A node's last SSH result. ``due_s`` is monotonic; ``is_read``: no agent writes readings."""
+    """A node's last SSH result.
+
+    ``due_s`` is monotonic; ``reads_figures``: no agent writes readings.
+    """
 
     reads_figures: bool
     due_s: float
@@ -49,7 +52,7 @@ class _SshResult:
 
 
 class SshPoller:
-    """Everything runs on the GUI thread, except the query itself."""
+    """Query the nodes over SSH; only the queries run on workers."""
 
     def __init__(
         self, services: Services, runner: Runner, monotonic: Callable[[], float] = time.monotonic
@@ -61,7 +64,7 @@ class SshPoller:
         self._queried_nodes: set[str] = set()
 
     def poll(self, states: Iterable[NodeState]) -> None:
-        """Query the nodes that are due; the one queried longest ago comes first."""
+        """Query the nodes that are due; the node queried longest ago comes first."""
         nodes = {s.name: s for s in states if s.presence is not Presence.OUT_OF_SERVICE}
         for name in self._results.keys() - nodes.keys():
             del self._results[name]
@@ -71,7 +74,7 @@ class SshPoller:
             # When its heartbeat stops or returns, another query is needed.
             if name not in self._results or self._results[name].reads_figures != reads_figures:
                 self._results[name] = _SshResult(reads_figures, due_s=now_s)
-        due_nodes = sorted((one.due_s, name) for name, one in self._results.items() if one.due_s <= now_s)
+        due_nodes = sorted((r.due_s, name) for name, r in self._results.items() if r.due_s <= now_s)
         for _, name in due_nodes:
             if name not in self._queried_nodes and len(self._queried_nodes) < _MAX_QUERIES:
                 self._query(nodes[name])
@@ -116,7 +119,7 @@ class SshPoller:
             )
 
     def _finish_query(self, name: str, due_in_s: float) -> _SshResult:
-        """The result for the node; a removed node's result is dropped."""
+        """Return the result of the node; the result of a removed node is dropped."""
         self._queried_nodes.discard(name)
         due_s = self._monotonic() + due_in_s
         result = self._results.get(name, _SshResult(reads_figures=False, due_s=due_s))
@@ -151,4 +154,6 @@ class SshPoller:
 def _silence_finding(result: _SshResult) -> HealthFinding:
     start_s, start_time = result.first_miss
     # Short enough for the room under a name in the rack.
-    return HealthFinding("ssh", WARN, f"No SSH since {start_time}", f"{result.reason} {_REMEDY}", start_s)
+    return HealthFinding(
+        "ssh", WARN, f"No SSH since {start_time}", f"{result.reason} {_REMEDY}", start_s
+    )

@@ -56,7 +56,10 @@ class ChannelsController(QObject):
     @Slot()
     def _check_keyring(self) -> None:
         self._runner.run(
-            _SETTINGS_QUEUE, self._service.keyring_error, self._page.show_keyring, self._report_failure
+            _SETTINGS_QUEUE,
+            self._service.keyring_error,
+            self._page.show_keyring,
+            self._report_failure,
         )
 
     @Slot(Channels, object)
@@ -80,10 +83,10 @@ class ChannelsController(QObject):
         )
         self._page.show_test_result(WEBHOOK, " ".join(failures), "warn")
 
-    def choose_finished(self, tells_finished: bool) -> None:
+    def choose_finished(self, notifies_finished: bool) -> None:
         """Set the switch that also applies to webhook and mail."""
-        if tells_finished != self._channels.notifies_finished and self._channels.targets:
-            self._save_channels(replace(self._channels, tells_finished=tells_finished), None)
+        if notifies_finished != self._channels.notifies_finished and self._channels.targets:
+            self._save_channels(replace(self._channels, notifies_finished=notifies_finished), None)
 
     def _report_failure(self, error: BackendError) -> None:
         self._page.show_test_result(MAIL, error.with_remedy, "bad")

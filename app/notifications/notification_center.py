@@ -45,7 +45,7 @@ class NotificationCenter(QObject):
         window: MainWindow,
         runner: Runner,
         tray: Tray,
-        tells_finished: Callable[[], bool],
+        notifies_finished: Callable[[], bool],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
@@ -56,7 +56,7 @@ class NotificationCenter(QObject):
         self._list: NoticeList | None = None
         self._root = ""
         self._is_first_listing = True
-        self.rules = NotificationRules(tells_finished, parent=self)
+        self.rules = NotificationRules(notifies_finished, parent=self)
         self.rules.notified.connect(self._notify)
         window.side_bar.bell.clicked.connect(self.show)
 
@@ -73,7 +73,9 @@ class NotificationCenter(QObject):
             self._is_first_listing = False
             known_ends = self._store.job_ends(self._root)
             # Off the GUI thread: the first listing has all jobs.
-            self._runner.run(_QUEUE, partial(_first_job_ends, listing, known_ends), self._report_missed, _raise)
+            self._runner.run(
+                _QUEUE, partial(_first_job_ends, listing, known_ends), self._report_missed, _raise
+            )
         elif self._store.update_ends(self._root, _job_ends(map(Run.from_view, listing.views))):
             self._save()
 
@@ -112,7 +114,9 @@ class NotificationCenter(QObject):
         """The list, built on first use."""
         if self._list is None:
             self._list = NoticeList(self._window)
-            self._list.notice_opened.connect(lambda index: self.notice_opened.emit(self._store.notices[index]))
+            self._list.notice_opened.connect(
+                lambda index: self.notice_opened.emit(self._store.notices[index])
+            )
             self._list.settings_requested.connect(self.settings_requested)
         return self._list
 
@@ -145,17 +149,29 @@ class NotificationCenter(QObject):
         )
 
 
-def _first_job_ends(listing: JobListing, known_ends: JobEnds | None) -> tuple[JobEnds, tuple[Run, ...]]:
+def _first_job_ends(
+    listing: JobListing, known_ends: JobEnds | None
+) -> tuple[JobEnds, tuple[Run, ...]]:
     """Return the job ends that are known after the first listing, and the runs with new ends."""
     runs = [
         *(
-            Run(summary.id, summary.run, summary.state, summary.name, summary.ended_s, summary.reason, "".join(summary.nodes[:1]))
+            Run(
+                summary.id,
+                summary.run,
+                summary.state,
+                summary.name,
+                summary.ended_s,
+                summary.reason,
+                "".join(summary.nodes[:1]),
+            )
             for summary in listing.summaries
         ),
         *map(Run.from_view, listing.views),
     ]
     new_runs = (
-        summary for summary in runs if known_ends is not None and summary.state.is_over and known_ends.is_unseen(summary)
+        summary
+        for summary in runs
+        if known_ends is not None and summary.state.is_over and known_ends.is_unseen(summary)
     )
     return _job_ends(runs), tuple(new_runs)
 

@@ -32,7 +32,7 @@ def _parse_time(raw: str) -> datetime:
 
 
 @dataclass(frozen=True)
-class Notice(Record, what="a notice"):
+class Notice(Record, label="a notice"):
     """A notification. ``job_id`` or ``node`` is the target of a click; neither for several."""
 
     title: str
@@ -93,12 +93,12 @@ class NotificationRules(QObject):
 
     def __init__(
         self,
-        tells_finished: Callable[[], bool],
+        notifies_finished: Callable[[], bool],
         merge_ms: int = MERGE_MS,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._reports_finished = tells_finished
+        self._notifies_finished = notifies_finished
         self._live: dict[tuple[str, int], JobView] = {}
         self._doubtful_runs: set[tuple[str, int]] = set()
         self._reported_alarms: dict[tuple[str, int], set[tuple[str, int]]] = {}
@@ -193,7 +193,7 @@ class NotificationRules(QObject):
             self._send_or_hold(_Event(notice, state.name, "Offline"))
 
     def _reports_success(self, state: JobState) -> bool:
-        return state is JobState.FINISHED and self._reports_finished()
+        return state is JobState.FINISHED and self._notifies_finished()
 
     def _see_continuation(self, view: JobView) -> None:
         continuation = view.status.continuation
@@ -210,7 +210,9 @@ class NotificationRules(QObject):
             self._doubtful_runs.discard(run)
         elif run not in self._doubtful_runs:
             self._doubtful_runs.add(run)
-            self._notify(view, "No news", view.contact_warning[:1].upper() + view.contact_warning[1:], "warn")
+            self._notify(
+                view, "No news", view.contact_warning[:1].upper() + view.contact_warning[1:], "warn"
+            )
 
     def _see_alarms(self, view: JobView) -> None:
         # The end that the alarm causes is reported by itself, with its message.

@@ -92,12 +92,17 @@ class NotificationStore:
         job_ends = self._ends_by_root.get(root)
         if job_ends is not None and job_ends.is_unseen(run):
             live = job_ends.live - {(run.job_id, run.run)}
-            self._ends_by_root[root] = JobEnds(latest_times(job_ends.until_s, {run.node: run.ended_s}), live)
+            self._ends_by_root[root] = JobEnds(
+                latest_times(job_ends.until_s, {run.node: run.ended_s}), live
+            )
 
     def update_ends(self, root: str, new_ends: JobEnds) -> bool:
         """Add job ends to the known ones; return True if any is new."""
         previous_ends = self._ends_by_root.pop(root, None)
-        merged_ends = JobEnds(latest_times(previous_ends.until_s if previous_ends else {}, new_ends.until_s), new_ends.live)
+        merged_ends = JobEnds(
+            latest_times(previous_ends.until_s if previous_ends else {}, new_ends.until_s),
+            new_ends.live,
+        )
         self._ends_by_root[root] = merged_ends
         while len(self._ends_by_root) > _MAX_ROOTS:
             del self._ends_by_root[next(iter(self._ends_by_root))]

@@ -73,7 +73,9 @@ class Tray(QObject):
         self._icon.setIcon(ring_icon(oldest_view) if oldest_view is not None else self._logo)
         other_count = len(views) - 1
         tip = lines[0] if lines else "Ringmaster: nothing is running"
-        self._icon.setToolTip(_without_markup(f"{tip}, and {other_count} more" if other_count > 0 else tip))
+        self._icon.setToolTip(
+            _without_markup(f"{tip}, and {other_count} more" if other_count > 0 else tip)
+        )
         self._fill_menu(views, lines)
 
     def notify(self, notice: Notice) -> None:

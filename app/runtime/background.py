@@ -90,7 +90,9 @@ class Background(QObject):
         # A computing worker keeps Python's lock for that long while the GUI thread waits for it, at
         # each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
         sys.setswitchinterval(_SWITCH_S)
-        self._pool = ThreadPoolExecutor(worker_count, "background", worker_yield.let_others_go_first)
+        self._pool = ThreadPoolExecutor(
+            worker_count, "background", worker_yield.let_others_go_first
+        )
         self._queues: defaultdict[str, deque[_Task]] = defaultdict(deque)
         self._is_closed = False
         # Callers keep the references they need: no object of finished work may stay.

@@ -22,7 +22,7 @@ from widgets.common.theme_manager import ThemeChoice
 
 @dataclass(frozen=True)
 class Preferences:
-    """One user's preferences on this computer."""
+    """The preferences of a user on this computer."""
 
     theme: str = "system"
     scale_percent: int = 100

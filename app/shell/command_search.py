@@ -37,7 +37,9 @@ class CommandSearch:
         """Add a command of the window, offered while it is enabled; its data names its icon."""
         self._actions[action.text()] = action
 
-    def offer_page(self, visible_entries: Sequence[PaletteEntry], hidden_entries: Sequence[PaletteEntry]) -> None:
+    def offer_page(
+        self, visible_entries: Sequence[PaletteEntry], hidden_entries: Sequence[PaletteEntry]
+    ) -> None:
         """Set the commands read from the pages when the palette opens; see `PageCommands`.
 
         Without a text, the commands of the visible page come first.
@@ -91,7 +93,9 @@ class CommandSearch:
         for source in self._remote:
             source(joined, partial(add_answer, source))
 
-    def find(self, text: str, remote_targets: Iterable[PaletteEntry] = ()) -> tuple[PaletteEntry, ...]:
+    def find(
+        self, text: str, remote_targets: Iterable[PaletteEntry] = ()
+    ) -> tuple[PaletteEntry, ...]:
         """Return the best targets for a text; without a text, all possible commands."""
         tokens = text.casefold().split()
         action_entries = (_entry(self._actions[text]) for text in self.action_titles)

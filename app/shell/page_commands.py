@@ -51,7 +51,9 @@ class PageCommands:
     def add(self, scope: CommandScope) -> None:
         self._scopes.append(scope)
 
-    def collect(self, excluded_titles: Collection[str]) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
+    def collect(
+        self, excluded_titles: Collection[str]
+    ) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
         """Return the commands that can be triggered now: of the visible page, and of others.
 
         Args:
@@ -66,7 +68,9 @@ class PageCommands:
             subject = scope.subject()
             targets = visible_entries if scope.is_visible() else hidden_entries
             title_counts: Counter[str] = Counter()
-            for control, title, icon in _page_commands(scope.root, roots, subject) if subject else ():
+            for control, title, icon in (
+                _page_commands(scope.root, roots, subject) if subject else ()
+            ):
                 if not title or title.casefold() in folded_titles:
                     continue
                 title_counts[title] += 1
@@ -110,7 +114,11 @@ def _page_commands(
             for action in _actions_of(menu):
                 yield action, prefix + _displayed_text(action.text()), ""
             continue
-        yield button, _title(button, subject), button.icon_name if isinstance(button, Button) else ""
+        yield (
+            button,
+            _title(button, subject),
+            button.icon_name if isinstance(button, Button) else "",
+        )
 
 
 def _actions_of(menu: QMenu) -> Iterator[QAction]:
@@ -135,7 +143,9 @@ def _title(button: QAbstractButton, subject: str) -> str:
     group = button.parentWidget()
     if isinstance(group, UnderlinedTabs):
         return (
-            "" if button.isChecked() else f"{group.title_of(button)} of {subject.partition(_OPEN)[0]}"
+            ""
+            if button.isChecked()
+            else f"{group.title_of(button)} of {subject.partition(_OPEN)[0]}"
         )
     if isinstance(group, ChoiceRow):
         return "" if button.isChecked() else f"{group.accessibleName()}: {button.accessibleName()}"

@@ -17,7 +17,7 @@ from backend.records.library.item import Kind, LibraryItem
 from widgets.common import formats
 from widgets.nodes.row.node_row import node_title
 from widgets.shell.command_palette import PaletteEntry
-from widgets.shell.pages import PAGES, PAGE_KEYS
+from widgets.shell.pages import PAGE_KEYS, PAGES
 
 if TYPE_CHECKING:
     from app.jobs.job_controller import JobController
@@ -78,7 +78,9 @@ def offer_pages(
         def is_visible() -> bool:
             return window.page_key == page_key
 
-        frame.page_commands.add(CommandScope(root, subject, show or partial(window.open_page, page_key), is_visible))
+        frame.page_commands.add(
+            CommandScope(root, subject, show or partial(window.open_page, page_key), is_visible)
+        )
 
     def open_job_title() -> str:
         view = jobs.open_view
@@ -123,7 +125,9 @@ def offer_objects(
     """Register jobs, sweeps, nodes, library items and templates, each opened in its page."""
 
     def jobs(text: str, on_result: Callable[[tuple[PaletteEntry, ...]], None]) -> None:
-        sources.jobs(text, MAX_RESULTS, lambda summaries: on_result(tuple(map(_job_entry, summaries))))
+        sources.jobs(
+            text, MAX_RESULTS, lambda summaries: on_result(tuple(map(_job_entry, summaries)))
+        )
 
     def templates(_text: str, on_result: Callable[[tuple[PaletteEntry, ...]], None]) -> None:
         def offer_templates(all_templates: tuple[Template, ...]) -> None:
@@ -167,4 +171,6 @@ def _job_entry(summary: JobSummary) -> PaletteEntry:
     kind, remark = "job", summary.state.label
     if summary.sweep is not None:
         kind, remark = "sweep", f"sweep of {formats.plural(len(summary.sweep.ids), 'job')}"
-    return PaletteEntry(kind, summary.id, summary.name, remark, _ICONS["jobs"], search_terms=summary.name_and_tags)
+    return PaletteEntry(
+        kind, summary.id, summary.name, remark, _ICONS["jobs"], search_terms=summary.name_and_tags
+    )

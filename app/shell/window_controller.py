@@ -111,7 +111,9 @@ class FrameController(QObject):
         window, side_bar = self._window, self._window.side_bar
         QShortcut(QKeySequence("Ctrl+K"), window, self.open_palette)
         for page in PAGES:
-            self.add_command(page.title, page.icon, partial(window.open_page, page.key), takes_key=False)
+            self.add_command(
+                page.title, page.icon, partial(window.open_page, page.key), takes_key=False
+            )
         self.add_command("Notifications", "bell", self.bell.show)
         self.add_command("Refresh", "arrow-clockwise", window.check_again)
         self.add_command("Settings", "gear", self.open_settings)
@@ -140,7 +142,9 @@ class FrameController(QObject):
         """
         action = QAction(title, self)
         action.setData(icon)
-        action.setShortcut(next((k.key for k in SHORTCUTS if k.label == title and not k.with_focus), ""))
+        action.setShortcut(
+            next((k.key for k in SHORTCUTS if k.label == title and not k.with_focus), "")
+        )
         action.triggered.connect(lambda: callback())
         if takes_key:
             self._window.addAction(action)
@@ -157,7 +161,9 @@ class FrameController(QObject):
 
     @Slot()
     def open_palette(self) -> None:
-        self.command_search.offer_page(*self.page_commands.collect(self.command_search.action_titles))
+        self.command_search.offer_page(
+            *self.page_commands.collect(self.command_search.action_titles)
+        )
         self.palette.open()
 
     @Slot(str)
@@ -286,7 +292,9 @@ class FrameController(QObject):
     @Slot(Units)
     def _choose_units(self, units: Units) -> None:
         self._themes.set_units(units)
-        self._settings_writer.remember(sizes=units.sizes, temperature=units.temperature, clock=units.clock)
+        self._settings_writer.remember(
+            sizes=units.sizes, temperature=units.temperature, clock=units.clock
+        )
 
     def _hides_when_closed(self) -> bool:
         may_hide = self._settings_writer.preferences.stays_in_tray and self.tray.is_available
@@ -365,10 +373,10 @@ class FrameController(QObject):
             self._channels_controller.send_ends(views)
 
     @Slot(bool)
-    def _choose_finished(self, tells_finished: bool) -> None:
-        self._settings_writer.remember(tell_finished=tells_finished)
+    def _choose_finished(self, notifies_finished: bool) -> None:
+        self._settings_writer.remember(tell_finished=notifies_finished)
         if self._channels_controller is not None:
-            self._channels_controller.choose_finished(tells_finished)
+            self._channels_controller.choose_finished(notifies_finished)
 
     @Slot()
     def show_window(self) -> None:

@@ -77,7 +77,9 @@ class WindowGeometry(QObject):
         self._bring_in_timer.timeout.connect(self.bring_in)
         for screen in QGuiApplication.screens():
             screen.geometryChanged.connect(self._bring_in_timer.start)
-        app.screenAdded.connect(lambda screen: screen.geometryChanged.connect(self._bring_in_timer.start))
+        app.screenAdded.connect(
+            lambda screen: screen.geometryChanged.connect(self._bring_in_timer.start)
+        )
         app.screenRemoved.connect(self._bring_in_timer.start)
 
     @Slot()
@@ -105,7 +107,9 @@ class WindowGeometry(QObject):
         screens = _screens()
         size = QSize(preferences.width, preferences.height)
         self._window.resize(size.boundedTo(screens[0].size()) if screens else size)
-        if len(preferences.position) == 2 and all(type(coordinate) is int for coordinate in preferences.position):
+        if len(preferences.position) == 2 and all(
+            type(coordinate) is int for coordinate in preferences.position
+        ):
             x, y = preferences.position
             frame = QRect(x, y, preferences.width, preferences.height)
             target = frame_on_screen(frame, screens)
@@ -128,7 +132,9 @@ class WindowGeometry(QObject):
             # A size reported before the window is known to be maximized is wrong.
             normal_geometry = window.normalGeometry()
             if normal_geometry.isValid():
-                self._remember(**_geometry_fields(normal_geometry.size().toTuple(), normal_geometry.topLeft()))
+                self._remember(
+                    **_geometry_fields(normal_geometry.size().toTuple(), normal_geometry.topLeft())
+                )
 
 
 def _geometry_fields(size: tuple[int, int], corner: QPoint) -> dict[str, Any]:
@@ -138,4 +144,7 @@ def _geometry_fields(size: tuple[int, int], corner: QPoint) -> dict[str, Any]:
 def _screens() -> list[QRect]:
     main_screen = QGuiApplication.primaryScreen()
     other_screens = [screen for screen in QGuiApplication.screens() if screen is not main_screen]
-    return [screen.availableGeometry() for screen in ([main_screen, *other_screens] if main_screen else other_screens)]
+    return [
+        screen.availableGeometry()
+        for screen in ([main_screen, *other_screens] if main_screen else other_screens)
+    ]

@@ -195,7 +195,7 @@ class StepRecorder:
                 self._left_out += 1
                 many = "step was" if self._left_out == 1 else "steps were"
                 left_out = f"; {self._left_out} {many} left out"
-            self._workers.reporter.alarm(replace(first, sentence=f"{first.message}{left_out}."))
+            self._workers.reporter.alarm(replace(first, message=f"{first.message}{left_out}."))
         if ends:
             self.release({})
             hint = _ROOT_AT_ZERO if fault.kind == "gradient" else _LOWER_RATE

@@ -44,7 +44,7 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
         ready_cluster["node2"].unmount_share()
 
     program.window.open_page("nodes")
-    program._node_controller.listed.connect(take)
+    program._node_controller.nodes_listed.connect(take)
     qtbot.waitUntil(lambda: list(seen.values()) == [Presence.ONLINE] * 4)
     qtbot.waitUntil(lambda: not program._background._queues)
     # Who asks the silent node waits until the end of the test.

@@ -208,7 +208,7 @@ def test_a_run_may_remove_the_checkpoint_that_is_being_tried(
 def test_a_folder_of_too_many_files_is_refused_before_they_are_read(
     services: Services, finished: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.services.jobs.prediction.MOST_FILES", 3)
+    monkeypatch.setattr("backend.services.jobs.prediction.MAX_FILES", 3)
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(5):

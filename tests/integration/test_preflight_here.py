@@ -155,7 +155,7 @@ def test_a_large_model_does_not_start_on_a_disk_too_small_for_its_checkpoints(
 ) -> None:
     (model,) = services.library.list(Kind.MODEL)
     free = shutil.disk_usage(services.data_root.path).free
-    services.library._add_facts(model, {"parameter_bytes": free // 4}, "")
+    services.library._add_details(model, {"parameter_bytes": free // 4}, "")
     # Weights and momentum; three of them are kept, and a fourth is there while it is written.
     raw = raw_job(checkpoint={"every_epochs": 1, "keep_latest": 2, "keep_best": 1})
     need = f"the job's checkpoints need about {number_format.size(4 * 2 * (free // 4))}."

@@ -24,7 +24,7 @@ from widgets.compare.parallel_card import _Rows
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointModel
 from widgets.jobs.form import start_from
 from widgets.jobs.list.job_list_model import JobListModel
-from widgets.library.item_groups import EntryModel, entries
+from widgets.library.item_groups import EntryModel, group_by_name
 from widgets.library.layers_view import LayerModel
 from widgets.nodes.page.rack import RackModel
 from widgets.nodes.row.node_row import node_row
@@ -60,7 +60,7 @@ def best_lines():
 def library():
     model = EntryModel()
     items = [LibraryItem(Kind.MODEL, f"m{n}", 1, "0" * 64, 9, 1, "") for n in range(4)]
-    return model, lambda some: model.put(entries(tuple(items[number] for number in some)))
+    return model, lambda some: model.set_entries(group_by_name(tuple(items[number] for number in some)))
 
 
 def layers():

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QMenu
 from widgets.common.buttons import Button, IconButton
 
 P = ParamSpec("P")
-Subject = TypeVar("S")
+Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)

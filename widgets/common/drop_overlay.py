@@ -32,9 +32,15 @@ class DropOverlay(QWidget):
             self.setGeometry(self._target.rect())
         return super().eventFilter(watched, event)
 
-    def open(self, message: str, icon: str = "download-simple", *, is_accepted: bool = True) -> None:
+    def open(
+        self, message: str, icon: str = "download-simple", *, is_accepted: bool = True
+    ) -> None:
         """Show what a drop would do; ``takes`` is false if it would do nothing."""
-        self._message, self._icon, self._is_accepted = message, icon if is_accepted else "prohibit", is_accepted
+        self._message, self._icon, self._is_accepted = (
+            message,
+            icon if is_accepted else "prohibit",
+            is_accepted,
+        )
         self.setAccessibleName(message)
         self.setGeometry(self._target.rect())
         self.show()

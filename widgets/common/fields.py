@@ -328,7 +328,9 @@ class ComboBox(QComboBox):
             self.display_text(), Qt.TextElideMode.ElideRight, room
         )
         if self.currentIndex() < 0 and self.placeholderText():
-            paint_text(painter, QRectF(self._text_rect()), self.placeholderText(), color_role="text3")
+            paint_text(
+                painter, QRectF(self._text_rect()), self.placeholderText(), color_role="text3"
+            )
         elif not self.isEditable():
             painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         paint_caret(painter, self)

@@ -59,7 +59,9 @@ def button_icon_size() -> QSize:
     return QSize(theme.ICON + GAP_RIGHT, theme.ICON)
 
 
-def pixmap(name: str, color_role: str = "text", size: int = theme.ICON, ratio: float = 1.0) -> QPixmap:
+def pixmap(
+    name: str, color_role: str = "text", size: int = theme.ICON, ratio: float = 1.0
+) -> QPixmap:
     """An icon as a picture, sharp on a screen with `ratio` device pixels per pixel."""
     return _drawn(name, theme.current().hex(color_role), color_role, size, ratio)
 

@@ -18,7 +18,9 @@ class ListDetailSplitter(QSplitter):
 
     list_resized = Signal(int)
 
-    def __init__(self, list_pane: QWidget, detail_pane: QWidget, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, list_pane: QWidget, detail_pane: QWidget, parent: QWidget | None = None
+    ) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.setHandleWidth(1)
         self.setChildrenCollapsible(False)

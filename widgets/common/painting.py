@@ -39,7 +39,9 @@ def fill_round(painter: QPainter, rect: QRectF, colour: QColor, radius: float) -
     painter.drawRoundedRect(rect, radius, radius)
 
 
-def paint_background(painter: QPainter, rect: QRectF, *, is_selected: bool, is_hovered: bool) -> None:
+def paint_background(
+    painter: QPainter, rect: QRectF, *, is_selected: bool, is_hovered: bool
+) -> None:
     """Paint the background of a selectable item; none in its normal state.
 
     Args:

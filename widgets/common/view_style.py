@@ -73,7 +73,9 @@ def style_view(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) 
         view.setUniformItemSizes(True)
 
 
-def context_menu_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModelIndex, QPoint]:
+def context_menu_row(
+    view: QAbstractItemView, event: QContextMenuEvent
+) -> tuple[QModelIndex, QPoint]:
     """The row whose menu is requested, and the position of the menu on the screen.
 
     For a menu that is opened by key Qt gives the position of the current row, but in pixels of the

@@ -16,7 +16,7 @@ from backend.records.jobs.view import JobView
 from backend.records.sweeps.parallel_coordinates import (
     METRIC,
     MOST_LINES,
-    Parallel,
+    ParallelCoordinates,
     ParallelLine,
     parallel_plot,
 )
@@ -59,7 +59,7 @@ class ParallelCard(Card):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._sources: dict[str, tuple[JobView, ...]] = {}
-        self._shown = Parallel()
+        self._shown = ParallelCoordinates()
         self._name_w = 0
         self._wanted_w: tuple[list[int], list[int]] = ([], [])
         self.choice = ComboBox(name="Jobs to draw")
@@ -122,7 +122,7 @@ class ParallelCard(Card):
         self.setVisible(len(sources) > 1 or len(self._shown.axes) > 1)
 
     @property
-    def shown(self) -> Parallel:
+    def shown(self) -> ParallelCoordinates:
         return self._shown
 
     @Slot()
@@ -243,7 +243,7 @@ def _widest(texts: Iterable[str]) -> int:
     return max((text_width(text, "strong") for text in set(texts)), default=0) + _AROUND_W
 
 
-def _wanted_w(shown: Parallel) -> tuple[list[int], list[int]]:
+def _wanted_w(shown: ParallelCoordinates) -> tuple[list[int], list[int]]:
     """Return the widths of the columns after the name: with full headings, and without headings."""
     values = [
         _widest(_cell(number, axis.key == METRIC, line) for line in shown.lines)

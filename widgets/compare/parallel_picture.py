@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
-from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine
+from backend.records.sweeps.parallel_coordinates import ParallelCoordinates, ParallelLine
 from widgets.common import theme
 from widgets.common.painting import fill_round, paint_text, round_pen, text_width
 from widgets.common.theme import FOCUS_W, S1, S2, S3
@@ -27,7 +27,7 @@ Brushes = Mapping[int, tuple[float, float]]
 class ParallelPicture:
     """Created again when the size or the jobs change: it draws hundreds of lines in a frame."""
 
-    def __init__(self, shown: Parallel, size: QSize) -> None:
+    def __init__(self, shown: ParallelCoordinates, size: QSize) -> None:
         self._shown = shown
         self._size = size
         self._best_w = self._texts_of_last_w()

@@ -15,9 +15,9 @@ from widgets.plots.annotations import HIT_RADIUS_PX, PlotGeometry
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.growable_array import Floats
 
-_H = 7
-_HALF = 4.0
-_APART_PX = 7
+_MARK_H = 7
+_HALF_W = 4.0
+_MIN_DISTANCE_PX = 7
 
 
 class MarkKind(Enum):
@@ -32,7 +32,7 @@ class MarkKind(Enum):
     NON_FINITE = "NaN or infinite"
 
 
-_TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NON_FINITE: "bad"}
+_COLOR_ROLES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NON_FINITE: "bad"}
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,21 @@ class AxisMarks:
     """The marks of a plot in axis order: with a million, a query costs what is visible."""
 
     def __init__(self, marks: Sequence[AxisMark] = ()) -> None:
-        self._kinds = {
-            kind: sorted((one for one in marks if one.kind is kind), key=_place)
+        self._marks_by_kind = {
+            kind: sorted((mark for mark in marks if mark.kind is kind), key=_mark_x)
             for kind in MarkKind
         }
-        self._at = {kind: [one.x for one in found] for kind, found in self._kinds.items()}
+        self._x_by_kind = {kind: [mark.x for mark in kind_marks] for kind, kind_marks in self._marks_by_kind.items()}
 
     def marks_near(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
         """The marks under the pointer, the nearest one of each kind."""
         reach = HIT_RADIUS_PX * frame.per_px
-        near: list[AxisMark] = []
-        for kind, at in self._at.items():
-            begin, end = bisect_left(at, x - reach), bisect_right(at, x + reach)
-            found = self._kinds[kind][begin:end]
-            near += sorted(found, key=lambda mark: abs(mark.x - x))[:1]
-        return tuple(near)
+        nearest_marks: list[AxisMark] = []
+        for kind, xs in self._x_by_kind.items():
+            start, end = bisect_left(xs, x - reach), bisect_right(xs, x + reach)
+            near_marks = self._marks_by_kind[kind][start:end]
+            nearest_marks += sorted(near_marks, key=lambda mark: abs(mark.x - x))[:1]
+        return tuple(nearest_marks)
 
     def to_coordinates(self, mapping: AxisMapping) -> AxisMarks:
         """The same in places of an axis; marks without a place are dropped."""
@@ -75,7 +75,7 @@ class AxisMarks:
         return AxisMarks(
             [
                 replace(mark, x=mapping.x(mark.x))
-                for marks in self._kinds.values()
+                for marks in self._marks_by_kind.values()
                 for mark in marks
                 if mark.x > 0
             ]
@@ -83,15 +83,15 @@ class AxisMarks:
 
     def paint(self, painter: QPainter, frame: PlotGeometry) -> None:
         """Paint a row of glyphs on the axis, each kind with its shape."""
-        for kind, at in self._at.items():
-            paint_row(painter, frame, at, kind)
+        for kind, xs in self._x_by_kind.items():
+            paint_row(painter, frame, xs, kind)
 
 
 def paint_row(
     painter: QPainter, frame: PlotGeometry, xs: Sequence[float] | Floats, kind: MarkKind
 ) -> None:
     """Paint a glyph at each of these rising places; of many only a few."""
-    apart = _APART_PX * frame.per_px
+    min_distance = _MIN_DISTANCE_PX * frame.per_px
     x = frame.x0
     while True:
         # Ten thousand evaluations would form a bar.
@@ -99,16 +99,16 @@ def paint_row(
         if index == len(xs) or xs[index] > frame.x1:
             return
         _paint(painter, QPointF(frame.px(float(xs[index])), frame.rect.bottom()), kind)
-        x = float(xs[index]) + apart
+        x = float(xs[index]) + min_distance
 
 
-def _place(mark: AxisMark) -> float:
+def _mark_x(mark: AxisMark) -> float:
     return mark.x
 
 
 def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
     t = theme.current()
-    ink = t.q(_TONES.get(kind, "text3"))
+    ink = t.q(_COLOR_ROLES.get(kind, "text3"))
     x, y = foot.x(), foot.y()
     painter.setPen(QPen(t.q("surface"), 1))
     painter.setBrush(ink)
@@ -116,16 +116,16 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
         if kind is MarkKind.CHECKPOINT_REMOVED:
             painter.setPen(QPen(ink, 1))
             painter.setBrush(t.q("surface"))
-        corners = [QPointF(x - _HALF, y), QPointF(x + _HALF, y), QPointF(x, y - _H)]
+        corners = [QPointF(x - _HALF_W, y), QPointF(x + _HALF_W, y), QPointF(x, y - _MARK_H)]
         painter.drawPolygon(QPolygonF(corners))
     elif kind is MarkKind.RATE_STEP:
         # A step down, above the checkpoint that is often made at the same step.
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(ink, 1.5))
-        stair = [(-_HALF, 2.0 * _H + 2), (0.0, 2.0 * _H + 2), (0.0, _H + 2.0), (_HALF, _H + 2.0)]
+        stair = [(-_HALF_W, 2.0 * _MARK_H + 2), (0.0, 2.0 * _MARK_H + 2), (0.0, _MARK_H + 2.0), (_HALF_W, _MARK_H + 2.0)]
         painter.drawPolyline(QPolygonF([QPointF(x + dx, y - dy) for dx, dy in stair]))
     elif kind in (MarkKind.STOP, MarkKind.FAILURE):
-        painter.drawRect(QRectF(x - 3, y - _H, 6, 6))
+        painter.drawRect(QRectF(x - 3, y - _MARK_H, 6, 6))
     elif kind is MarkKind.NON_FINITE:
         cross = [QLineF(x - 3, y - 7, x + 3, y - 1), QLineF(x - 3, y - 1, x + 3, y - 7)]
         for colour, width in ((t.q("surface"), 4.0), (ink, 1.8)):

@@ -22,7 +22,7 @@ FAINT_ALPHA = 0.25
 RAW_FAINT_ALPHA = 0.08
 _FILL_ALPHA, _FILL_FAINT_ALPHA = 0.10, 0.03
 _MANY_POINTS = 300
-_WINDING_WAY, _BAND_WAY = 2, 20
+_WINDING_VARIATION, _BAND_VARIATION = 2, 20
 """The total rise and fall of a curve, in plot heights, from which it is drawn differently."""
 
 
@@ -62,7 +62,7 @@ class DrawnCurve:
     raw_y: Floats = field(default_factory=lambda: np.empty(0))
     raw_x: Floats = field(default_factory=lambda: np.empty(0))
     last_point: CurvePoint | None = None
-    _cut_for: tuple[object, ...] = ()
+    _cut_arguments: tuple[object, ...] = ()
 
     @property
     def has_raw(self) -> bool:
@@ -86,14 +86,14 @@ class DrawnCurve:
 
     def cut_points(self, mapping: AxisMapping, x0: float, x1: float, width_px: int) -> None:
         """Cut the points to a range of x. Cheap if nothing changed."""
-        stretch = (mapping.axis, x0, x1, width_px)
-        wanted = (self.data.revision, *stretch, mapping.log_x)
-        if wanted == self._cut_for:
+        column_arguments = (mapping.axis, x0, x1, width_px)
+        arguments = (self.data.revision, *column_arguments, mapping.log_x)
+        if arguments == self._cut_arguments:
             return
-        self._cut_for = wanted
-        self.x, self.y = self.data.columns(*stretch, smoothed=True, log=mapping.log_x)
+        self._cut_arguments = arguments
+        self.x, self.y = self.data.columns(*column_arguments, smoothed=True, log=mapping.log_x)
         if self.data.smoothing > 0:
-            self.raw_x, self.raw_y = self.data.columns(*stretch, log=mapping.log_x)
+            self.raw_x, self.raw_y = self.data.columns(*column_arguments, log=mapping.log_x)
         else:
             self.raw_x, self.raw_y = self.x, self.y
         self.last_point = self.data.last_point()
@@ -116,7 +116,7 @@ class DrawnCurve:
         """Paint the raw trace behind the smoothed line; see `paint_line`."""
         if not self.has_raw:
             return
-        x, y = _line(frame, self.raw_x, mapping.ys(self.raw_y), to_file=to_file)
+        x, y = _line_in_pixels(frame, self.raw_x, mapping.ys(self.raw_y), to_file=to_file)
         # Antialiasing of a thousand steep strokes is invisible and costs 5 ms a curve.
         is_smooth = to_file or len(x) < frame.rect.width() / 2
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, is_smooth)
@@ -139,7 +139,7 @@ class DrawnCurve:
             to_file: Speed does not matter: one stroke, which any viewer can enlarge, and which is
             clipped here, because most viewers of SVG ignore clip paths.
         """
-        x, y = _line(frame, self.x, mapping.ys(self.y), to_file=to_file)
+        x, y = _line_in_pixels(frame, self.x, mapping.ys(self.y), to_file=to_file)
         if self.fill:
             shade = curve_colour(self.colour, _FILL_FAINT_ALPHA if faint else _FILL_ALPHA)
             paint_fill(painter, x, y, frame.rect.bottom(), shade)
@@ -164,16 +164,16 @@ class DrawnCurve:
             painter.drawPath(arrayToQPath(x, y, "finite"))
 
     def _best_stroke(self, rect: QRectF, y: Floats, *, faint: bool) -> Stroke:
-        inside = np.clip(y, rect.top(), rect.bottom())
-        way = float(np.nansum(np.abs(np.diff(inside)))) / max(rect.height(), 1.0)
+        clipped_y = np.clip(y, rect.top(), rect.bottom())
+        variation = float(np.nansum(np.abs(np.diff(clipped_y)))) / max(rect.height(), 1.0)
         is_raw = self.data.smoothing == 0 and len(self.x) > rect.width()
         # A filled curve is alone in its plot, as the learning rate is, which has as many points and
         # is smooth.
-        if is_raw and (not self.fill or way > _BAND_WAY):
+        if is_raw and (not self.fill or variation > _BAND_VARIATION):
             return Stroke.BAND
         if faint or is_dashed(self.colour):
-            return Stroke.HAIR if way > _WINDING_WAY else Stroke.CONTINUOUS
-        if way > _WINDING_WAY or (len(self.x) > _MANY_POINTS and not is_raw):
+            return Stroke.HAIR if variation > _WINDING_VARIATION else Stroke.CONTINUOUS
+        if variation > _WINDING_VARIATION or (len(self.x) > _MANY_POINTS and not is_raw):
             return Stroke.SEGMENTS
         return Stroke.CONTINUOUS
 
@@ -185,10 +185,10 @@ def paint_fill(
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(brush)
     edges = np.flatnonzero(np.diff(np.isfinite(y), prepend=False, append=False))
-    for first, after in edges.reshape(-1, 2).tolist():
-        across = np.pad(x[first:after], 1, "edge")
-        down = np.pad(y[first:after], 1, constant_values=bottom)
-        painter.drawPolygon(arrayToQPolygonF(across, down))
+    for start, end in edges.reshape(-1, 2).tolist():
+        polygon_x = np.pad(x[start:end], 1, "edge")
+        polygon_y = np.pad(y[start:end], 1, constant_values=bottom)
+        painter.drawPolygon(arrayToQPolygonF(polygon_x, polygon_y))
 
 
 def paint_segments(painter: QPainter, x: Floats, y: Floats) -> None:
@@ -200,10 +200,10 @@ def paint_segments(painter: QPainter, x: Floats, y: Floats) -> None:
 
 def to_pixels(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """A line in pixels, at most 1000 heights outside: a painter's coordinates overflow."""
-    rect, room = frame.rect, 1000 * frame.rect.height()
+    rect, margin = frame.rect, 1000 * frame.rect.height()
     # A diverged curve may be at infinity.
     with np.errstate(over="ignore"):
-        return frame.px(x), np.clip(frame.py(y), rect.top() - room, rect.bottom() + room)
+        return frame.px(x), np.clip(frame.py(y), rect.top() - margin, rect.bottom() + margin)
 
 
 def clip_line(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -214,31 +214,31 @@ def clip_line(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats
     rect = frame.rect
     points = np.column_stack(to_pixels(frame, x, y))
     low, high = (rect.left(), rect.top()), (rect.right(), rect.bottom())
-    start, way = points[:-1], np.diff(points, axis=0)
-    enters, leaves = np.zeros(len(way)), np.ones(len(way))
-    inside = np.isfinite(way).all(axis=1)
+    starts, steps = points[:-1], np.diff(points, axis=0)
+    enters, leaves = np.zeros(len(steps)), np.ones(len(steps))
+    inside = np.isfinite(steps).all(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         for side in (0, 1):
-            a = (low[side] - start[:, side]) / way[:, side]
-            b = (high[side] - start[:, side]) / way[:, side]
-            moves = way[:, side] != 0
+            a = (low[side] - starts[:, side]) / steps[:, side]
+            b = (high[side] - starts[:, side]) / steps[:, side]
+            moves = steps[:, side] != 0
             enters = np.where(moves, np.maximum(enters, np.minimum(a, b)), enters)
             leaves = np.where(moves, np.minimum(leaves, np.maximum(a, b)), leaves)
-            at = start[:, side]
-            inside &= moves | ((at >= low[side]) & (at <= high[side]))
-    kept = np.flatnonzero(inside & (enters <= leaves))
-    if not len(kept):
+            side_starts = starts[:, side]
+            inside &= moves | ((side_starts >= low[side]) & (side_starts <= high[side]))
+    visible = np.flatnonzero(inside & (enters <= leaves))
+    if not len(visible):
         return np.empty(0), np.empty(0)
-    begins = start[kept] + way[kept] * enters[kept, None]
-    ends = start[kept] + way[kept] * leaves[kept, None]
+    clipped_starts = starts[visible] + steps[visible] * enters[visible, None]
+    clipped_ends = starts[visible] + steps[visible] * leaves[visible, None]
     # Two segments form one line if neither is clipped at the point between them.
-    joined = (np.diff(kept) == 1) & (leaves[kept][:-1] >= 1) & (enters[kept][1:] <= 0)
-    breaks = np.flatnonzero(~joined) + 1
-    between = np.full((2 * len(breaks), 2), math.nan)
-    between[::2] = ends[breaks - 1]
-    line = np.insert(begins, np.repeat(breaks, 2), between, axis=0)
-    return np.append(line[:, 0], ends[-1, 0]), np.append(line[:, 1], ends[-1, 1])
+    is_joined = (np.diff(visible) == 1) & (leaves[visible][:-1] >= 1) & (enters[visible][1:] <= 0)
+    breaks = np.flatnonzero(~is_joined) + 1
+    separators = np.full((2 * len(breaks), 2), math.nan)
+    separators[::2] = clipped_ends[breaks - 1]
+    line = np.insert(clipped_starts, np.repeat(breaks, 2), separators, axis=0)
+    return np.append(line[:, 0], clipped_ends[-1, 0]), np.append(line[:, 1], clipped_ends[-1, 1])
 
 
-def _line(frame: PlotGeometry, x: Floats, y: Floats, *, to_file: bool) -> tuple[Floats, Floats]:
+def _line_in_pixels(frame: PlotGeometry, x: Floats, y: Floats, *, to_file: bool) -> tuple[Floats, Floats]:
     return (clip_line if to_file else to_pixels)(frame, x, y)

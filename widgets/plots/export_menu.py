@@ -19,15 +19,15 @@ def add_export_actions(
 ) -> None:
     """Add an entry for each format; `save` gets a file name and the contents."""
 
-    def take(ending: str) -> None:
+    def save_picture(suffix: str) -> None:
         picture = plot().as_picture()
-        made = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[ending]()
+        content = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[suffix]()
         # A metric has a user's name: "validation/loss" is not a file name.
         name = picture.title.replace("/", " ").replace("\\", " ").strip() or "plot"
-        save(f"{name}.{ending}", made)
+        save(f"{name}.{suffix}", content)
 
-    for ending, words in _FORMATS.items():
-        menu.addAction(f"This plot as {words}…", partial(take, ending))
+    for suffix, format_name in _FORMATS.items():
+        menu.addAction(f"This plot as {format_name}…", partial(save_picture, suffix))
 
 
 class PictureButton(IconButton):

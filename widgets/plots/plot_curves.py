@@ -42,26 +42,26 @@ class PlotCurves(dict[str, DrawnCurve]):
 
     def x_ranges(self, mapping: AxisMapping) -> list[Range]:
         """The range of each curve with points on this axis, in places."""
-        found = [curve.data.x_range(mapping.axis, log=mapping.log_x) for curve in self.values()]
-        return [each for each in found if each is not None]
+        ranges = [curve.data.x_range(mapping.axis, log=mapping.log_x) for curve in self.values()]
+        return [x_range for x_range in ranges if x_range is not None]
 
     def hidden_values_message(
         self, mapping: AxisMapping, frame: PlotGeometry, value_text: Callable[[float], str]
     ) -> str:
         """Sentences about the points that the axes do not show; "" if they show all."""
-        below = mapping.log_y and any(bool((c.raw_y <= 0).any()) for c in self.values())
-        points = sum(c.data.nonpositive_count(mapping.axis) for c in self.values() if mapping.log_x)
-        said = ["Values at or below 0 are gaps."] if below else []
-        if points:
-            verb = "is" if points == 1 else "are"
-            said.append(f"{formats.plural(points, 'point')} at 0 {verb} not shown.")
+        has_nonpositive = mapping.log_y and any(bool((c.raw_y <= 0).any()) for c in self.values())
+        hidden_count = sum(c.data.nonpositive_count(mapping.axis) for c in self.values() if mapping.log_x)
+        messages = ["Values at or below 0 are gaps."] if has_nonpositive else []
+        if hidden_count:
+            verb = "is" if hidden_count == 1 else "are"
+            messages.append(f"{formats.plural(hidden_count, 'point')} at 0 {verb} not shown.")
         outside = [y for curve in self.values() for y in curve.values_outside(mapping, frame)]
         if outside:
-            farthest = max(outside, key=abs)
-            end = "up" if farthest > 0 else "down"
+            extreme = max(outside, key=abs)
+            direction = "up" if extreme > 0 else "down"
             hint = "; log y shows them" if min(outside) > 0 and not mapping.log_y else ""
-            said.append(f"Values {end} to {value_text(farthest)} are at the arrows{hint}.")
-        return " ".join(said)
+            messages.append(f"Values {direction} to {value_text(extreme)} are at the arrows{hint}.")
+        return " ".join(messages)
 
     def values_and_starts(self, mapping: AxisMapping, x0: float) -> list[tuple[Floats, bool]]:
         """Input of `plot_range.robust_range`: the cut points, and whether the first is in view."""

@@ -16,7 +16,7 @@ from widgets.plots.annotations import TOP_MARGIN, PlotGeometry
 LEFT_AXIS_MIN_W = 34
 RIGHT_MARGIN = 10
 _BOTTOM_H, _BOTTOM_EMPTY_H = 22, 4
-_OF_SCENES = (
+_SCENE_EVENTS = (
     QEvent.Type.Show,
     QEvent.Type.Hide,
     QEvent.Type.WindowActivate,
@@ -29,8 +29,8 @@ class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
     """An axis whose labels extend into the room above the plot; otherwise the top line has none."""
 
     def boundingRect(self) -> QRectF:
-        own: QRectF = super().boundingRect()
-        return own.adjusted(0, -TOP_MARGIN, 0, 0)
+        rect: QRectF = super().boundingRect()
+        return rect.adjusted(0, -TOP_MARGIN, 0, 0)
 
 
 class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
@@ -66,14 +66,14 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
         # A graphics view accepts every drop and ignores it; the window handles drops.
         self.setAcceptDrops(False)
         self.viewport().setAcceptDrops(False)
-        whole = pg.GraphicsWidget()
-        self.box = pg.ViewBox(parent=whole, enableMenu=False)
+        root = pg.GraphicsWidget()
+        self.box = pg.ViewBox(parent=root, enableMenu=False)
         self.box.setMouseEnabled(x=True, y=False)
         self.box.setDefaultPadding(0)
         self.box.disableAutoRange()
         self.left_axis, self.bottom_axis = _LeftAxis("left"), pg.AxisItem("bottom")
         for axis in (self.left_axis, self.bottom_axis):
-            self._link(axis)
+            self._link_axis(axis)
         self.left_axis.setWidth(LEFT_AXIS_MIN_W)
         self.left_axis.setGrid(255)
         self.bottom_axis.setHeight(_BOTTOM_H if show_x else _BOTTOM_EMPTY_H)
@@ -84,8 +84,8 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
         grid.addItem(self.left_axis, 0, 0)
         grid.addItem(self.box, 0, 1)
         grid.addItem(self.bottom_axis, 1, 1)
-        whole.setLayout(grid)
-        self.setCentralItem(whole)
+        root.setLayout(grid)
+        self.setCentralItem(root)
 
     def frame(self) -> PlotGeometry:
         """The rectangle of the curves, and the ranges in view."""
@@ -109,7 +109,7 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Leave:
             self.pointer_left.emit()
-        return event.type() in _OF_SCENES or bool(super().viewportEvent(event))
+        return event.type() in _SCENE_EVENTS or bool(super().viewportEvent(event))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -118,7 +118,7 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.double_clicked.emit()
 
-    def _link(self, axis: Any) -> None:
+    def _link_axis(self, axis: Any) -> None:
         # Otherwise the text of its label, which is empty, is laid out again with each range.
         axis.enableAutoSIPrefix(False)
         axis.linkToView(self.box)

@@ -27,7 +27,7 @@ _TITLES = {
     "pushes per second": "Pushes/s",
     "server queue": "Waiting pushes",
 }
-_LOWERED = 0.85
+_RATE_STEP_FACTOR = 0.85
 """A step of the schedule changes the rate by a tenth or more; a cosine by less than a hundredth."""
 
 
@@ -43,8 +43,8 @@ def plot_and_line(name: str) -> tuple[str, str]:
     if name in STALENESS:
         plot, _, line = name.partition(" ")
         return plot, line
-    bare = name.removeprefix(VALIDATION)
-    return bare, "train" if bare == name else "validation"
+    base_name = name.removeprefix(VALIDATION)
+    return base_name, "train" if base_name == name else "validation"
 
 
 def is_sparse(name: str) -> bool:
@@ -54,8 +54,8 @@ def is_sparse(name: str) -> bool:
 
 def split_history(history: HistoryUpdate, max_points: int) -> Iterator[HistoryUpdate]:
     """Yield the same update in pieces of limited size; one piece if it is small."""
-    for begin in range(0, max(1, len(history.steps)), max_points):
-        part = slice(begin, begin + max_points)
+    for start in range(0, max(1, len(history.steps)), max_points):
+        part = slice(start, start + max_points)
         yield replace(
             history,
             steps=history.steps[part],
@@ -63,7 +63,7 @@ def split_history(history: HistoryUpdate, max_points: int) -> Iterator[HistoryUp
             epochs_done=history.epochs_done[part],
             seconds=history.seconds[part],
             metrics={name: values[part] for name, values in history.metrics.items()},
-            drop_from=history.drop_from if not begin else None,
+            drop_from=history.drop_from if not start else None,
         )
 
 
@@ -97,30 +97,30 @@ class RunCurves:
             The new metrics.
         """
         if history.drop_from is not None:
-            self._drop(history.drop_from)
+            self._remove_from(history.drop_from)
         for start in history.run_starts:
             self._run_starts[start.run] = start
         if len(history.steps):
             self.started_s = history.started_s
         steps = np.asarray(history.steps, np.float64)
-        done = history.epochs_done if len(history.epochs_done) else history.epochs
-        epochs = np.asarray(done, np.float64)
+        epoch_progress = history.epochs_done if len(history.epochs_done) else history.epochs
+        epochs = np.asarray(epoch_progress, np.float64)
         times = np.asarray(history.seconds, np.float64) + history.started_s
-        came = []
+        new_metrics = []
         for name, values in history.metrics.items():
             if name not in self._data:
                 gaps = GapReason.NON_FINITE if name == LOSS else GapReason.NOT_MEASURED
                 self._data[name] = CurveData(gap_reason=gaps)
-                came.append(name)
+                new_metrics.append(name)
             data = self._data[name]
             data.set_time_origin(history.started_s)
             column = np.asarray(values, np.float64)
             if is_sparse(name):
-                kept = ~np.isnan(column)
-                data.extend(steps[kept], column[kept], epochs[kept], times[kept])
+                is_measured = ~np.isnan(column)
+                data.extend(steps[is_measured], column[is_measured], epochs[is_measured], times[is_measured])
             else:
                 data.extend(steps, column, epochs, times)
-        return tuple(came)
+        return tuple(new_metrics)
 
     def run_starts(self) -> tuple[RunStart, ...]:
         """The places where the runs of the job begin, including the first."""
@@ -138,10 +138,10 @@ class RunCurves:
             return np.empty(0)
         rates = data.raw
         with np.errstate(invalid="ignore"):
-            lowered = rates[1:] < _LOWERED * rates[:-1]
+            is_lowered = rates[1:] < _RATE_STEP_FACTOR * rates[:-1]
             # The end of a cosine falls by such shares too, but with each step.
-            calm = np.concatenate(([True], rates[1:-1] >= 0.999 * rates[:-2]))
-        steps: Floats = data.steps[1:][lowered & calm]
+            was_constant = np.concatenate(([True], rates[1:-1] >= 0.999 * rates[:-2]))
+        steps: Floats = data.steps[1:][is_lowered & was_constant]
         return steps
 
     def x_at_steps(self, steps: Floats, axis: XAxis) -> Floats:
@@ -155,8 +155,8 @@ class RunCurves:
 
     def x_at_step(self, step: float, axis: XAxis) -> float | None:
         """The place of one step on an axis; None if it has none."""
-        at = float(self.x_at_steps(np.array([step], np.float64), axis)[0])
-        return at if math.isfinite(at) else None
+        x = float(self.x_at_steps(np.array([step], np.float64), axis)[0])
+        return x if math.isfinite(x) else None
 
     def period_on_axis(self, from_s: float, to_s: float, axis: XAxis) -> tuple[float, float] | None:
         """The range of a period of Unix time on an axis; None if fewer than two steps are in it."""
@@ -164,14 +164,14 @@ class RunCurves:
         if data is None or not len(data) or not self.started_s:
             return None
         times = data.times_s
-        first, last = max(from_s, float(times[0])), min(to_s, float(times[-1]))
-        if first >= last:
+        start_s, end_s = max(from_s, float(times[0])), min(to_s, float(times[-1]))
+        if start_s >= end_s:
             return None
-        places = data.x(axis)
-        x0, x1 = (float(np.interp(at, times, places)) for at in (first, last))
+        xs = data.x(axis)
+        x0, x1 = (float(np.interp(time_s, times, xs)) for time_s in (start_s, end_s))
         return (x0, x1) if x1 > x0 else None
 
-    def _drop(self, step: int) -> None:
+    def _remove_from(self, step: int) -> None:
         for data in self._data.values():
             data.truncate(step)
         self._run_starts = {

@@ -28,7 +28,7 @@ def paint_sparkline(
     colour = theme.current().fill(color_role)
     shares = np.clip((values - low) / (high - low), 0.0, 1.0)
     step = rect.width() / (len(values) - 1)
-    bottom, tall = rect.bottom() - 1, rect.height() - 2
+    bottom, height = rect.bottom() - 1, rect.height() - 2
     top_colour, bottom_colour = theme.current().fill(color_role), theme.current().fill(color_role)
     top_colour.setAlphaF(0.22)
     bottom_colour.setAlphaF(0.02)
@@ -38,7 +38,7 @@ def paint_sparkline(
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     x = rect.left() + step * np.arange(len(values), dtype=np.float64)
-    y = bottom - tall * shares
+    y = bottom - height * shares
     paint_fill(painter, x, y, rect.bottom(), QBrush(shade))
     painter.setPen(QPen(colour, 1.5))
     paint_segments(painter, x, y)

@@ -144,9 +144,7 @@ class NavButton(QAbstractButton):
             if offer is not None:
                 self._paint_offer(painter, offer.message)
             else:
-                paint_text(
-                    painter, box.adjusted(_TITLE_X, 0, -48, 0), self._page.title, role, tone
-                )
+                paint_text(painter, box.adjusted(_TITLE_X, 0, -48, 0), self._page.title, role, tone)
                 counted = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
                 paint_text(painter, counted, self._count, "small", "text3", right=True)
         if self.hasFocus() or (offer is not None and offer.is_accepted):

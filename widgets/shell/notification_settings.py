@@ -87,7 +87,9 @@ class NoticeSettings(QWidget):
                 self._stays_line,
                 self._tray,
                 Separator(),
-                row((self._webhook_field, 1), align_with_field(self._webhook_test), gap=S3, top=True),
+                row(
+                    (self._webhook_field, 1), align_with_field(self._webhook_test), gap=S3, top=True
+                ),
                 self._webhook_said,
                 Separator(),
                 row((self._to_field, 3), (self._sender_field, 2), gap=S3, top=True),
@@ -239,7 +241,7 @@ class NoticeSettings(QWidget):
             self._channels,
             webhook=self._webhook.text().strip(),
             mail=mail,
-            tells_finished=self.finished_switch.isChecked(),
+            notifies_finished=self.finished_switch.isChecked(),
             from_nodes=self._from_nodes.isChecked(),
         )
 

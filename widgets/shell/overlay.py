@@ -82,7 +82,10 @@ class RecordListModel(QAbstractListModel):
     """
 
     def __init__(
-        self, spoken_parts: Callable[[Any], tuple[str, ...]], tip: Callable[[Any], str], parent: QObject
+        self,
+        spoken_parts: Callable[[Any], tuple[str, ...]],
+        tip: Callable[[Any], str],
+        parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._spoken_parts, self._tip = spoken_parts, tip

@@ -114,7 +114,9 @@ class RunningJob(QWidget):
     def _settle_tones(self) -> None:
         self._percent.set_color_role("text3" if self._stale else "text")
         if self._view is not None:
-            self._left.set_color_role("text3" if self._stale else state_color_role(self._view.state))
+            self._left.set_color_role(
+                "text3" if self._stale else state_color_role(self._view.state)
+            )
 
     def set_wide(self, wide: bool) -> None:
         self._percent.set_role("far_large" if wide else "far")

@@ -89,7 +89,7 @@ def set_channels(
     """Choose which jobs are reported, and by which computer."""
     wanted = services.notifications.channels()
     if finished:
-        wanted = replace(wanted, tells_finished=finished == "on")
+        wanted = replace(wanted, notifies_finished=finished == "on")
     if from_nodes:
         wanted = replace(wanted, from_nodes=from_nodes == "on")
     return _kept(services, wanted)

@@ -147,7 +147,7 @@ def export(
 ) -> Answer:
     """Write the table (.md), the values by seed (.csv) or the plot of a study to a file."""
     studies = session.services.studies
-    path = studies.export(studies.find_started(study), output, draw=session.draw)
+    path = studies.export(studies.find_started(study), output, draw_plot=session.draw)
     return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
 
 

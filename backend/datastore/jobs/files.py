@@ -16,7 +16,7 @@ import secrets
 import socket
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -283,7 +283,7 @@ def request_stop(folder: OpenJob, run: int) -> bool:
 
     It takes the place of one by which the job only gives way.
     """
-    request = asdict(_stop_request(run))
+    request = json_value(_stop_request(run))
     try:
         _create_request(folder, json.dumps(request).encode())
     except FileExistsError:
@@ -298,7 +298,7 @@ def request_stop(folder: OpenJob, run: int) -> bool:
 
 def ask_to_end(folder: OpenJob, run: int) -> None:
     """Request that ``run`` ends at once, after a stop request had no effect."""
-    folder.files.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
+    folder.files.replace_json(folder.lock, json_value(_stop_request(run, at_once=True)))
 
 
 def _stop_request(run: int, *, at_once: bool = False) -> StopRequest:

@@ -222,7 +222,7 @@ class RunStateReader:
         state = self._last_state
         if state.state.is_live:
             status = _without_forecast(state.status)
-            state = replace(state, status=status, doubt=f"no news since {self._last_news}")
+            state = replace(state, status=status, uncertainty=f"no news since {self._last_news}")
         return replace(state, problems=(error.message,))
 
     def collect(self) -> RunFacts:
@@ -370,7 +370,7 @@ def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:
     if not history.run_starts:
         return history
     starts = (
-        replace(start, after=_ended_as(folder, start.run - 1)) for start in history.run_starts
+        replace(start, previous_state=_ended_as(folder, start.run - 1)) for start in history.run_starts
     )
     return replace(history, run_starts=tuple(starts))
 

@@ -258,7 +258,7 @@ def _diagnose_chain(
         if not match.rule.is_quoted:
             return diagnosis
         message = diagnosis.explanation.message.rstrip(".") + _location_text(chain[-1])
-        return replace(diagnosis, explanation=replace(diagnosis.explanation, sentence=message))
+        return replace(diagnosis, explanation=replace(diagnosis.explanation, message=message))
     if match is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
     attribution = attribute(chain[-1])

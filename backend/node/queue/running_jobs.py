@@ -28,7 +28,7 @@ _OTHER_DESK = "?"
 
 
 @dataclass(frozen=True)
-class _Launch(Record, what="launch record"):
+class _Launch(Record, label="launch record"):
     """The part of a launch that says what a run uses, also if a newer Ringmaster wrote it."""
 
     run: int

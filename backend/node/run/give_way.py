@@ -13,7 +13,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
 
@@ -27,6 +26,7 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
+from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.config import with_changes
 from backend.records.jobs.launch import Launch
@@ -141,7 +141,7 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
 
     A request of a user stays.
     """
-    request = asdict(StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), pause=pause))
+    request = json_value(StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), pause=pause))
     try:
         try:
             LocalFiles().create(folder.lock, json.dumps(request).encode())

@@ -292,7 +292,7 @@ def _explain_failure(failure: _ReportedFailure, ended_run: EndedRun) -> RankErro
         error = RankError("", plan.rank, plan.node, traceback)
     if record is not None:
         explanation = replace(
-            explanation, sentence=explanation.message + _limit_message(explanation.cause, record)
+            explanation, message=explanation.message + _limit_message(explanation.cause, record)
         )
     if stands_still and explanation.cause not in _STOPS_A_LOADER:
         # A rank that stands still has not ended of what its log says last.

@@ -105,9 +105,10 @@ class Record:
     _rules: Rules
 
     def __init_subclass__(
-        cls, what: str, newest: int = 0, needs: Iterable[str] = (), rules: Rules = LENIENT
+        cls, label: str, newest_schema: int = 0, required: Iterable[str] = (), rules: Rules = LENIENT
     ) -> None:
-        cls._what, cls._newest, cls._needs, cls._rules = what, newest, frozenset(needs), rules
+        cls._label, cls._newest_schema = label, newest_schema
+        cls._required_fields, cls._rules = frozenset(required), rules
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as `plain` values."""

@@ -56,7 +56,7 @@ class BundledVersion:
 
 
 @dataclass(frozen=True)
-class Manifest(Record, what="manifest", needs=("runs", "checkpoint", "left_out", "files")):
+class Manifest(Record, label="manifest", required=("runs", "checkpoint", "left_out", "files")):
     """The content of a bundle. ``left_out`` names environment variables whose values are not
     included; ``files`` are all entries except the manifest."""
 

@@ -45,7 +45,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Alarm(Record, what="warning"):
+class Alarm(Record, label="warning"):
     """One warning. ``step`` is the optimizer step at which it was raised, counted from 1."""
 
     kind: str

@@ -14,7 +14,7 @@ from backend.records.base.schema import KEY, Record
 
 
 @dataclass(frozen=True)
-class AuditEntry(Record, what="action"):
+class AuditEntry(Record, label="action"):
     """One action. ``what`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
 
     time: str = ""

@@ -60,11 +60,11 @@ def _seldom(kind: str, label: str, **more: Any) -> dict[str, Setting]:
 
 
 def _trained(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
-    return setting_metadata(kind, label, of="training", **more)
+    return setting_metadata(kind, label, job_kind="training", **more)
 
 
 def _scripted(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
-    return setting_metadata(kind, label, of="script", **{"section": WHAT_SECTION, "term": "script", **more})
+    return setting_metadata(kind, label, job_kind="script", **{"section": WHAT_SECTION, "term": "script", **more})
 
 
 def _named(options: Mapping[str, Options]) -> dict[str, str]:
@@ -141,7 +141,7 @@ class Optimizer:
     )
     lr: float = field(
         metadata=setting_metadata(
-            "number", "Learning rate", above=0, term="learning rate", is_changeable=True
+            "number", "Learning rate", exclusive_low=0, term="learning rate", is_changeable=True
         )
     )
     settings: dict[str, Any] = field(default_factory=dict)
@@ -169,17 +169,17 @@ class CheckpointPolicy:
     every_epochs: int | None = field(
         default=1,
         metadata=_kept(
-            "whole", "Checkpoint every, epochs", low=1, of="training", term="checkpoint"
+            "whole", "Checkpoint every, epochs", low=1, job_kind="training", term="checkpoint"
         ),
     )
     every_steps: int | None = field(
         default=None,
-        metadata=_kept("whole", "Checkpoint every, steps", low=1, of="training", term="checkpoint"),
+        metadata=_kept("whole", "Checkpoint every, steps", low=1, job_kind="training", term="checkpoint"),
     )
     every_minutes: float | None = field(
         default=None,
         metadata=_kept(
-            "number", "Checkpoint every, min", above=0, of="training", term="checkpoint"
+            "number", "Checkpoint every, min", exclusive_low=0, job_kind="training", term="checkpoint"
         ),
     )
     keep_latest: int = field(
@@ -353,7 +353,7 @@ class JobConfig:
     gradient_norm: float | None = field(
         default=None,
         metadata=_trained(
-            "number", "Gradient norm limit", above=0, term="gradient norm", is_rare=True
+            "number", "Gradient norm limit", exclusive_low=0, term="gradient norm", is_rare=True
         ),
     )
     mixed_precision: bool = field(
@@ -363,7 +363,7 @@ class JobConfig:
     checkpoint: CheckpointPolicy = field(
         default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
     )
-    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", of="training"))
+    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", job_kind="training"))
     on_failure: OnFailure = field(default=OnFailure(), metadata=_kept("table", ""))
     gives_way: bool = field(
         default=False,
@@ -374,7 +374,7 @@ class JobConfig:
         metadata=_kept(
             "number",
             "Continue after, quiet min",
-            above=0,
+            exclusive_low=0,
             term="give way",
             is_rare=True,
             is_changeable=True,
@@ -393,7 +393,7 @@ class JobConfig:
             "Loader workers",
             high=256,
             term="loader worker",
-            of="training",
+            job_kind="training",
             is_rare=True,
             is_always_written=True,
         ),
@@ -407,18 +407,18 @@ class JobConfig:
     stop_on_nan: bool = field(
         default=True,
         metadata=_kept(
-            "flag", "Stop on NaN", of="training", term="NaN", is_rare=True, is_always_written=True
+            "flag", "Stop on NaN", job_kind="training", term="NaN", is_rare=True, is_always_written=True
         ),
     )
     stop_on_divergence: bool = field(
         default=False,
         metadata=_kept(
-            "flag", "Stop if the loss diverges", of="training", term="divergence", is_rare=True
+            "flag", "Stop if the loss diverges", job_kind="training", term="divergence", is_rare=True
         ),
     )
     continue_unsaved: bool = field(
         default=False,
-        metadata=_kept("flag", "Train on unsaved", of="training", term="checkpoint", is_rare=True),
+        metadata=_kept("flag", "Train on unsaved", job_kind="training", term="checkpoint", is_rare=True),
     )
     """Train on although two checkpoints in a row could not be written."""
     environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))

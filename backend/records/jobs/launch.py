@@ -34,7 +34,7 @@ def _config(raw: Mapping[str, Any]) -> JobConfig:
 
 
 @dataclass(frozen=True)
-class Launch(Record, what="launch record", rules=STRICT):
+class Launch(Record, label="launch record", rules=STRICT):
     """One run with all its parameters. Every path is absolute and the same on every node.
 
     ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone" the

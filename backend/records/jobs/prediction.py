@@ -131,7 +131,7 @@ def _mean(values: tuple[float | None, ...]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Prediction(Record, what="prediction", rules=TOOL_RULES):
+class Prediction(Record, label="prediction", rules=TOOL_RULES):
     """The predictions of a checkpoint, and how good they are.
 
     ``confusion`` has a row for each class of the targets, a column for each predicted class.

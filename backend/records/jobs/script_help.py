@@ -43,7 +43,7 @@ _HYDRA = "== Config =="
 
 
 @dataclass(frozen=True)
-class ScriptArgument(Record, what="argument of a script", rules=TOOL_RULES):
+class ScriptArgument(Record, label="argument of a script", rules=TOOL_RULES):
     """An argument that a script takes.
 
     Attributes:
@@ -76,7 +76,7 @@ class ScriptArgument(Record, what="argument of a script", rules=TOOL_RULES):
 
 
 @dataclass(frozen=True)
-class ScriptHelp(Record, what="help of a script", rules=TOOL_RULES):
+class ScriptHelp(Record, label="help of a script", rules=TOOL_RULES):
     """The arguments of a script, at most `MOST`."""
 
     arguments: tuple[ScriptArgument, ...] = ()
@@ -136,8 +136,8 @@ def _option(entry: Sequence[str]) -> ScriptArgument | None:
         is_on = default in ("True", "true", made.name)
         head = off[0] if off and is_on else made.head
         given = tuple(one for one in names if one != head and one not in off)
-        return replace(made, head=head, kind="flag", default="", others=() if is_on else given)
-    made = replace(made, others=tuple(one for one in names if one != made.head))
+        return replace(made, head=head, kind="flag", default="", aliases=() if is_on else given)
+    made = replace(made, aliases=tuple(one for one in names if one != made.head))
     if len(choices) > 1:
         return replace(made, kind="choice", choices=choices)
     return made if "..." in value else _with_kind(made, value)

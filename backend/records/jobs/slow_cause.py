@@ -20,7 +20,7 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True)
-class StepTimes(Record, what="step times"):
+class StepTimes(Record, label="step times"):
     """Milliseconds of a step over the last steps, one number for each rank.
 
     ``communication_ms`` is the same on all ranks. None: it is part of ``compute_ms``, as on a GPU,
@@ -46,7 +46,7 @@ class StepTimes(Record, what="step times"):
 
 
 @dataclass(frozen=True)
-class SlowCause(Record, what="slow cause"):
+class SlowCause(Record, label="slow cause"):
     """The cause that costs most, with its evidence.
 
     ``ms`` is the time of its part in a step of ``step_ms``, and ``usual_ms`` that of the same part

@@ -30,7 +30,7 @@ _NEEDS = (
 
 
 @dataclass(frozen=True)
-class RankError(Record, what="error"):
+class RankError(Record, label="error"):
     """The first failure of a run. ``sentence`` is for users; the traceback is one click away.
 
     ``cause`` names what the logs prove (see `records.jobs.diagnosis`), "" if they were not
@@ -53,7 +53,7 @@ class RankError(Record, what="error"):
 
 
 @dataclass(frozen=True)
-class Continuation(Record, what="continued run"):
+class Continuation(Record, label="continued run"):
     """Why the program itself made a run, without a user: a machine failed in the run before.
 
     ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
@@ -92,7 +92,7 @@ class Continuation(Record, what="continued run"):
 
 
 @dataclass(frozen=True)
-class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
+class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_NEEDS):
     """One reading of ``status.json``.
 
     ``heartbeat`` is a counter: a status is fresh if it advances, whatever two clocks say. ``step``
@@ -195,7 +195,7 @@ def finite(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class ProcessIdentity(Record, what="process"):
+class ProcessIdentity(Record, label="process"):
     """A process, identified uniquely: pids repeat, after a reboot from 1 on.
 
     ``start_ticks`` is field 22 of ``/proc/<pid>/stat`` (clock ticks since boot).
@@ -208,7 +208,7 @@ class ProcessIdentity(Record, what="process"):
 
 
 @dataclass(frozen=True)
-class RankExit(Record, what="exit record"):
+class RankExit(Record, label="exit record"):
     """The end of one rank; written by its guard (``rank-<k>.json``).
 
     ``outcome``: "finished", "interrupted" (agreed by all), "error" (an exception), "exit" (with
@@ -253,7 +253,7 @@ _UNRECORDED = {
 
 
 @dataclass(frozen=True)
-class RunExit(Record, what="exit record"):
+class RunExit(Record, label="exit record"):
     """The end of a run, from its supervisor (``exit.json``): the most reliable record of it.
 
     ``leftovers``: processes with the run's tag that survived the cleanup (should be empty).

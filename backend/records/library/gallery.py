@@ -88,7 +88,7 @@ class CardSetting:
 
 
 @dataclass(frozen=True)
-class Card(Record, what="card", rules=STRICT):
+class Card(Record, label="card", rules=STRICT):
     """``card.toml`` of an entry of the gallery.
 
     Attributes:
@@ -132,7 +132,7 @@ class Card(Record, what="card", rules=STRICT):
 
 
 @dataclass(frozen=True)
-class CardFigures(Record, what="figures of a card"):
+class CardFigures(Record, label="figures of a card"):
     """``figures.json`` of a model: measured with the default settings and one sample.
 
     Attributes:

@@ -98,7 +98,7 @@ def import_details(left_out: Sequence[str], packed: Sequence[str]) -> dict[str, 
 
 
 @dataclass(frozen=True)
-class LibraryItem(Record, what="library record"):
+class LibraryItem(Record, label="library record"):
     """One version of a dataset, model or loader.
 
     ``sha256`` is the hash of the sorted relative paths and contents of its files. ``facts`` is the

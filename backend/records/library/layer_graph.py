@@ -29,7 +29,7 @@ class GraphEdge:
 
 
 @dataclass(frozen=True)
-class LayerGraph(Record, what="graph of layers"):
+class LayerGraph(Record, label="graph of layers"):
     """The first layers are at the top; y grows downwards."""
 
     width: float = 0.0

@@ -156,7 +156,7 @@ class SampleError:
 
 
 @dataclass(frozen=True)
-class Preview(Record, what="preview", rules=TOOL_RULES):
+class Preview(Record, label="preview", rules=TOOL_RULES):
     """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
 
     ``faults`` prevent training; ``warnings`` are sentences about data that can be trained on but
@@ -208,7 +208,7 @@ class LayerRow:
 
 
 @dataclass(frozen=True)
-class ModelCheck(Record, what="model check", rules=TOOL_RULES):
+class ModelCheck(Record, label="model check", rules=TOOL_RULES):
     """A model that was imported and built, and the result of one step on one batch.
 
     ``loss`` is None if no batch was tried; then ``warnings`` says why.
@@ -238,7 +238,7 @@ class ModelCheck(Record, what="model check", rules=TOOL_RULES):
 
 
 @dataclass(frozen=True)
-class DataSize(Record, what="data size"):
+class DataSize(Record, label="data size"):
     """Number of training and validation samples of a job; ``validation`` None: no validation."""
 
     training: int

@@ -19,7 +19,7 @@ _NAME_LENGTH = 80
 
 
 @dataclass(frozen=True)
-class ReadingNote(Record, what="reading note", rules=TOOL_RULES):
+class ReadingNote(Record, label="reading note", rules=TOOL_RULES):
     """A number of items that were read in a way that the user should know.
 
     Attributes:

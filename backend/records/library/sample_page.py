@@ -20,7 +20,7 @@ class PageSample:
 
 
 @dataclass(frozen=True)
-class SamplePage(Record, what="page of samples", rules=TOOL_RULES):
+class SamplePage(Record, label="page of samples", rules=TOOL_RULES):
     """Samples in the requested order. ``faults`` are those that the loader could not read.
 
     ``end`` is the number of the first sample that was not read, of ``total`` in the split. It is

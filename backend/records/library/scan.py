@@ -58,7 +58,7 @@ class SplitScan:
 
 
 @dataclass(frozen=True)
-class DatasetScan(SplitScan, Record, what="scan of a dataset", rules=TOOL_RULES):
+class DatasetScan(SplitScan, Record, label="scan of a dataset", rules=TOOL_RULES):
     """The training split, the validation split if the loader has one, and both compared.
 
     A pair of ``leaks`` is a sample of training and one of validation with the same inputs.

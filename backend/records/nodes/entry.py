@@ -56,7 +56,7 @@ class NodePython:
 
 
 @dataclass(frozen=True)
-class NodeInfo(Record, what="description of a node", rules=STRICT):
+class NodeInfo(Record, label="description of a node", rules=STRICT):
     """Facts about a node before anything is installed on it (``info.json``).
 
     ``clock_offset_s`` is the node's clock minus the desktop's, None if they were not compared.
@@ -116,7 +116,7 @@ class NodeInstallation:
 
 
 @dataclass(frozen=True)
-class NodeEntry(Record, what="node", newest=ENTRY_SCHEMA, rules=STRICT):
+class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
     """``nodes/<name>/node.json``: one node, as the desktop that added it wrote it."""
 
     name: str

@@ -53,7 +53,7 @@ _ONLY_ON_REQUEST = (Fix.NONE, Fix.PUT_INTO_SERVICE, Fix.ACCEPT_HOST_KEY)
 
 
 @dataclass(frozen=True)
-class PreflightFinding(Record, what="finding"):
+class PreflightFinding(Record, label="finding"):
     """The result of one check. ``nodes`` are those it is about; none for the desktop itself.
 
     A finding that is not ``ok`` prevents the start, unless ``is_warning``. ``free_gpus`` could

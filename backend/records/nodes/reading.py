@@ -199,7 +199,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class NodeReading(Record, what="node reading", rules=STRICT):
+class NodeReading(Record, label="node reading", rules=STRICT):
     """Everything that is known of a node at one moment."""
 
     name: str
@@ -254,7 +254,7 @@ class OrphanReason(str, Enum):
 
 
 @dataclass(frozen=True)
-class Orphan(Record, what="orphan", rules=STRICT):
+class Orphan(Record, label="orphan", rules=STRICT):
     """A process of a run that is over; ``run_tag`` is ``<job id>/<run>``.
 
     ``why`` is the sentence of ``reason``. A node with an older version gives no reason.

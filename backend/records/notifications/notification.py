@@ -53,7 +53,7 @@ class NotificationTarget:
 
 
 @dataclass(frozen=True)
-class Channels(Record, what="settings of notices", newest=SCHEMA):
+class Channels(Record, label="settings of notices", newest_schema=SCHEMA):
     """Notification settings of one user for one data root.
 
     ``since`` is UTC, ISO 8601, by the clock of the data root's files: a desktop does not notify of

@@ -90,7 +90,7 @@ def _placement(raw: Iterable[Mapping[str, Any]]) -> tuple[Placement, ...]:
 
 
 @dataclass(frozen=True)
-class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
+class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT):
     """``jobs/<id>/queued.json``: one waiting job, and everything that determines its order.
 
     ``run`` is the run that it waits for: when that is claimed, the entry is obsolete. ``machine``

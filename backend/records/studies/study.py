@@ -136,7 +136,7 @@ class StudyForm:
 
 
 @dataclass(frozen=True)
-class Study(Record, what="study", rules=STRICT):
+class Study(Record, label="study", rules=STRICT):
     """A study file.
 
     Attributes:
@@ -229,7 +229,7 @@ class StudyJob:
 
 
 @dataclass(frozen=True)
-class StartedStudy(Record, what="started study", newest=1):
+class StartedStudy(Record, label="started study", newest_schema=1):
     """``studies/<sweep>.json``: the study that a sweep fills, with a copy of its file."""
 
     sweep: str

@@ -54,7 +54,7 @@ class ParallelLine:
 
 
 @dataclass(frozen=True)
-class Parallel:
+class ParallelCoordinates:
     """All axes and lines. ``metric``: how the jobs are rated, "" if they do not agree on one."""
 
     axes: tuple[ParallelAxis, ...] = ()
@@ -79,7 +79,7 @@ class Parallel:
 
 def parallel_plot(
     views: Sequence[JobView], in_words: Callable[[float], str] = "{:.4g}".format
-) -> Parallel:
+) -> ParallelCoordinates:
     """Return the lines of these jobs, the first `MOST_LINES` of them, in their order.
 
     ``in_words`` formats a value of the metric.
@@ -117,7 +117,7 @@ def parallel_plot(
         )
         for number, view in enumerate(views)
     )
-    return Parallel(tuple(axes), lines, metric, way)
+    return ParallelCoordinates(tuple(axes), lines, metric, way)
 
 
 def jobs_in_brushes(lines: Sequence[ParallelLine], brushes: Mapping[int, tuple[float, float]]) -> set[str]:

@@ -176,7 +176,7 @@ def first_difference(
             a, b = float(original.metrics[name][original_index]), float(replay.metrics[name][replay_index])
             if not _are_close(a, b, tolerance):
                 return replace(
-                    result, is_same=False, step=step, metric=name, then=_finite_or_none(a), now=_finite_or_none(b)
+                    result, is_same=False, step=step, metric=name, original_value=_finite_or_none(a), replay_value=_finite_or_none(b)
                 )
     return result
 

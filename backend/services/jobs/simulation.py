@@ -20,16 +20,16 @@ _LIMIT_S = 24 * 3600.0
 
 
 def simulate(
-    checked: CheckedJob,
+    checked_job: CheckedJob,
     library: LibraryService,
     staleness: int,
     is_random: bool,
     progress: Progress | None,
 ) -> Simulation:
     """See `JobService.simulate`."""
-    config = checked.config
-    if config is None or checked.errors:
-        raise BackendError(" ".join(fault.message for fault in checked.errors))
+    config = checked_job.config
+    if config is None or checked_job.errors:
+        raise BackendError(" ".join(error.message for error in checked_job.errors))
     if not config.strategy.servers or config.strategy.has_coordinator:
         raise BackendError(
             f"The strategy “{config.strategy.name}” is synchronous, so it has no staleness.",
@@ -39,9 +39,9 @@ def simulate(
         raise BackendError(f"A staleness of {staleness} is not possible.", "Give 0 or more.")
 
     def content(key: str) -> str:
-        if key not in checked.pins:
+        if key not in checked_job.pins:
             return ""
-        return str(library.open_content(KINDS[key], checked.pins[key].reference, progress))
+        return str(library.open_content(KINDS[key], checked_job.pins[key].reference, progress))
 
     launch = Launch(
         job_id="simulation",

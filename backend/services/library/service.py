@@ -51,13 +51,13 @@ from backend.services.tools import tool_process
 from backend.services.tools.kept_results import ResultCache
 from backend.services.tools.training_python import training_error
 
-_PINNED_AS = {
+_PIN_KEYS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
     Kind.LOADER: ("loader", "validation_loader"),
     Kind.MODEL: ("model",),
     Kind.SCRIPT: ("script",),
 }
-_MOST_JOBS = 200
+_MAX_JOBS = 200
 
 
 class LibraryService:
@@ -76,7 +76,7 @@ class LibraryService:
     ) -> None:
         self._root = root
         self._catalogue = catalogue
-        self._kept = ResultCache(cache)
+        self._cache = ResultCache(cache)
         self._jobs = JobFolderReader(root)
         self._rescan = Rescan(root, catalogue, self._jobs)
         self._see_job = see_job or self._jobs.read
@@ -99,12 +99,12 @@ class LibraryService:
         The same files again become a new version, because that was requested. With ``reuse_same``
         the newest version with exactly these files is returned instead.
         """
-        same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
+        find_same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
         self._root.files.refresh_library(kind)
-        item, trusted = imports.import_version(
-            self._root, kind, source, name, progress or Progress(), same
+        item, fingerprint = imports.import_version(
+            self._root, kind, source, name, progress or Progress(), find_same
         )
-        self._catalogue.put_item(item, trusted)
+        self._catalogue.put_item(item, fingerprint)
         return item
 
     def inspect(self, path: Path) -> ImportGuess:
@@ -122,28 +122,28 @@ class LibraryService:
             BackendError: A part cannot be imported; it names that part and the imported ones.
         """
         progress = progress or Progress()
-        examined: dict[Kind, ImportSource] = {}
+        sources: dict[Kind, ImportSource] = {}
         for kind, part in project.parts.items():
-            with _named(kind, ()):
+            with _name_failed_part(kind, ()):
                 self._root.files.refresh_library(kind)
-                examined[kind] = imports.inspect(kind, source, progress, part)
-        total = sum(files.bytes for files in examined.values())
+                sources[kind] = imports.inspect(kind, source, progress, part)
+        total = sum(part_source.bytes for part_source in sources.values())
         items: list[LibraryItem] = []
-        before = 0
-        for kind, files in examined.items():
-            with _named(kind, items):
-                item, trusted = imports.import_source(
+        imported_bytes = 0
+        for kind, part_source in sources.items():
+            with _name_failed_part(kind, items):
+                item, fingerprint = imports.import_source(
                     self._root,
                     kind,
-                    files,
+                    part_source,
                     name,
                     imports.origin(source / project.parts[kind].folder),
-                    _Stretch(progress, before, files.bytes, total, kind),
+                    _PartProgress(progress, imported_bytes, part_source.bytes, total, kind),
                     partial(self._newest_with_hash, kind, name),
                 )
-                self._catalogue.put_item(item, trusted)
+                self._catalogue.put_item(item, fingerprint)
             items.append(item)
-            before += files.bytes
+            imported_bytes += part_source.bytes
         return tuple(items)
 
     def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
@@ -153,23 +153,23 @@ class LibraryService:
 
     def known_combinations(self) -> tuple[Combination, ...]:
         """Return what worked together: in previews and checks, then in jobs, newest job first."""
-        found = [
+        combinations = [
             Combination(item.name, _name(loader))
             for item in self._catalogue.items(Kind.DATASET)
             if (loader := item.details.get("seen_through"))
         ]
         for item in self._catalogue.items(Kind.MODEL):
-            tried = item.details.get("tried_on")
-            if isinstance(tried, list) and len(tried) == 2:
-                found.append(Combination(_name(tried[0]), _name(tried[1]), item.name))
-        for view in self._catalogue.jobs(limit=_MOST_JOBS):
+            trial_parts = item.details.get("tried_on")
+            if isinstance(trial_parts, list) and len(trial_parts) == 2:
+                combinations.append(Combination(_name(trial_parts[0]), _name(trial_parts[1]), item.name))
+        for view in self._catalogue.jobs(limit=_MAX_JOBS):
             names = {key: pin.name for key, pin in view.pins.items()}
             if view.step and {"dataset", "loader"} <= names.keys():
                 dataset, loader = names["dataset"], names["loader"]
-                found.append(Combination(dataset, loader, names.get("model", "")))
-                other = names.get("validation_dataset", dataset)
-                found.append(Combination(other, names.get("validation_loader", loader)))
-        return tuple(dict.fromkeys(found))
+                combinations.append(Combination(dataset, loader, names.get("model", "")))
+                validation_dataset = names.get("validation_dataset", dataset)
+                combinations.append(Combination(validation_dataset, names.get("validation_loader", loader)))
+        return tuple(dict.fromkeys(combinations))
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
         """Return a version; ``reference`` is a name (its newest version) or ``name@version``."""
@@ -206,8 +206,8 @@ class LibraryService:
         """Return the files in a version that were not in it when it was imported, by path."""
         folder = self._folder(kind, reference)
         listing = self._hashes(folder)[1]
-        found = library_files.list_files(folder)
-        return tuple(one.path for one in found if one.path not in listing)
+        files = library_files.list_files(folder)
+        return tuple(f.path for f in files if f.path not in listing)
 
     def remove_added(self, kind: Kind, reference: str) -> tuple[str, ...]:
         """Move the files that were added to a version to the trash of the data root."""
@@ -238,28 +238,28 @@ class LibraryService:
         Raises:
             BackendError: There is no such version, or none before it.
         """
-        after = self._folder(kind, newer)
+        newer_folder = self._folder(kind, newer)
         if older:
-            before = self._folder(kind, older)
+            older_folder = self._folder(kind, older)
         else:
-            versions = library_files.versions(self._root, kind, after.name)
-            earlier = [version for version in versions if version < after.version]
-            if not earlier:
+            versions = library_files.versions(self._root, kind, newer_folder.name)
+            earlier_versions = [version for version in versions if version < newer_folder.version]
+            if not earlier_versions:
                 raise BackendError(
-                    f"There is no version before {after.name}@{after.version}.",
+                    f"There is no version before {newer_folder.name}@{newer_folder.version}.",
                     "Name another one: --since NAME@VERSION.",
                 )
-            before = VersionFolder(self._root, kind, after.name, max(earlier))
-        sides = [(f"{one.name}@{one.version}", self._hashes(one)[1]) for one in (before, after)]
+            older_folder = VersionFolder(self._root, kind, newer_folder.name, max(earlier_versions))
+        sides = [(f"{v.name}@{v.version}", self._hashes(v)[1]) for v in (older_folder, newer_folder)]
         return compare_versions(sides[0], sides[1], partial(self.text, kind))
 
     def script_imports(self, reference: str, module: str) -> bool:
         """Return whether a Python file of a script imports this top-level module."""
-        before = r"(import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)"
-        pattern = re.compile(rf"^[ \t]*{before}{module}\b", re.MULTILINE)
+        prefix = r"(import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)"
+        pattern = re.compile(rf"^[ \t]*{prefix}{module}\b", re.MULTILINE)
         with suppress(BackendError, OSError):
             folder = self.open_content(Kind.SCRIPT, reference)
-            texts = (one.read_text("utf-8", "replace") for one in folder.rglob("*.py"))
+            texts = (p.read_text("utf-8", "replace") for p in folder.rglob("*.py"))
             return any(map(pattern.search, texts))
         return False
 
@@ -286,16 +286,16 @@ class LibraryService:
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
         item, digests = self._pinned(folder, pin)
-        what = f"The {folder.text}"
-        with as_backend_error(f"{what} cannot be verified"):
-            before = self._root.files.fingerprint(folder.content)
-            known = self._catalogue.trusted_fingerprint(kind, pin.name, pin.version)
-            if before != known or thorough:
+        subject = f"The {folder.text}"
+        with as_backend_error(f"{subject} cannot be verified"):
+            fingerprint = self._root.files.fingerprint(folder.content)
+            known_fingerprint = self._catalogue.trusted_fingerprint(kind, pin.name, pin.version)
+            if fingerprint != known_fingerprint or thorough:
                 on_bytes = ByteCount(
                     progress or Progress(), item.bytes, f"Verifying {pin.reference}"
                 )
-                self._root.files.compare(what, folder.content, digests, on_bytes)
-                self._catalogue.put_item(item, before)
+                self._root.files.compare(subject, folder.content, digests, on_bytes)
+                self._catalogue.put_item(item, fingerprint)
 
     def verify_names(self, kind: Kind, pin: Pin) -> None:
         """Check that the files have the recorded names and, together, the recorded size.
@@ -305,11 +305,11 @@ class LibraryService:
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
         item, digests = self._pinned(folder, pin)
-        what = f"The {folder.text}"
-        found = library_files.list_files(folder)
-        hashes.compare_names(what, {one.path for one in found}, digests)
-        if sum(one.bytes for one in found) != item.bytes:
-            raise hashes.changed(what, "was changed after it was imported: its size differs")
+        subject = f"The {folder.text}"
+        files = library_files.list_files(folder)
+        hashes.compare_names(subject, {f.path for f in files}, digests)
+        if sum(f.bytes for f in files) != item.bytes:
+            raise hashes.changed(subject, "was changed after it was imported: its size differs")
 
     def _pinned(self, folder: VersionFolder, pin: Pin) -> tuple[LibraryItem, dict[str, str]]:
         item = self._item(folder)
@@ -331,9 +331,9 @@ class LibraryService:
                 )
         today = datetime.now(UTC)
         record = {"removed": timestamps.stamp(today, "seconds"), "item": item.to_dict()}
-        place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
+        trash_name = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
         with as_backend_error(f"The {folder.text} cannot be moved to the trash"):
-            library_files.move_to_trash(folder, record, place)
+            library_files.move_to_trash(folder, record, trash_name)
         self._catalogue.remove_item(kind, item.name, item.version)
         return item
 
@@ -356,17 +356,17 @@ class LibraryService:
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
         model_weights.require_possible(folder, source)
-        others = tool_process.read_weights(source, progress) if training_error() is None else ()
+        unused_names = tool_process.read_weights(source, progress) if training_error() is None else ()
         path, sha256, size = model_weights.put(folder, source, progress or Progress())
-        known: dict[str, Any] = {
+        weights_record: dict[str, Any] = {
             "name": path.name,
             "sha256": sha256,
             "bytes": size,
             "source": source.name,
         }
-        if others:
-            known["unused"] = list(others)
-        return self._add_facts(item, {WEIGHTS_DETAIL: known}, str(item.details.get("warning", "")))
+        if unused_names:
+            weights_record["unused"] = list(unused_names)
+        return self._add_details(item, {WEIGHTS_DETAIL: weights_record}, str(item.details.get("warning", "")))
 
     def preview(
         self,
@@ -378,7 +378,7 @@ class LibraryService:
         """Preview a dataset with a loader in its own process; results are cached."""
         data = self.show(Kind.DATASET, dataset)
         code = self.show(Kind.LOADER, loader)
-        found = self._kept.get(
+        preview = self._cache.get(
             ("preview", data.sha256, code.sha256, split),
             Preview.from_dict,
             lambda: tool_process.preview(
@@ -389,18 +389,18 @@ class LibraryService:
             ),
         )
         if split == "training":
-            warning = next((fault.message for fault in found.errors), "")
-            facts: dict[str, Any] = {"items": found.count}
-            if found.count and (found.samples or not found.errors):
-                facts["seen_through"] = code.reference
-            if found.classes and found.is_complete:
-                facts["classes"] = len(found.classes)
-            self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
-        return found
+            warning = next((error.message for error in preview.errors), "")
+            details: dict[str, Any] = {"items": preview.count}
+            if preview.count and (preview.samples or not preview.errors):
+                details["seen_through"] = code.reference
+            if preview.classes and preview.is_complete:
+                details["classes"] = len(preview.classes)
+            self._add_details(data, details, warning or next(iter(preview.warnings), ""))
+        return preview
 
     def note(self, item: LibraryItem, key: str, value: object) -> LibraryItem:
         """Keep a fact about an item, such as `TRAINING_FACT` or `STUDY_FACT`."""
-        return self._add_facts(item, {key: value}, str(item.details.get("warning", "")))
+        return self._add_details(item, {key: value}, str(item.details.get("warning", "")))
 
     def note_leaks(self, dataset: str, count: int) -> None:
         """Keep how many leaks a scan of a dataset found, until the next scan."""
@@ -419,7 +419,7 @@ class LibraryService:
         item = self.show(Kind.MODEL, model)
         code = self.show(Kind.LOADER, loader) if loader else None
         data = self.show(Kind.DATASET, dataset) if dataset else None
-        found = self._kept.get(
+        check = self._cache.get(
             _check_key(item.sha256, data.sha256 if data else "", code.sha256 if code else ""),
             ModelCheck.from_dict,
             lambda: tool_process.check_model(
@@ -429,20 +429,20 @@ class LibraryService:
                 progress=progress,
             ),
         )
-        facts: dict[str, Any] = {
-            "parameters": found.parameters,
-            "trainable_parameters": found.trainable_parameters,
-            "parameter_bytes": found.parameter_bytes,
+        details: dict[str, Any] = {
+            "parameters": check.parameters,
+            "trainable_parameters": check.trainable_parameters,
+            "parameter_bytes": check.parameter_bytes,
         }
-        if found.was_tried and data and code:
-            facts["tried_on"] = [data.reference, code.reference]
-        self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
-        return found
+        if check.was_tried and data and code:
+            details["tried_on"] = [data.reference, code.reference]
+        self._add_details(item, details, "" if not check.was_tried else next(iter(check.warnings), ""))
+        return check
 
     def cached_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
         """Return the result of `check_model` for exactly these files, None if there is none."""
         key = _check_key(model.sha256, dataset.sha256, loader.sha256)
-        return self._kept.cached(key, ModelCheck.from_dict)
+        return self._cache.cached(key, ModelCheck.from_dict)
 
     def data_notes(self, config: JobConfig) -> tuple[str, ...]:
         """Return what a trial of a job's batch has warned of, else what its dataset's preview has.
@@ -476,14 +476,14 @@ class LibraryService:
                 names = library_files.names(self._root, kind)
             except FileNotFoundError:
                 names = []
-            found = library_files.versions(self._root, kind, name) if name in names else []
+            versions = library_files.versions(self._root, kind, name) if name in names else []
         if version is not None and name in names:
             return VersionFolder(self._root, kind, name, version)
-        if not found:
-            near = closest_match(name, tuple(names))
+        if not versions:
+            suggestion = closest_match(name, tuple(names))
             remedy = f"Import it first, or choose one from the list of {kind.folder}."
-            if near and near != name:
-                remedy = f"Did you mean “{near}”?"
+            if suggestion and suggestion != name:
+                remedy = f"Did you mean “{suggestion}”?"
             elif not names:
                 # A share that is not mounted looks like a data root in which nothing was imported.
                 remedy = (
@@ -491,7 +491,7 @@ class LibraryService:
                     "share that should hold them is mounted."
                 )
             raise BackendError(f"There is no {kind.value} “{sanitize(reference)}”.", remedy)
-        return VersionFolder(self._root, kind, name, found[0])
+        return VersionFolder(self._root, kind, name, versions[0])
 
     def _item(self, folder: VersionFolder) -> LibraryItem:
         """Read the current record of a version."""
@@ -505,12 +505,12 @@ class LibraryService:
         return library_files.read_hashes(folder)
 
     def _newest_with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
-        return self._with_hash(kind, name, sha256, most=1)
+        return self._with_hash(kind, name, sha256, limit=1)
 
     def _with_hash(
-        self, kind: Kind, name: str, sha256: str, most: int | None = None
+        self, kind: Kind, name: str, sha256: str, limit: int | None = None
     ) -> LibraryItem | None:
-        for version in library_files.versions(self._root, kind, name)[:most]:
+        for version in library_files.versions(self._root, kind, name)[:limit]:
             with suppress(BackendError):
                 item = library_files.read_item(VersionFolder(self._root, kind, name, version))
                 if item.sha256 == sha256:
@@ -525,23 +525,23 @@ class LibraryService:
             except BackendError:
                 # A job that cannot be read cannot train either.
                 continue
-            used = (pins[key] for key in _PINNED_AS[kind] if key in pins)
-            if any((pin.name, pin.version) == (item.name, item.version) for pin in used):
+            used_pins = (pins[key] for key in _PIN_KEYS[kind] if key in pins)
+            if any((pin.name, pin.version) == (item.name, item.version) for pin in used_pins):
                 yield self._see_job(job_id)
 
-    def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> LibraryItem:
-        merged = {**item.details, **facts, "warning": warning}
+    def _add_details(self, item: LibraryItem, details: dict[str, Any], warning: str) -> LibraryItem:
+        merged = {**item.details, **details, "warning": warning}
         if not warning:
             del merged["warning"]
         if merged == item.details:
             return item
-        known = replace(item, facts=merged)
+        updated_item = replace(item, details=merged)
         # Facts are optional: if the data root is read-only, only the catalogue has them.
         with suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
-            library_files.write_item(self._root, folder.path, known)
-        self._catalogue.put_item(known)
-        return known
+            library_files.write_item(self._root, folder.path, updated_item)
+        self._catalogue.put_item(updated_item)
+        return updated_item
 
 
 def _check_key(model: str, dataset: str, loader: str) -> tuple[str, ...]:
@@ -553,37 +553,37 @@ def _name(reference: object) -> str:
 
 
 @contextlib.contextmanager
-def _named(kind: Kind, before: Sequence[LibraryItem]) -> Iterator[None]:
+def _name_failed_part(kind: Kind, imported_items: Sequence[LibraryItem]) -> Iterator[None]:
     """Name the part of a project that failed, and those imported ``before`` it, which stay."""
     try:
         yield
     except BackendError as error:
-        kept = " and ".join(f"the {item.kind.value} {item.reference}" for item in before)
-        were = f"{kept} {'was' if len(before) == 1 else 'were'} imported before"
-        stay = "stays" if len(before) == 1 else "stay"
+        item_list = " and ".join(f"the {item.kind.value} {item.reference}" for item in imported_items)
+        imported_message = f"{item_list} {'was' if len(imported_items) == 1 else 'were'} imported before"
+        stay_verb = "stays" if len(imported_items) == 1 else "stay"
         if isinstance(error, Cancelled):
-            if not before:
+            if not imported_items:
                 raise
-            raise BackendError(f"Cancelled; {were} and {stay}.") from error
-        kept = f"{were[0].upper()}{were[1:]} it and {stay}." if before else ""
+            raise BackendError(f"Cancelled; {imported_message} and {stay_verb}.") from error
+        item_list = f"{imported_message[0].upper()}{imported_message[1:]} it and {stay_verb}." if imported_items else ""
         raise BackendError(
-            f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {kept}".strip()
+            f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {item_list}".strip()
         ) from error
 
 
-class _Stretch(Progress):
+class _PartProgress(Progress):
     """Turns progress of one part, in bytes, into progress of the whole."""
 
-    def __init__(self, whole: Progress, before: int, size: int, total: int, kind: Kind) -> None:
+    def __init__(self, progress: Progress, start_bytes: int, size: int, total: int, kind: Kind) -> None:
         super().__init__()
-        self._whole, self._before, self._size, self._total = whole, before, size, total
+        self._progress, self._start_bytes, self._size, self._total = progress, start_bytes, size, total
         self._kind = kind
 
     @property
     def is_cancelled(self) -> bool:
-        return self._whole.is_cancelled
+        return self._progress.is_cancelled
 
-    def step(self, done: float, total: float, what: str) -> None:
-        access = done / total if total else 0.0
-        what = f"{self._kind.value.capitalize()}: {what}"
-        self._whole.step(self._before + access * self._size, self._total, what)
+    def step(self, done: float, total: float, title: str) -> None:
+        fraction = done / total if total else 0.0
+        title = f"{self._kind.value.capitalize()}: {title}"
+        self._progress.step(self._start_bytes + fraction * self._size, self._total, title)

@@ -11,7 +11,7 @@ from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.schema import Record
 
-_MOST_BYTES = 64_000_000
+_MAX_BYTES = 64_000_000
 
 T = TypeVar("T", bound=Record)
 
@@ -33,24 +33,24 @@ class ResultCache:
         Args:
             read: Parses the output of ``to_dict``; raises ValueError if it cannot.
         """
-        known = self.cached(key, read)
-        if known is not None:
-            return known
-        found = compute()
-        self.put(key, found)
-        return found
+        cached = self.cached(key, read)
+        if cached is not None:
+            return cached
+        result = compute()
+        self.put(key, result)
+        return result
 
-    def put(self, key: tuple[str, ...], found: Record) -> None:
+    def put(self, key: tuple[str, ...], result: Record) -> None:
         """Keep a result."""
         # A full disk must not prevent showing the result.
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_json(self.path(key), found.to_dict(), mode=0o600)
+            replace_json(self.path(key), result.to_dict(), mode=0o600)
 
     def cached(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
         """Return the cached result, None if there is none that can be read."""
         with suppress(OSError, ValueError):
-            return read(read_json(self.path(key), _MOST_BYTES))
+            return read(read_json(self.path(key), _MAX_BYTES))
         return None
 
     def path(self, key: tuple[str, ...], suffix: str = ".json") -> Path:

@@ -38,21 +38,21 @@ class PackageService:
         _require_name(package)
         if THIS_COMPUTER in nodes:
             install_package(package, progress)
-        alike: dict[SetUpOptions, list[str]] = {}
+        names_by_options: dict[SetUpOptions, list[str]] = {}
         for name in nodes:
             if name != THIS_COMPUTER:
                 options = replace(options_of(self._cluster.entry(name)), packages=(package,))
-                alike.setdefault(options, []).append(name)
+                names_by_options.setdefault(options, []).append(name)
 
-        def report(now: SetUp) -> None:
-            progress.report(0, 0, f"Installing {package} on {now.node}")
+        def report(state: SetUp) -> None:
+            progress.report(0, 0, f"Installing {package} on {state.node}")
 
-        for options, names in alike.items():
-            done = self._provisioning.set_up(names, report, lambda _: progress.is_cancelled, options)
-            for name, outcome in done.items():
+        for options, names in names_by_options.items():
+            results = self._provisioning.set_up(names, report, lambda _: progress.is_cancelled, options)
+            for name, outcome in results.items():
                 if not isinstance(outcome, NodeEntry):
-                    sentence = f"{package} is not installed on {name}: {outcome.message}"
-                    raise BackendError(sentence, outcome.remedy)
+                    message = f"{package} is not installed on {name}: {outcome.message}"
+                    raise BackendError(message, outcome.remedy)
 
 
 def _require_name(package: str) -> None:

@@ -24,7 +24,7 @@ from backend.records.library.item import Kind, LibraryItem
 if TYPE_CHECKING:
     from backend.services.context.container import Services
 
-LEFT_AFTER_S = 3600.0
+STALE_AFTER_S = 3600.0
 """What was not changed for so long has no writer any more, by the clock of the data root's disk."""
 
 
@@ -63,7 +63,7 @@ class ScannedJob:
         return state.state.is_live and state.unrecorded_end is None
 
     @property
-    def comes_next(self) -> bool:
+    def will_continue(self) -> bool:
         """It will make checkpoints without an action of the user."""
         return self.run_state is not None and (self.is_live or self.run_state[1].state.is_queued)
 
@@ -95,16 +95,16 @@ class Scan:
     def names(self, folder: Path) -> tuple[str, ...]:
         """Return the names in a folder, on the computer that has it; none if it is missing."""
         if folder not in self._names:
-            found: Sequence[str] = ()
+            names: Sequence[str] = ()
             try:
-                found = self.root.files.names(folder)
+                names = self.root.files.names(folder)
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as error:
                 self._unlisted.add(folder)
-                shown = self.root.display_path(folder)
-                self.not_checked.append(f"{shown} cannot be listed: {error.strerror or error}.")
-            self._names[folder] = tuple(sorted(found))
+                folder_label = self.root.display_path(folder)
+                self.not_checked.append(f"{folder_label} cannot be listed: {error.strerror or error}.")
+            self._names[folder] = tuple(sorted(names))
         return self._names[folder]
 
     def cannot_list(self, folder: Path) -> bool:
@@ -126,7 +126,7 @@ class Scan:
     @cached_property
     def total_bytes(self) -> int:
         """The size of all contents that have a hash."""
-        sizes = [one.item.bytes for one in self.versions if one.item is not None]
+        sizes = [v.item.bytes for v in self.versions if v.item is not None]
         for job in self.jobs:
             for folder in self.outputs(job):
                 for name in self.names(folder.checkpoints):
@@ -137,7 +137,7 @@ class Scan:
 
     @cached_property
     def versions(self) -> tuple[ScannedVersion, ...]:
-        found = []
+        versions = []
         for kind in Kind:
             self.root.files.refresh_library(kind)
             with suppress(FileNotFoundError):
@@ -145,10 +145,10 @@ class Scan:
                     if not self.includes(folder.text):
                         continue
                     try:
-                        found.append(ScannedVersion(folder, library_files.read_item(folder)))
+                        versions.append(ScannedVersion(folder, library_files.read_item(folder)))
                     except BackendError as error:
-                        found.append(ScannedVersion(folder, None, error))
-        return tuple(found)
+                        versions.append(ScannedVersion(folder, None, error))
+        return tuple(versions)
 
     @cached_property
     def job_ids(self) -> tuple[str, ...]:
@@ -156,25 +156,25 @@ class Scan:
 
     @cached_property
     def jobs(self) -> tuple[ScannedJob, ...]:
-        ids = [one for one in self.job_ids if self.includes(f"job {one}")]
-        return tuple(self._jobs(ids))
+        ids = [i for i in self.job_ids if self.includes(f"job {i}")]
+        return tuple(self._scan_jobs(ids))
 
-    def _jobs(self, ids: Sequence[str]) -> Iterator[ScannedJob]:
+    def _scan_jobs(self, ids: Sequence[str]) -> Iterator[ScannedJob]:
         for number, job_id in enumerate(ids):
             self.progress.step(number, len(ids), "Reading jobs")
             folder = self.root.job(job_id)
             if self.cannot_list(folder.path):
                 continue
-            file, fault, seen = None, None, None
+            file, fault, run_state = None, None, None
             try:
-                seen = inspect(folder)
+                run_state = inspect(folder)
             except BackendError as error:
                 self.not_checked.append(error.with_remedy)
             try:
                 file = read_job(folder)
             except BackendError as error:
                 fault = error
-            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, fault, seen)
+            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, fault, run_state)
 
     def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:
         """Yield the folders of a job with checkpoints: its own, and those of earlier runs.
@@ -192,9 +192,9 @@ class Scan:
     @cached_property
     def needed_bytes(self) -> int:
         """The size of the next checkpoints of all running and queued jobs."""
-        ask = self.services.preflight.needed_bytes
-        jobs = [(job.file, job.folder.job_id) for job in self.jobs if job.comes_next]
-        return sum(ask(file.config, job_id) for file, job_id in jobs if file is not None)
+        needed_bytes = self.services.preflight.needed_bytes
+        jobs = [(job.file, job.folder.job_id) for job in self.jobs if job.will_continue]
+        return sum(needed_bytes(file.config, job_id) for file, job_id in jobs if file is not None)
 
     @cached_property
     def _now_s(self) -> float | None:
@@ -212,7 +212,7 @@ class Scan:
         if self._now_s is None:
             return False
         try:
-            return self._now_s - self._changed_s(path) >= LEFT_AFTER_S
+            return self._now_s - self._changed_s(path) >= STALE_AFTER_S
         except FileNotFoundError:
             return False
 

@@ -15,7 +15,7 @@ import torch
 
 from backend.base.log import swallowed
 from backend.records.base.number_format import name_list
-from backend.training.tools.preview import evenly
+from backend.training.tools.preview import spread_indices
 from backend.training.tools.thumbnails import entries
 from backend.training.user_code import (
     UserCodeError,
@@ -179,7 +179,7 @@ def class_numbers(target: Any, size: int) -> torch.Tensor | None:
 
 def _examples(data: UserData) -> Iterator[Any]:
     """Yield some samples of the dataset; only one unless its target is a whole number."""
-    for index in evenly(len(data), min(_EXAMPLE_COUNT, len(data))):
+    for index in spread_indices(len(data), min(_EXAMPLE_COUNT, len(data))):
         try:
             item = data.item(index)
             _, target = split_batch(data.collate([item]))

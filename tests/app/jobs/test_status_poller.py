@@ -155,12 +155,12 @@ def test_f32_a_job_whose_read_hangs_is_stale_until_the_read_returns(qtbot, qapp,
     for _ in range(3):
         poll_all(poller)
     (update,) = seen
-    assert re.fullmatch(r"no news since \d\d:\d\d", update.view.doubt)
+    assert re.fullmatch(r"no news since \d\d:\d\d", update.view.contact_warning)
     assert (update.view.state, len(update.history.steps)) == (JobState.TRAINING, 0)
     assert poller.live_views() == (update.view,)
     work, then = hanging[0]
     then(work())
-    assert (seen[1].view.doubt, len(seen[1].history.steps)) == ("", 5)
+    assert (seen[1].view.contact_warning, len(seen[1].history.steps)) == ("", 5)
 
 
 def test_the_end_of_a_job_is_reported_once(qtbot, poller, jobs):
@@ -239,7 +239,7 @@ def test_a_read_before_a_local_change_does_not_undo_the_change(qapp, jobs, state
     poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, AnsweredLater(), NEVER)
     names = []
     poller.updated.connect(lambda update: names.append(update.view.name))
-    poller.listed.connect(lambda views: names.extend(view.name for view in views))
+    poller.jobs_listed.connect(lambda views: names.extend(view.name for view in views))
     poller.open_job("a")
     poller.poll_list()
     jobs.view = replace(before, name="renamed")
@@ -326,7 +326,7 @@ def test_a_poll_that_hangs_delays_no_poll_of_another_job(slow, monkeypatch):
 def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch):
     poller, runner = slow
     reports = []
-    poller.updated.connect(lambda update: reports.append((update.view.id, update.view.doubt)))
+    poller.updated.connect(lambda update: reports.append((update.view.id, update.view.contact_warning)))
     poller.unlisted.connect(lambda sentence: reports.append(("", sentence)))
     poller.poll()
     poller.poll_list()

@@ -281,7 +281,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     elapse(form)
     assert acts_of(form).start.text() == "Queue 4 jobs"
     acts_of(form).start.click()
-    assert len(services.queue.read().places) == 4
+    assert len(services.queue.read().jobs) == 4
     path.write_text("[sweep]\nrandom = 'many'\n[sweep.axes]\nlr = [1, 2]\n")
     form.controller.open_job_file(path)
     assert "sweep.random: must be a whole number, not text." in side_of(form).refusal.text()

@@ -129,5 +129,5 @@ def test_only_the_card_of_the_planned_network_has_the_button(qtbot, services):
     assert plan.isVisible()
     with qtbot.waitSignal(dialog.plan_requested):
         plan.click()
-    dialog._select("lenet-5")
+    dialog._select_entry("lenet-5")
     assert not plan.isVisible()

@@ -64,7 +64,7 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
     view = detail.results.scan
     view.scan_requested.emit()
     assert scans.asked[0] == ("digits@1", "reader")
-    assert [one.sentence for one in view.model.rows] == [
+    assert [one.message for one in view.model.rows] == [
         "1 training sample is equal to earlier ones."
     ]
     assert scans.asked[1] == (
@@ -95,7 +95,7 @@ def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks
     page.show_items((found, other))
     for _ in range(2):
         page.show_item("a")
-        banner = page.detail._leaks
+        banner = page.detail._leak_banner
         assert (banner.isHidden(), banner._strong.text()) == (not shown, shown)
         assert page._entry.warning == (shown or warning)
         page.show_item("b")

@@ -152,7 +152,7 @@ def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controll
     cluster.answers = [None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
     qtbot.addWidget(window(SetUpDialog))
-    assert [entry.no_share for entry in cluster.entries] == [True]
+    assert [entry.is_staged for entry in cluster.entries] == [True]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
@@ -277,7 +277,7 @@ def test_a_hot_node_stays_marked_until_it_has_cooled_down(controller, nodes):
         now = replace(here, heartbeat=beat, gpus=gpus)
         nodes.reading = lambda now=now: now
         controller.refresh()
-        hot.append(any("hot" in one.sentence for one in listed[-1][0].health))
+        hot.append(any("hot" in one.message for one in listed[-1][0].health))
     assert hot == [False, True, True, True, False]
 
 
@@ -290,7 +290,7 @@ def test_a_late_heartbeat_is_shown_until_some_came_in_time(controller, nodes):
         now = replace(now, reading=replace(now.reading, heartbeat=beat))
         nodes.remote = lambda now=now: (now,)
         controller.refresh()
-        words.append([one.words for one in listed[-1][1].health])
+        words.append([one.description for one in listed[-1][1].health])
     late = ["No heartbeat"]
     assert words == [[], [], late, late, late, late, late, [], []]
 
@@ -372,7 +372,7 @@ def test_f32_nodes_whose_read_hangs_are_stale_until_the_read_returns(cluster, qt
     controller = NodeController(services, OnlyHere(), page, page, 0)
     hangs, seen = [], []
     controller.refresh()
-    controller.listed.connect(seen.append)
+    controller.nodes_listed.connect(seen.append)
     hangs.append(True)
     for hangs_s in (30.0, -1.0):
         monkeypatch.setattr(stale_data, "HANGS_S", hangs_s)

@@ -18,7 +18,7 @@ from widgets.common.labels import Label
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 HOOK = Channels("https://hooks.example/T0", enabled_at="2026-11-22T00:00:00Z")
-FAILED = changed(LIVE, state=JobState.ERROR, updated="2026-11-22T08:00:00Z")
+FAILED = changed(LIVE, state=JobState.ERROR, updated_at="2026-11-22T08:00:00Z")
 
 
 class Service:
@@ -88,7 +88,7 @@ def said(page):
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     for _ in range(3):
         controller.see((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
-    controller.see((changed(FAILED, run=2), changed(FAILED, updated="2026-11-01", id="old")))
+    controller.see((changed(FAILED, run=2), changed(FAILED, updated_at="2026-11-01", id="old")))
     assert service.delivered == [("a", 1), ("b", 1), ("a", 2)]
 
 

@@ -126,7 +126,7 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
 
 def test_m20_a_stalled_run_is_reported_once(notices, received):
     for _ in range(3):
-        notices.see(replace(LIVE, doubt="no news since 14:02"))
+        notices.see(replace(LIVE, contact_warning="no news since 14:02"))
     notices.send_waiting()
     assert [notice.text for notice in received] == ["No news since 14:02"]
 
@@ -141,16 +141,16 @@ def test_a_job_that_the_program_continued_is_reported_once(notices, received):
     notices.see(LIVE)
     lost = Continuation("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
     for _ in range(3):
-        notices.see(changed(LIVE, run=LIVE.run + 1, continued=lost))
-    again = replace(lost, since="2026-11-28T03:12:00Z")
-    notices.see(changed(LIVE, run=LIVE.run + 2, continued=again))
+        notices.see(changed(LIVE, run=LIVE.run + 1, continuation=lost))
+    again = replace(lost, started_at="2026-11-28T03:12:00Z")
+    notices.see(changed(LIVE, run=LIVE.run + 2, continuation=again))
     notices.send_waiting()
     assert titles(received) == ["Continued: digits"] * 2
     assert received[0].text == lost.reason
 
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
-    notices.see(changed(LIVE, run=2, continued=Continuation("gpu02 no longer answers.", "2026-11-28")))
+    notices.see(changed(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28")))
     assert received == []
 
 
@@ -251,7 +251,7 @@ def test_the_rules_drop_an_ended_run(qapp):
         return sum(map(len, (seen._live, seen._doubtful_runs, seen._reported_alarms)))
 
     for number in range(100):
-        run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", doubt="no news")
+        run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news")
         seen.see_view(run)
         assert remembered() == 3
         seen.see_view(changed(run, state=JobState.FINISHED))
@@ -360,7 +360,7 @@ def main_window(qtbot):
 
 def ended(number, state=JobState.ERROR, minute=0, **more):
     end = f"2026-11-21T15:{minute:02}:00Z"
-    return changed(LIVE, state=state, updated=end, id=f"job-{number}", name=f"job {number}", **more)
+    return changed(LIVE, state=state, updated_at=end, id=f"job-{number}", name=f"job {number}", **more)
 
 
 def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opened):

@@ -88,7 +88,7 @@ def test_items_are_listed_by_name_and_newest_first(catalogue: Catalogue) -> None
 
 def test_new_facts_of_an_item_keep_its_verification(catalogue: Catalogue) -> None:
     catalogue.put_item(item(), fingerprint="fingerprint")
-    catalogue.put_item(replace(item(), facts={"items": 3}))
+    catalogue.put_item(replace(item(), details={"items": 3}))
     assert catalogue.items(Kind.DATASET)[0].details == {"items": 3}
     assert catalogue.trusted_fingerprint(Kind.DATASET, "digits", 1) == "fingerprint"
     assert catalogue.trusted_fingerprint(Kind.DATASET, "digits", 2) == ""

@@ -78,7 +78,7 @@ def test_a_job_that_the_program_continued_says_why_and_on_how_many_nodes(
     reason = "node3 no longer answers. Continues on node1 and node2, without node3."
     continued = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"))
     continued = replace(continued, placement=SLOW.config.placement)
-    view = changed(SLOW, continued=continued)
+    view = changed(SLOW, continuation=continued)
     text = shown(view, capsys)
     assert reason in text
     assert "2 of 3 nodes since" in text

@@ -82,7 +82,7 @@ def import_three(stage: Stage) -> None:
     found = ImportGuess(
         Kind.DATASET, Project(parts, ("README.md", "job.toml", "notebooks/", "runs/"))
     )
-    _import(stage, "/home/mai/digits").show_found("/home/mai/digits", found)
+    _import(stage, "/home/mai/digits").show_guess("/home/mai/digits", found)
 
 
 screen("import-fault")(lambda stage: _import(stage, "/home/mai/a folder", "two words/and a slash"))
@@ -248,7 +248,7 @@ def _depth(
     stage.library(Kind.MODEL).show_items(())
     dialog = stage.lay_over(DepthDialog(stage.window))
     dialog.limit.choose("printed" if as_printed else "kept")
-    for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.least, least)):
+    for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.min_c_value, least)):
         box.setValue(value)
     dialog._replan()
     return dialog

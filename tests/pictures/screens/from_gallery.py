@@ -45,7 +45,7 @@ screen("gallery-adding")(lambda stage: _gallery(stage).show_progress(0.42, "Copy
 def gallery_layers(stage: Stage) -> None:
     dialog = _gallery(stage, entry="lenet-5")
     dialog._tabs.choose("layers")
-    dialog._turn("layers")
+    dialog._show_tab("layers")
 
 
 @screen("gallery-fault", THREE)

@@ -143,7 +143,7 @@ def curves_log(stage: Stage) -> None:
     curves = open_job(stage).detail.curves
     curves.toggle_log_y()
     curves.toggle_log_x()
-    curves._axes._group.button(curves._axes._keys.index("time")).click()
+    curves._axis_choice._group.button(curves._axis_choice._keys.index("time")).click()
 
 
 @screen("curves-marked")
@@ -165,7 +165,7 @@ def curves_marked(stage: Stage) -> None:
         replace(update, history=replace(update.history, metrics=metrics, run_starts=starts))
     )
     page.detail.show_checkpoints(lab.LIVE.id, lab.checkpoints(lab.LIVE))
-    page.detail.curves._axes._group.button(page.detail.curves._axes._keys.index("clock")).click()
+    page.detail.curves._axis_choice._group.button(page.detail.curves._axis_choice._keys.index("clock")).click()
     stage.settle()
     curves = page.detail.curves
     the(LargePlot, curves).move_pointer(curves.run_curves.x_at_step(8_000, XAxis.CLOCK))
@@ -173,7 +173,7 @@ def curves_marked(stage: Stage) -> None:
 
 @screen("job-in-doubt")
 def job_in_doubt(stage: Stage) -> None:
-    view = replace(lab.LIVE, doubt="no news from gpu06 since 14:02")
+    view = replace(lab.LIVE, contact_warning="no news from gpu06 since 14:02")
     stage.show_cluster((view, lab.EVALUATING), lab.nodes())
     open_job(stage, view, _others(view))
 
@@ -189,7 +189,7 @@ def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
     view = changed(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
     page = open_job(stage, view, _others(view))
-    page.detail._stopping_since_s = -1e6
+    page.detail._stopping_s = -1e6
     page.detail.show_view(view)
 
 
@@ -217,7 +217,7 @@ def job_runs(stage: Stage) -> None:
 @screen("job-earlier-run", THREE)
 def job_earlier_run(stage: Stage) -> None:
     detail = _with_runs(stage)
-    detail._earlier.show_runs(_RUNS)
+    detail._earlier_runs.show_runs(_RUNS)
     then = changed(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
     detail.show_earlier_run(lab.LIVE.id, 2, lab.history(then))
 
@@ -447,7 +447,7 @@ def settings_of_job(stage: Stage) -> None:
 @screen("settings-of-job-toml")
 def settings_of_job_toml(stage: Stage) -> None:
     settings_of_job(stage)
-    stage.jobs.detail.settings._turn(True)
+    stage.jobs.detail.settings._show_format(True)
 
 
 @screen("notes", THREE)

@@ -85,7 +85,7 @@ screen("study-rows", THREE)(lambda stage: _pane(stage, split()))
 def study_begun(stage: Stage) -> None:
     """No job is finished yet."""
     table = epoch_time()
-    rows = tuple(replace(row, value=Cell(), also=(Cell(),)) for row in table.rows)
+    rows = tuple(replace(row, value=Cell(), further_cells=(Cell(),)) for row in table.rows)
     _pane(stage, replace(table, rows=rows))
 
 

@@ -13,7 +13,7 @@ from tests.windows import elapse, on_screen, open_tab, texts, the
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.page_stack import PageStack
-from widgets.library.layer_graph import LayerGraphView, colour_of
+from widgets.library.layer_graph import LayerGraphView, kind_color
 from widgets.library.layers_view import LayersView, short_count
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
@@ -128,7 +128,7 @@ def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
 
 def test_kinds_have_colours_of_their_own():
     kinds = ("Conv2d", "Linear", "BatchNorm2d", "MaxPool2d", "LSTM", "Embedding", "Mine")
-    assert len({colour_of(kind).name() for kind in kinds}) == len(kinds)
+    assert len({kind_color(kind).name() for kind in kinds}) == len(kinds)
 
 
 def test_large_numbers_are_short():

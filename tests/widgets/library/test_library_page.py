@@ -38,7 +38,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
 from widgets.common.task_status import TaskStatus
 from widgets.library.import_dialog import ImportDialog
-from widgets.library.item_groups import EntryModel, entries
+from widgets.library.item_groups import EntryModel, group_by_name
 from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
@@ -71,10 +71,10 @@ def page(qtbot):
 
 def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
     model = EntryModel()
-    model.put(entries((item("digits", 1), item("coco"), item("digits", 2))))
+    model.set_entries(group_by_name((item("digits", 1), item("coco"), item("digits", 2))))
     qtmodeltester.check(model)
     assert [model.index(row).data() for row in range(model.rowCount())] == ["coco", "digits"]
-    assert entries((item("digits", 1), item("digits", 2)))[0].newest.version == 2
+    assert group_by_name((item("digits", 1), item("digits", 2)))[0].newest.version == 2
 
 
 def test_hundreds_of_versions_delay_nothing(page, qtbot):
@@ -307,7 +307,7 @@ def choices(dialog):
 def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     dialog = import_dialog(qtbot, taken={Kind.MODEL: {"plankton": 4}})
     assert not choices(dialog)["All parts"].isEnabled()
-    dialog.show_found("/home/mai/plankton", THREE)
+    dialog.show_guess("/home/mai/plankton", THREE)
     assert choices(dialog)["All parts"].isChecked()
     assert the(TaskStatus, dialog).message.text() == (
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
@@ -322,7 +322,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
 
 def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbot):
     dialog = import_dialog(qtbot)
-    dialog.show_found("/home/mai/plankton", BOTH)
+    dialog.show_guess("/home/mai/plankton", BOTH)
     assert "All parts" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
     assert the(TaskStatus, dialog).message.text() == (
@@ -336,7 +336,7 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
 @pytest.mark.parametrize("only_one", [{"name": "plankton"}, {"prefers_all": False}])
 def test_a_request_for_one_kind_only_offers_all_three(qtbot, only_one):
     dialog = import_dialog(qtbot, **only_one)
-    dialog.show_found("/home/mai/plankton", THREE)
+    dialog.show_guess("/home/mai/plankton", THREE)
     assert choices(dialog)["Dataset"].isChecked()
     assert choices(dialog)["All parts"].isEnabled()
 
@@ -346,16 +346,16 @@ def test_a_typed_path_is_inspected_before_it_is_imported(qtbot):
     qtbot.keyClicks(line_of(dialog, "From"), "/home/mai/net")
     assert not button(dialog, "Import").isEnabled(), "it may be all three"
     qtbot.waitUntil(lambda: dialog.asked == ["/home/mai/net"])
-    dialog.show_found("/home/mai/ne", THREE)
+    dialog.show_guess("/home/mai/ne", THREE)
     assert not button(dialog, "Import").isEnabled(), "that is said of another path"
-    dialog.show_found("/home/mai/net", THREE)
+    dialog.show_guess("/home/mai/net", THREE)
     assert button(dialog, "Import").isEnabled()
     line_of(dialog, "From").setText("/home/mai/other")
-    dialog.show_found("/home/mai/other", ImportGuess(Kind.MODEL))
+    dialog.show_guess("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All parts"].isEnabled()
     assert the(TaskStatus, dialog).message.text() == ""
-    dialog.show_found("/home/mai/other", THREE)
+    dialog.show_guess("/home/mai/other", THREE)
     line_of(dialog, "From").clear()
     assert choices(dialog)["Dataset"].isChecked()
 
@@ -399,7 +399,7 @@ def test_the_empty_page_says_why_it_is_empty(page):
 
 def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
     model = EntryModel()
-    model.put(entries((item("a name that goes on and on", warning="1 class has 3 images"),)))
+    model.set_entries(group_by_name((item("a name that goes on and on", warning="1 class has 3 images"),)))
     tip = model.index(0).data(Qt.ItemDataRole.ToolTipRole)
     assert "a name that goes on and on" in tip
     assert "1 class has 3 images" in tip
@@ -409,10 +409,10 @@ def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
     dialog = on_screen(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     answer = the(TaskStatus, dialog)
     dialog.show_progress(0.4, "Copying train/0412.png")
-    assert not dialog._close.isVisible()
+    assert not dialog._close_button.isVisible()
     assert answer.progress.isVisible()
     dialog.show_error("“plankton.zip” holds a path that leads out of it.")
-    assert dialog._close.isVisible()
+    assert dialog._close_button.isVisible()
     assert not answer.progress.isVisible()
 
 

@@ -27,7 +27,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.library import sample_parts
 from widgets.library.class_columns import ClassColumns, ClassRows
-from widgets.library.distribution_card import ValuesCard, spread_words, titles
+from widgets.library.distribution_card import ValuesCard, spread_text, statistics_titles
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
@@ -189,11 +189,11 @@ def test_samples_fill_the_width_and_are_large_where_there_is_room(
     grid = owned(qtbot, SampleGrid())
     grid.show_samples(tuple(sample(n, "cat") for n in range(40)))
     grid.resize(width, grid.heightForWidth(width))
-    columns, side = grid._fitted(width)
+    columns, side = grid._columns_and_side(width)
     assert least <= side <= most
-    right = grid._cell(columns - 1).right()
+    right = grid._cell_rect(columns - 1).right()
     assert width - columns - 2 <= right <= width
-    assert grid._cell(39).bottom() <= grid.height() + 2
+    assert grid._cell_rect(39).bottom() <= grid.height() + 2
 
 
 def test_a_rectangular_picture_keeps_its_shape(qtbot: QtBot) -> None:
@@ -251,7 +251,7 @@ SHAPES = (ShapeCount("data", (2,), "float32", 7), ShapeCount("target", (), "floa
 
 def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) -> None:
     shown = preview(statistics=STATISTICS, shapes=SHAPES)
-    assert titles(shown) == ["Column 0", "Column 1", "Target"]
+    assert statistics_titles(shown) == ["Column 0", "Column 1", "Target"]
     card = the(ValuesCard, show(shown))
     assert the(ComboBox, card).currentText() == "Column 1"
     assert label_of(card, "14 NaN, 1 infinite").color_role() == "warn"
@@ -263,7 +263,7 @@ def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) ->
 def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not_plain() -> None:
     def of(*channels: tuple[str, int]) -> list[str]:
         found = tuple(ChannelStatistics(path, n, 1.0, 0.5, 0.0, 2.0) for path, n in channels)
-        return titles(preview(statistics=found))
+        return statistics_titles(preview(statistics=found))
 
     assert of(("data", 0)) == ["Data"]
     assert of(("data.sound", 0), ("data.sound", 1)) == ["Channel 0", "Channel 1"]
@@ -281,7 +281,7 @@ def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not
 
 
 def test_each_spread_is_said_in_words() -> None:
-    assert [spread_words(one) for one in STATISTICS] == [
+    assert [spread_text(one) for one in STATISTICS] == [
         "0 to 2.00, mean 1.00 ± 0.500",
         "All values are 7.00",
         "No finite value",

@@ -269,7 +269,7 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
     panel.set_curve("train", "train", curve(values), smooth=False)
     settle()
     assert the(PlotView, panel).frame() == frame
-    ends = CurveEnds(panel._places, True, "", panel._end_text, panel.marks)
+    ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
     crowd = ends.points_counter(frame, tuple(panel.curves.items()))
     on_curve = QRectF(frame.px(600), y - 8, 60, 16)
     assert crowd(on_curve) > 40

@@ -288,7 +288,7 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
 def named_rect(panel: CurvePanel) -> QRectF:
     """Where the name of the only curve is written."""
     frame = the(PlotView, panel).frame()
-    ends = CurveEnds(panel._places, True, "", panel._end_text, panel.marks)
+    ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
     [ending] = ends.curve_ends(frame, panel.curves.items())
     [rect] = name_rects(frame, [ending])
     return rect

@@ -44,7 +44,7 @@ def test_places_on_an_axis_are_those_of_one_array(
             # What went comes again, as in a run that is resumed.
             axis.extend(wanted[size:])
     np.testing.assert_array_equal(axis.values, wanted)
-    assert axis.leading_nan_count == untold
+    assert axis.nan_count == untold
     assert axis.last == wanted[-1]
     assert axis.first == wanted[untold]
     every = np.arange(0, len(wanted), 3)
@@ -63,7 +63,7 @@ def test_even_and_missing_places_are_not_stored() -> None:
     axis = MonotonicAxis()
     axis.extend(np.full(1_000_000, math.nan))
     axis.extend(np.arange(1_000_000.0))
-    assert axis._rest.size == 0
+    assert axis._column.size == 0
     assert axis.find(5.0, "left") == 1_000_005
 
 

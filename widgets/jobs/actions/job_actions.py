@@ -30,15 +30,15 @@ _RESUMABLE_STATES = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LO
 
 @dataclass(frozen=True)
 class JobSubject:
-    """The facts that decide which actions on a job are offered.
+    """A job, with the properties that decide which actions are offered.
 
     Attributes:
-        has_checkpoints: There are some to export or resume from; None if not known yet.
-        place: Its place in the queue.
-        busy: The action under way ("Stopping…"), "" for none.
+        has_checkpoints: The job has checkpoints to export or resume from; None if not known yet.
+        queue_position: The position of the job in the queue.
+        busy_label: The action under way ("Stopping…"), "" for none.
         can_cancel: The action under way can be cancelled.
         is_overdue: Stopping takes longer than expected.
-        in_table: Its row in the table is asked, where the name is edited in place.
+        is_in_table: The menu belongs to a row of the table, where the name is edited in place.
     """
 
     job: JobView | JobSummary
@@ -51,10 +51,12 @@ class JobSubject:
 
     @property
     def can_resume(self) -> bool:
-        """Return whether it can resume, by what is known: a job without steps cannot."""
-        has_checkpoints = self.has_checkpoints
-        is_resumable = self.job.state in _RESUMABLE_STATES and self.job.resumes
-        return is_resumable and (may_have_checkpoints(self.job) if has_checkpoints is None else has_checkpoints)
+        """Return whether the job can resume, as long as is known: a job without steps cannot."""
+        if self.job.state not in _RESUMABLE_STATES or not self.job.resumes:
+            return False
+        if self.has_checkpoints is None:
+            return may_have_checkpoints(self.job)
+        return self.has_checkpoints
 
 
 def may_have_checkpoints(job: JobView | JobSummary) -> bool:
@@ -77,7 +79,9 @@ class Selection:
             return f"Stop {formats.count(self.live_count)}" if self.live_count > 1 else "Stop"
         if not self.live_count:
             return f"Remove {formats.count(self.waiting_count)} from queue"
-        return f"Stop {formats.count(self.live_count)} and {formats.count(self.waiting_count)} waiting"
+        return (
+            f"Stop {formats.count(self.live_count)} and {formats.count(self.waiting_count)} waiting"
+        )
 
 
 JobAction: TypeAlias = Action[[str], JobSubject]
@@ -106,7 +110,9 @@ MOVE_TO_TOP = JobAction(
     "top",
     "Move to the top",
     is_offered=lambda subject: subject.job.state.is_queued,
-    is_enabled=lambda subject: subject.queue_position is not None and subject.queue_position.number > 1,
+    is_enabled=lambda subject: (
+        subject.queue_position is not None and subject.queue_position.number > 1
+    ),
 )
 PRIORITY = JobAction(
     "priority",
@@ -148,7 +154,9 @@ MOVE = JobAction(
 PREFLIGHT = JobAction(
     "preflight",
     "Preflight check…",
-    is_offered=lambda subject: not subject.job.state.is_live and subject.job.state is not JobState.FINISHED,
+    is_offered=lambda subject: (
+        not subject.job.state.is_live and subject.job.state is not JobState.FINISHED
+    ),
     is_enabled=lambda subject: not subject.busy_label,
     needs_page=True,
 )
@@ -167,7 +175,9 @@ START_OVER = JobAction(
     is_enabled=lambda subject: bool(subject.job.run) and not subject.job.state.is_live,
     needs_page=True,
 )
-TENSORBOARD = JobAction("events", "Open TensorBoard", is_enabled=lambda subject: bool(subject.job.run))
+TENSORBOARD = JobAction(
+    "events", "Open TensorBoard", is_enabled=lambda subject: bool(subject.job.run)
+)
 TENSORBOARD_WEIGHTS = JobAction(
     "weights",
     "Open TensorBoard with weights",
@@ -178,10 +188,22 @@ OPEN_FOLDER = JobAction("folder", "Open folder")
 COPY_ID = JobAction("copy_id", "Copy id")
 COPY_FOLDER = JobAction("copy_folder", "Copy the folder's path")
 
-TRASH = JobAction("trash", "Move to the trash", is_enabled=lambda subject: not subject.job.state.is_live)
+TRASH = JobAction(
+    "trash", "Move to the trash", is_enabled=lambda subject: not subject.job.state.is_live
+)
 
 QUEUE_ACTIONS = (QUEUE, MOVE_TO_TOP, PRIORITY, LEAVE_QUEUE)
-JOB_ACTIONS = (CLONE, COMPARE, EXPORT, MOVE, PREFLIGHT, RENAME, START_OVER, TENSORBOARD, OPEN_FOLDER)
+JOB_ACTIONS = (
+    CLONE,
+    COMPARE,
+    EXPORT,
+    MOVE,
+    PREFLIGHT,
+    RENAME,
+    START_OVER,
+    TENSORBOARD,
+    OPEN_FOLDER,
+)
 MORE_ACTIONS = (BUNDLE, REPLAY, TENSORBOARD_WEIGHTS, COPY_ID, COPY_FOLDER)
 KEYED_ACTIONS = (STOP, *(action for action in JOB_ACTIONS if action.shortcut))
 
@@ -192,14 +214,14 @@ def fill_job_menu(
     subject: JobSubject,
     ask: Callable[[JobAction], object],
 ) -> None:
-    """Add the actions of a job, after ``first``; the rare ones have a menu of their own."""
+    """Add the actions of a job, after ``leading_actions``; rare actions have their own menu."""
     fill_menu(menu, (leading_actions, JOB_ACTIONS), subject, ask, with_shortcuts=True)
     fill_menu(menu.addMenu("More"), (MORE_ACTIONS,), subject, ask)
     fill_menu(menu, ((TRASH,),), subject, ask)
 
 
 def main_action(subject: JobSubject) -> JobAction:
-    """Return the main action for the state of a job, with the text that it has there.
+    """Return the main action for the state of a job, with its text in this state.
 
     For a job that failed, the tab "What happened" has the highlighted action.
     """
@@ -207,7 +229,9 @@ def main_action(subject: JobSubject) -> JobAction:
         return CANCEL
     action = action_for_state(subject)
     if subject.busy_label:
-        action = replace(action, text=subject.busy_label, keys="", tip="", why_not="", able=never)
+        action = replace(
+            action, text=subject.busy_label, shortcut="", tip="", disabled_tip="", is_enabled=never
+        )
     return action
 
 
@@ -217,7 +241,7 @@ def action_for_state(subject: JobSubject) -> JobAction:
     if state is JobState.STOPPING and subject.is_overdue:
         return KILL
     if state is JobState.STOPPING:
-        return replace(STOP, text="Stopping…", keys="", able=never)
+        return replace(STOP, text="Stopping…", shortcut="", is_enabled=never)
     if state.is_live:
         return STOP
     if state is JobState.CREATED:
@@ -225,14 +249,18 @@ def action_for_state(subject: JobSubject) -> JobAction:
     if state.is_queued:
         resume_action = START_OVER if has_no_checkpoint or not subject.job.resumes else RESUME
         start_action = resume_action if subject.job.run else START
-        return replace(start_action, text="Start now", icon="play", is_primary=False, able=always)
+        return replace(
+            start_action, text="Start now", icon="play", is_primary=False, is_enabled=always
+        )
     if state is JobState.FINISHED:
-        return replace(EXPORT, able=lambda subject: subject.has_checkpoints is not False)
+        return replace(EXPORT, is_enabled=lambda subject: subject.has_checkpoints is not False)
     if has_no_checkpoint:
         tip = f"There is no checkpoint to resume from. {_START_OVER_TIP}"
-        return replace(START_OVER, text="Start over", tip=tip, is_primary=is_primary, able=always)
+        return replace(
+            START_OVER, text="Start over", tip=tip, is_primary=is_primary, is_enabled=always
+        )
     if not subject.job.resumes:
-        return replace(RESUME, why_not=NO_RESUME_REASON, able=never)
+        return replace(RESUME, disabled_tip=NO_RESUME_REASON, is_enabled=never)
     return replace(RESUME, is_primary=is_primary)
 
 
@@ -259,7 +287,9 @@ STOP_ALL = BulkAction(
 EXPORT_ALL = BulkAction(
     "export_all", EXPORT.text, EXPORT.icon, EXPORT.shortcut, "Export their newest checkpoints"
 )
-CLONE_ALL = BulkAction("clone_all", CLONE.text, CLONE.icon, CLONE.shortcut, "Clone the selected jobs")
+CLONE_ALL = BulkAction(
+    "clone_all", CLONE.text, CLONE.icon, CLONE.shortcut, "Clone the selected jobs"
+)
 CSV_ALL = BulkAction("csv_all", "Save CSV…", "download-simple")
 TRASH_ALL = BulkAction(
     "trash_all",
@@ -269,7 +299,9 @@ TRASH_ALL = BulkAction(
     is_enabled=lambda subject: not subject.live_count,
 )
 BULK_ACTIONS = (COMPARE_ALL, TAG_ALL, STOP_ALL, EXPORT_ALL, CLONE_ALL, CSV_ALL, TRASH_ALL)
-KEYED_BULK_ACTIONS = sorted((action for action in BULK_ACTIONS if action.shortcut), key=lambda action: action.shortcut)
+KEYED_BULK_ACTIONS = sorted(
+    (action for action in BULK_ACTIONS if action.shortcut), key=lambda action: action.shortcut
+)
 SWEEP_ACTIONS = tuple(action for action in BULK_ACTIONS if action != CLONE_ALL)
 """The form holds one job."""
 
@@ -292,13 +324,13 @@ NEW_JOB = Request[[]]("new")
 BACK = Request[[]]("back")
 """Show the list (narrow windows)."""
 RESUME_FROM = Request[[str, str]]("resume_from")
-"""And the name of a checkpoint, "" for the newest."""
+"""A job id, and the name of a checkpoint, "" for the newest."""
 NEW_FROM = Request[[str, str]]("new_from")
 VERIFY_CHECKPOINT = Request[[str, str]]("verify")
 RESUME_ON_NODES = Request[[str, object]]("resume_elsewhere")
-"""And ``placement`` as a job file has it."""
+"""A job id, and ``placement`` as a job file has it."""
 RESUME_WITH = Request[[str, Mapping[str, Any]]]("resume_with")
-"""And the settings that change, by name."""
+"""A job id, and the settings that change, by name."""
 CLONE_WITH = Request[[str, Mapping[str, Any]]]("clone_with")
 SET_NAME = Request[[str, str]]("set_name")
 SET_NOTES = Request[[str, str]]("set_notes")
@@ -310,22 +342,22 @@ READ_SETTINGS = Request[[str]]("read_settings")
 READ_HISTORY = Request[[str]]("read_history")
 READ_RUNS = Request[[str]]("read_runs")
 SHOW_EARLIER_RUN = Request[[str, int]]("earlier")
-"""And the number of an earlier run; show its curves and log."""
+"""A job id, and the number of an earlier run, to show its curves and log."""
 SHOW_NEWEST_RUN = Request[[str]]("newest")
 """Show the newest run."""
 TRY_CHECKPOINT = Request[[JobView, Sequence[Checkpoint], str]]("try")
-"""A job, its checkpoints, and the name of the one to try."""
+"""A job, its checkpoints, and the name of the checkpoint to try."""
 DRAW_NUMBER = Request[[str, str]]("draw_number")
-"""And the pattern of a number in its log."""
+"""A job id, and the pattern of a number in its log."""
 KEEP_CHECKPOINT = Request[[str, Checkpoint]]("keep")
 """Keep a checkpoint always, or no more."""
 INSPECT_CHECKPOINT = Request[[str, str, Sequence[Checkpoint]]]("inspect")
-"""And the name of a checkpoint to look into, and all checkpoints."""
+"""A job id, the name of a checkpoint to look into, and all checkpoints."""
 EXPORT_TO = Request[[str, str, str, str]]("export_to")
-"""And a checkpoint (its name, "best" or "latest"), a format and a path."""
+"""A job id, a checkpoint (its name, "best" or "latest"), a format and a path."""
 CANCEL_EXPORT = Request[[]]("cancel_export")
 EXPORT_FORMAT = Request[[str]]("export_kind")
-"""The format of an export, to be stored for the next one."""
+"""The format of an export, to be stored for the next export."""
 SHOW_FILE = Request[[str]]("show_file")
 """Path of an exported file, to be shown in the file manager."""
 DRAG_CHECKPOINT = Request[[CheckpointDrag]]("drag")
@@ -335,9 +367,9 @@ SAVE_FILE = Request[[str, bytes]]("save")
 SHOW_NODE = Request[[str]]("show_node")
 """The name of a node."""
 CHANGE_QUEUED = Request[[str, int, datetime | None]]("change_queued")
-"""And its new priority, and the time before which it does not start."""
+"""A job id, its new priority, and the time before which it does not start."""
 MOVE_QUEUED = Request[[str, str, str]]("move_queued")
-"""And the job before or after which to place it; the other id is ""."""
+"""A job id, and the job before or after which to place it; the other id is ""."""
 PAUSE_QUEUE = Request[[bool]]("pause_queue")
 """Whether to pause or resume the queue."""
 

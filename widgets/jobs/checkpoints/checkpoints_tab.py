@@ -22,7 +22,7 @@ from widgets.common.layout import SLACK, STRETCH, col, row
 from widgets.common.lazy_file_drag import FilePromise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import TableHeightLimit, style_view, share_column_width
+from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
 from widgets.jobs.checkpoints.export_dialog import checkpoint_label, export_name, format_title
@@ -61,7 +61,9 @@ class CheckpointsTab(QWidget):
                 TableColumn[Checkpoint]("Made", self._creation_time, _exact_creation_time),
                 TableColumn[Checkpoint]("", self._marks, self._marks_tip),
                 TableColumn[Checkpoint](
-                    "SHA-256", lambda checkpoint: checkpoint.sha256[:8], lambda checkpoint: checkpoint.sha256
+                    "SHA-256",
+                    lambda checkpoint: checkpoint.sha256[:8],
+                    lambda checkpoint: checkpoint.sha256,
                 ),
             )
         )
@@ -83,10 +85,14 @@ class CheckpointsTab(QWidget):
         self._keep_button = Button(_KEEP_LABEL, icon="push-pin")
         self._keep_button.clicked.connect(self._request_keep)
         self._verify_button = Button("Check file", icon="shield-check")
-        self._verify_button.set_tip("Read the file and compare it with the hash stored when it was saved")
+        self._verify_button.set_tip(
+            "Read the file and compare it with the hash stored when it was saved"
+        )
         self._verify_button.clicked.connect(partial(self._request, job_actions.VERIFY_CHECKPOINT))
         self._inspect_button = Button("Look inside…", icon="magnifying-glass")
-        self._inspect_button.set_tip("Weights, gradients, and one sample on its way through the layers")
+        self._inspect_button.set_tip(
+            "Weights, gradients, and one sample on its way through the layers"
+        )
         self._inspect_button.clicked.connect(self._request_inspection)
         self._policy_label = Label("", "small", "text3", wrap=True)
         self._is_live = False
@@ -97,7 +103,14 @@ class CheckpointsTab(QWidget):
             col(
                 (card, 1),
                 row(self._resume_button, self._new_job_button, self._try_button, STRETCH, gap=S2),
-                row(self._inspect_button, self._export_button, self._keep_button, self._verify_button, STRETCH, gap=S2),
+                row(
+                    self._inspect_button,
+                    self._export_button,
+                    self._keep_button,
+                    self._verify_button,
+                    STRETCH,
+                    gap=S2,
+                ),
                 self._policy_label,
                 SLACK,
                 gap=S3,
@@ -119,7 +132,7 @@ class CheckpointsTab(QWidget):
         self._pages.setCurrentIndex(0)
 
     def show_error(self, message: str) -> None:
-        """Show why the checkpoints cannot be read; those shown already stay."""
+        """Show why the checkpoints cannot be read; checkpoints on display stay."""
         if not self.model.rowCount():
             self._empty_state.show_message("wifi-slash", "Could not read the checkpoints", message)
 
@@ -147,7 +160,10 @@ class CheckpointsTab(QWidget):
             best_group += " (not measured by this job yet)"
         kept_groups = [f"the {_count_label(policy.keep_latest, 'newest')}", best_group, "the last"]
         kept_groups += [f"{formats.count(pinned_count)} that you chose"] if pinned_count else []
-        policy_text = f"Kept: {', '.join(kept_groups[:-1])} and {kept_groups[-1]}, at most {formats.disk(max_count * largest_bytes)}."
+        max_size = formats.disk(max_count * largest_bytes)
+        policy_text = (
+            f"Kept: {', '.join(kept_groups[:-1])} and {kept_groups[-1]}, at most {max_size}."
+        )
         if view.config.script and not view.config.remove_old_checkpoints:
             policy_text = "All are kept as the script wrote them."
         self._policy_label.setText(policy_text)
@@ -165,7 +181,7 @@ class CheckpointsTab(QWidget):
             self._table.setColumnHidden(column, self.width() < min_width)
 
     def show_file_check(self, name: str, label: str, tip: str) -> None:
-        """Show the check of a file: "checked", "damaged", or that it is under way."""
+        """Show the check of a file: "checked", "damaged", or that the check is under way."""
         for number, checkpoint in enumerate(self.model.rows):
             if checkpoint.name == name:
                 self._file_checks[checkpoint.sha256] = label, tip
@@ -192,7 +208,8 @@ class CheckpointsTab(QWidget):
         return self._name(rows[0].row()) if rows else ""
 
     def _selected_checkpoint(self) -> Checkpoint | None:
-        return next((checkpoint for checkpoint in self.model.rows if checkpoint.name == self._selected_name()), None)
+        name = self._selected_name()
+        return next((c for c in self.model.rows if c.name == name), None)
 
     def _request(self, request: Request[[str, str]]) -> None:
         if self._view is not None:
@@ -215,7 +232,10 @@ class CheckpointsTab(QWidget):
     def _request_inspection(self) -> None:
         if self._view is not None:
             self._actions.ask(
-                job_actions.INSPECT_CHECKPOINT, self._view.id, self._selected_name(), self.model.rows
+                job_actions.INSPECT_CHECKPOINT,
+                self._view.id,
+                self._selected_name(),
+                self.model.rows,
             )
 
     @Slot()
@@ -259,7 +279,8 @@ class CheckpointsTab(QWidget):
         has_selection = bool(self._selected_name())
         checkpoint = self._selected_checkpoint()
         self._keep_button.setEnabled(has_selection)
-        self._keep_button.setText(_UNKEEP_LABEL if checkpoint is not None and checkpoint.is_kept else _KEEP_LABEL)
+        is_kept = checkpoint is not None and checkpoint.is_kept
+        self._keep_button.setText(_UNKEEP_LABEL if is_kept else _KEEP_LABEL)
         # Only a script knows what is in its checkpoints.
         is_script = self._view is not None and bool(self._view.config.script)
         for button in (self._inspect_button, self._new_job_button, self._try_button):
@@ -291,7 +312,7 @@ class CheckpointTable(QTableView):
     """A table in which one row is selected at a time.
 
     Signals:
-        drag_began: A `Checkpoint` and a `Promise`; the receiver sets the file's path at once.
+        drag_started: A `Checkpoint` and a `FilePromise`; the receiver sets the file's path at once.
     """
 
     drag_started = Signal(object, object)

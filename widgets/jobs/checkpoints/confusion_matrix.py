@@ -1,4 +1,4 @@
-"""A confusion matrix: the classes of the targets in rows, the predicted ones in columns."""
+"""A confusion matrix: the classes of the targets in rows, the predicted classes in columns."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _STEPS = {
 
 
 class ConfusionMatrix(QWidget):
-    """Each cell is shaded by its share of the row; a click or the arrow keys choose one.
+    """A matrix of cells shaded by their share of the row; a click or the arrow keys choose a cell.
 
     Signals:
-        chosen: Row and column of the chosen cell.
+        cell_chosen: Row and column of the chosen cell.
     """
 
     cell_chosen = Signal(int, int)
@@ -82,7 +82,9 @@ class ConfusionMatrix(QWidget):
 
     def _paint_names(self, painter: QPainter) -> None:
         for number, name in enumerate(self._names):
-            row = QRectF(0, self._cell_box(number, 0).top(), self._names_width - S1, self._cell_side)
+            row = QRectF(
+                0, self._cell_box(number, 0).top(), self._names_width - S1, self._cell_side
+            )
             paint_text(painter, row, name, "tiny", "text2", right=True)
             column_x = self._cell_box(0, number).left()
             if self._names_height == _NAME_H:
@@ -117,7 +119,12 @@ class ConfusionMatrix(QWidget):
     def _cell_box(self, row: int, column: int) -> QRectF:
         side = self._cell_side
         shaded_side = side - 1 if side >= _MIN_NAMED_CELL else side
-        return QRectF(self._names_width + column * side, self._names_height + row * side, shaded_side, shaded_side)
+        return QRectF(
+            self._names_width + column * side,
+            self._names_height + row * side,
+            shaded_side,
+            shaded_side,
+        )
 
     def _cell_at(self, point: QPointF) -> tuple[int, int] | None:
         row = int((point.y() - self._names_height) // self._cell_side)
@@ -162,4 +169,5 @@ class ConfusionMatrix(QWidget):
         self.cell_chosen.emit(*cell)
 
     def _describe(self) -> None:
-        self.setAccessibleDescription(self.cell_label(*self._selected_cell) if self._selected_cell is not None else "")
+        cell = self._selected_cell
+        self.setAccessibleDescription(self.cell_label(*cell) if cell is not None else "")

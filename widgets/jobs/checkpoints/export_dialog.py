@@ -102,7 +102,9 @@ class ExportDialog(Dialog):
         )
         self.show_checkpoints(checkpoints, checkpoint_name)
 
-    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...], checkpoint_name: str = "") -> None:
+    def show_checkpoints(
+        self, checkpoints: tuple[Checkpoint, ...], checkpoint_name: str = ""
+    ) -> None:
         """Update the checkpoints. "Best" and "latest" stay selected and mean the newest ones.
 
         A selected checkpoint that no longer exists is replaced by the best.
@@ -112,13 +114,17 @@ class ExportDialog(Dialog):
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         best_name = next((c.name for c in newest_first if c.is_best), "")
         latest_name = next((c.name for c in newest_first if c.is_latest), "")
-        previous_checkpoint = next((c for c in self._checkpoints if c.name == self._checkpoint.key()), None)
+        previous_checkpoint = next(
+            (c for c in self._checkpoints if c.name == self._checkpoint.key()), None
+        )
         if previous_checkpoint is None:
             selected_name = checkpoint_name or best_name
         elif previous_checkpoint.is_best:
             selected_name = best_name
         else:
-            selected_name = latest_name if previous_checkpoint.is_latest else previous_checkpoint.name
+            selected_name = (
+                latest_name if previous_checkpoint.is_latest else previous_checkpoint.name
+            )
         self._checkpoints = checkpoints
         names = {c.name for c in checkpoints}
         self._checkpoint.set_options(

@@ -18,8 +18,8 @@ class Exporter:
     """Opens the export dialog.
 
     Attributes:
-        kind: The format that the next export begins with.
-        dialog: The dialog, while it is open.
+        kind: The default format of the next export.
+        dialog: The open dialog.
     """
 
     def __init__(self, actions: JobActions, window: QWidget) -> None:
@@ -31,21 +31,30 @@ class Exporter:
         actions.add_handler(EXPORT_FORMAT, self.restore_kind)
 
     def restore_kind(self, kind: str) -> None:
-        """Restore the format of the last export; an unknown one is ignored."""
+        """Restore the format of the last export; an unknown format is ignored."""
         if is_format(kind):
             self.kind = kind
 
-    def open_dialog(self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint_name: str = "") -> None:
+    def open_dialog(
+        self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint_name: str = ""
+    ) -> None:
         """Open the dialog, with the checkpoint of this name selected."""
         home_folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
-        made = tuple(checkpoints)
         self._job_id = view.id
         self.dialog.open(
-            ExportDialog(self._actions, view, made, checkpoint_name, home_folder, self.kind, self._window)
+            ExportDialog(
+                self._actions,
+                view,
+                tuple(checkpoints),
+                checkpoint_name,
+                home_folder,
+                self.kind,
+                self._window,
+            )
         )
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Update the dialog: the run may save checkpoints while it is open."""
+        """Update the open dialog: the run may save more checkpoints."""
         if self.dialog.dialog is not None and self._job_id == job_id:
             self.dialog.dialog.show_checkpoints(checkpoints)
 
@@ -58,7 +67,7 @@ class Exporter:
             self.dialog.dialog.show_exported(path)
 
     def show_error(self, message: str) -> bool:
-        """Show in the open dialog why an export was refused; return whether it is open."""
+        """Show in the open dialog why an export was refused; return whether a dialog is open."""
         dialog = self.dialog.dialog
         if dialog is None or not dialog.isVisible():
             return False

@@ -1,4 +1,4 @@
-"""Look inside a checkpoint: its weights, and one sample on its way through the layers."""
+"""The dialog that looks into a checkpoint: its weights, and one sample in the layers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from widgets.common.page_stack import PageStack
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S1, S2, S3, S4
-from widgets.common.view_style import ColumnHider, style_view, share_column_width
+from widgets.common.view_style import ColumnHider, share_column_width, style_view
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
-from widgets.library.distribution_card import ValuesPlot, spread_words
-from widgets.library.sample_parts import decoded, scaled, sketched
+from widgets.library.distribution_card import ValuesPlot, spread_text
+from widgets.library.sample_parts import decode_thumbnail, draw_sketch, scale_thumbnail
 
 _WIDTH, _HEIGHT = 1040, 760
 _SIDE_W, _MAP_SIDE, _PICTURE_SIDE = 300, 84, 220
@@ -49,7 +49,9 @@ class InspectionRequest:
     sample_index: int
 
 
-def _values_column(title: str, get_values: Callable[[Any], TensorValues | None]) -> TableColumn[Any]:
+def _values_column(
+    title: str, get_values: Callable[[Any], TensorValues | None]
+) -> TableColumn[Any]:
     def deviation(record: Any) -> str:
         values = get_values(record)
         return formats.NONE if values is None else formats.metric(values.spread.std)
@@ -74,9 +76,15 @@ _ACTIVATIONS: tuple[TableColumn[Any], ...] = (
     TableColumn[Any]("Layer", lambda record: record.name, lambda record: record.name),
     TableColumn[Any]("Kind", lambda record: record.kind),
     TableColumn[Any]("Output", lambda record: formats.shape(record.shape)),
-    TableColumn[Any]("Mean", lambda record: formats.metric(record.values.spread.mean), is_figure=True),
-    TableColumn[Any]("Std", lambda record: formats.metric(record.values.spread.std), is_figure=True),
-    TableColumn[Any]("Zeros", lambda record: formats.percent(record.values.zero_share), is_figure=True),
+    TableColumn[Any](
+        "Mean", lambda record: formats.metric(record.values.spread.mean), is_figure=True
+    ),
+    TableColumn[Any](
+        "Std", lambda record: formats.metric(record.values.spread.std), is_figure=True
+    ),
+    TableColumn[Any](
+        "Zeros", lambda record: formats.percent(record.values.zero_share), is_figure=True
+    ),
 )
 _CHANGE_COLUMN, _NAN_COLUMN = 3, 5
 
@@ -87,7 +95,7 @@ class _DetailTable(QWidget):
     def __init__(
         self, columns: Sequence[TableColumn[Any]], name: str, spare_columns: Sequence[int]
     ) -> None:
-        """Build the table; ``spare`` are columns to hide where the names need their room."""
+        """Build the table; ``spare_columns`` are hidden where the names need their space."""
         super().__init__()
         self.model: RowTableModel[Any] = RowTableModel(columns)
         self.table = QTableView()
@@ -132,28 +140,30 @@ class _DetailTable(QWidget):
             return
         plot = ValuesPlot()
         plot.show_channel(values.spread)
-        caption = f"{spread_words(values.spread)}, {formats.percent(values.zero_share)} zeros"
+        caption = f"{spread_text(values.spread)}, {formats.percent(values.zero_share)} zeros"
         self._side.addWidget(Label(title, "strong"))
         self._side.addWidget(plot)
         self._side.addWidget(Label(caption, "small", "text2", wrap=True))
 
 
 def part_picture(part: SamplePart, side: int) -> QLabel:
-    """Return a part as a picture, or as a sketch if it is none."""
+    """Return a picture of a part, or a sketch of its values."""
     label = QLabel()
     ratio = label.devicePixelRatioF()
-    image = decoded(part)
-    label.setPixmap(sketched(part, side, ratio) if image.isNull() else scaled(image, side, ratio))
+    image = decode_thumbnail(part)
+    label.setPixmap(
+        draw_sketch(part, side, ratio) if image.isNull() else scale_thumbnail(image, side, ratio)
+    )
     label.setAccessibleName(part.path)
     return label
 
 
 class InspectionDialog(Dialog):
-    """Asks for a checkpoint, another one, and a sample; shows what is in them.
+    """Asks for one or two checkpoints and a sample; shows their contents.
 
     Signals:
-        requested: An `InspectionRequest`; answer with `show_found` or `show_error`.
-        cancelled: Cancel the running one.
+        requested: An `InspectionRequest`; answer with `show_inspection` or `show_error`.
+        cancelled: Cancel the running inspection.
     """
 
     requested = Signal(InspectionRequest)
@@ -168,7 +178,9 @@ class InspectionDialog(Dialog):
         self._checkpoint = ComboBox(options, checkpoint_name, name="Checkpoint")
         self._other_checkpoint = ComboBox([_NO_OTHER, *options], name="Compare with")
         self._sample = SpinBox(0, minimum=0, name="Sample")
-        self._show_button = self.default_button("Show", self.request_inspection, icon="magnifying-glass")
+        self._show_button = self.default_button(
+            "Show", self.request_inspection, icon="magnifying-glass"
+        )
         self._status = TaskStatus("Reading the checkpoint")
         self._status.cancelled.connect(self.cancelled)
         self._tabs = SegmentedControl(_TABS, name="Shown")
@@ -180,7 +192,12 @@ class InspectionDialog(Dialog):
         pictures.setLayout(col(self._pictures, STRETCH, gap=0))
         self._empty_state = EmptyState("magnifying-glass", "")
         self._pages = PageStack()
-        for page in (self._weights, self._activations, VerticalScrollArea(pictures), self._empty_state):
+        for page in (
+            self._weights,
+            self._activations,
+            VerticalScrollArea(pictures),
+            self._empty_state,
+        ):
             self._pages.addWidget(page)
         self._pages.setCurrentWidget(self._empty_state)
         self.fill(
@@ -198,13 +215,13 @@ class InspectionDialog(Dialog):
 
     @Slot()
     def request_inspection(self) -> None:
-        """Request what is chosen."""
+        """Request an inspection of the chosen checkpoints and sample."""
         self._show_button.setEnabled(False)
         self.show_progress(None, "Starting…")
         if not self._weights.model.rows:
             self._empty_state.show_message("magnifying-glass", "Looking inside…")
-        wanted = self._checkpoint.key(), self._other_checkpoint.key(), self._sample.value()
-        self.requested.emit(InspectionRequest(*wanted))
+        checkpoint, other = self._checkpoint.key(), self._other_checkpoint.key()
+        self.requested.emit(InspectionRequest(checkpoint, other, self._sample.value()))
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._status.show_progress(share, text)
@@ -212,9 +229,9 @@ class InspectionDialog(Dialog):
     def show_inspection(self, inspection: CheckpointInspection) -> None:
         self._finish(" ".join(inspection.warnings))
         self._weights.put(inspection.weights)
-        has_change = any(one.change is not None for one in inspection.weights)
+        has_change = any(weight.change is not None for weight in inspection.weights)
         self._weights.table.setColumnHidden(_CHANGE_COLUMN, not has_change)
-        has_nan = any(_nan_label(one.values) != formats.NONE for one in inspection.weights)
+        has_nan = any(_nan_label(w.values) != formats.NONE for w in inspection.weights)
         self._weights.table.setColumnHidden(_NAN_COLUMN, not has_nan)
         self._weights.names.update_columns()
         self._activations.put(inspection.activations)
@@ -222,14 +239,14 @@ class InspectionDialog(Dialog):
         target = f", target {inspection.target}" if inspection.target else ""
         for part in inspection.data:
             self._add_picture(f"Sample {formats.count(inspection.sample)}{target}", part)
-        for one in inspection.saliency:
+        for saliency in inspection.saliency:
             top = "" if inspection.top_output is None else f" for output {inspection.top_output}"
-            self._add_picture(f"{one.method}{top}", one.part)
+            self._add_picture(f"{saliency.method}{top}", saliency.part)
         self._pictures.addStretch(1)
         self._show_tab(self._tabs.key())
 
     def show_error(self, message: str) -> None:
-        """Show why nothing could be read; what was shown before stays."""
+        """Show why nothing could be read; earlier contents stay."""
         self._finish(message)
         if not self._weights.model.rows:
             self._empty_state.show_message("magnifying-glass", "Nothing to show", "See below.")

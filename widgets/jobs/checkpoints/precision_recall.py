@@ -1,4 +1,4 @@
-"""The precision of a detector by its recall, and the keys of colours in pictures and plots."""
+"""The precision of a detector by its recall, and the legend of colours in pictures and plots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CLASSES = 6
 _PLOT_W, _PLOT_H, _AXIS_W, _LINE_H, _KEY_W = 300, 220, 40, 18, 22
 _TICKS = (0.0, 0.5, 1.0)
 LegendEntry = tuple[str, int, bool]
-"""A word, the number of a colour (-1 for that of text), and whether its line is broken."""
+"""A label, the number of a colour (-1 for the text colour), and whether its line is broken."""
 
 
 def line_pen(colour: int, is_broken: bool) -> QPen:
@@ -26,7 +26,7 @@ def line_pen(colour: int, is_broken: bool) -> QPen:
 
 
 class ColourLegend(QWidget):
-    """A short line in its colour before each word."""
+    """A legend: a short line in its colour before each label."""
 
     def __init__(self, *entries: LegendEntry, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -28,7 +28,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import fill_round, paint_text
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import R_CELL, S1, S2, S3, S4, TABLE_ROW_H
-from widgets.common.view_style import style_view, share_column_width
+from widgets.common.view_style import share_column_width, style_view
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
 from widgets.jobs.checkpoints.precision_recall import (
     MAX_CLASSES,
@@ -39,11 +39,11 @@ from widgets.jobs.checkpoints.precision_recall import (
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.sample_parts import (
     PartSketch,
-    decoded,
+    decode_thumbnail,
     main_part,
     path_title,
-    scaled,
-    shape_words,
+    scale_thumbnail,
+    shape_text,
 )
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ _EDGE = QColor(255, 255, 255, 170)
 """Around lines over a picture, which may have their colour."""
 _ROWS_SHOWN = 9
 _PREDICTED, _TRUE = ("Prediction", 1, False), ("Target", 2, True)
-_GROUPS = {"mistakes": "Mistakes", "shown": "Samples", "best": "Most confident"}
+_GROUPS = {"mistakes": "Mistakes", "examples": "Samples", "best": "Most confident"}
 
 
 class GuessBars(QWidget):
@@ -92,7 +92,7 @@ class GuessBars(QWidget):
 
 
 class SampleAnswer(Card):
-    """One sample and the answer for it; a wide one has the answer next to the picture."""
+    """A sample and its answer; a wide card has the answer next to the picture."""
 
     def __init__(self, is_wide: bool = False, parent: QWidget | None = None) -> None:
         self._title = Label("", "strong", elide="middle")
@@ -113,7 +113,7 @@ class SampleAnswer(Card):
         self._title.set_tip(predicted.file)
         data_part = main_part(predicted.sample)
         side = _BOXED_PICTURE if predicted.boxes or predicted.truth else _PICTURE
-        picture = scaled(decoded(data_part), side, self.devicePixelRatioF())
+        picture = scale_thumbnail(decode_thumbnail(data_part), side, self.devicePixelRatioF())
         _draw_boxes(picture, predicted.truth, line_pen(*_TRUE[1:]))
         _draw_boxes(picture, predicted.boxes, line_pen(*_PREDICTED[1:]))
         self._legend.setVisible(bool(predicted.truth) and not picture.isNull())
@@ -130,9 +130,9 @@ class SampleAnswer(Card):
             box_label = f"{box.name}, {formats.percent(box.confidence)}"
             self._outputs.addWidget(Label(box_label, "small", elide="right"))
         for part in predicted.output[:6]:
-            title = f"{path_title(part.path)}, {shape_words(part)}"
+            title = f"{path_title(part.path)}, {shape_text(part)}"
             self._outputs.addWidget(Label(title, "tiny", "text3", elide="right"))
-            image = scaled(decoded(part), _PICTURE, self.devicePixelRatioF())
+            image = scale_thumbnail(decode_thumbnail(part), _PICTURE, self.devicePixelRatioF())
             if not image.isNull():
                 output_picture = Label()
                 output_picture.setPixmap(image)
@@ -165,15 +165,17 @@ def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
     painter.end()
 
 
-def _percent_formatter(get_value: Callable[[ClassMeasures], float | None]) -> Callable[[ClassMeasures], str]:
+def _percent_formatter(
+    get_value: Callable[[ClassMeasures], float | None],
+) -> Callable[[ClassMeasures], str]:
     return lambda measures: formats.percent(get_value(measures))
 
 
 class PredictionView(QWidget):
-    """Everything about one `Prediction`.
+    """The measures and samples of one `Prediction`.
 
     Args:
-        is_half: It stands next to another one.
+        is_half: The view is next to another view.
     """
 
     def __init__(self, title: str, prediction: Prediction, is_half: bool) -> None:
@@ -193,7 +195,7 @@ class PredictionView(QWidget):
         self._cell_note = Label("", "small", "text3", wrap=True)
         self._cell_note.hide()
         self._grid = SampleGrid()
-        self._grid.chosen.connect(self._show_sample)
+        self._grid.sample_chosen.connect(self._show_sample)
         # A single sample needs no grid to choose from.
         is_single_sample = prediction.sample_count == 1
         self._answer = SampleAnswer(is_single_sample)
@@ -241,8 +243,12 @@ class PredictionView(QWidget):
             TableColumn[ClassMeasures](
                 "Precision", _percent_formatter(lambda measures: measures.precision), is_figure=True
             ),
-            TableColumn[ClassMeasures]("Recall", _percent_formatter(lambda measures: measures.recall), is_figure=True),
-            TableColumn[ClassMeasures]("F1", _percent_formatter(lambda measures: measures.f1), is_figure=True),
+            TableColumn[ClassMeasures](
+                "Recall", _percent_formatter(lambda measures: measures.recall), is_figure=True
+            ),
+            TableColumn[ClassMeasures](
+                "F1", _percent_formatter(lambda measures: measures.f1), is_figure=True
+            ),
         )
         return _table_card(columns, self._prediction.classes)
 
@@ -250,7 +256,9 @@ class PredictionView(QWidget):
         classes = self._prediction.detections
         entries = [("Overlap 0.50", -1, False), ("Overlap 0.75", -1, True)]
         if len(classes) > 1:
-            entries += [(measures.name, n, False) for n, measures in enumerate(classes[:MAX_CLASSES])]
+            entries += [
+                (measures.name, n, False) for n, measures in enumerate(classes[:MAX_CLASSES])
+            ]
         title = Label("Precision by recall", "strong")
         return Card(title, PrecisionRecall(classes), ColourLegend(*entries), STRETCH, gap=S1)
 
@@ -261,8 +269,12 @@ class PredictionView(QWidget):
             TableColumn[DetectionMeasures](
                 "Boxes", lambda measures: formats.count(measures.count), is_figure=True
             ),
-            TableColumn[DetectionMeasures]("AP50", lambda measures: percent(measures.ap50), is_figure=True),
-            TableColumn[DetectionMeasures]("AP75", lambda measures: percent(measures.ap75), is_figure=True),
+            TableColumn[DetectionMeasures](
+                "AP50", lambda measures: percent(measures.ap50), is_figure=True
+            ),
+            TableColumn[DetectionMeasures](
+                "AP75", lambda measures: percent(measures.ap75), is_figure=True
+            ),
         )
         return _table_card(columns, self._prediction.detections)
 
@@ -273,19 +285,25 @@ class PredictionView(QWidget):
 
     @Slot(int, int)
     def _show_cell(self, target: int, predicted: int) -> None:
-        names = [one.name for one in self._prediction.classes]
+        names = [measures.name for measures in self._prediction.classes]
         class_pair = names[target], names[predicted]
-        stored_samples = (*self._prediction.mistakes, *self._prediction.best, *self._prediction.examples)
+        stored_samples = (
+            *self._prediction.mistakes,
+            *self._prediction.best,
+            *self._prediction.examples,
+        )
         self._cell_note.setText(f"{self._matrix.cell_label(target, predicted)}.")
         self._cell_note.show()
-        samples = {one.sample.index: one for one in stored_samples}
+        samples = {s.sample.index: s for s in stored_samples}
         self._show_samples(
-            tuple(one for one in samples.values() if (one.sample.target, one.prediction) == class_pair)
+            tuple(s for s in samples.values() if (s.sample.target, s.prediction) == class_pair)
         )
 
     def _show_samples(self, samples: tuple[PredictedSample, ...]) -> None:
         self._by_index = {sample.sample.index: sample for sample in samples}
-        self._grid.show_samples(tuple(map(_captioned_preview, samples)), "None of these samples is kept")
+        self._grid.show_samples(
+            tuple(map(_captioned_preview, samples)), "None of these samples is kept"
+        )
         self._answer.setVisible(bool(samples))
         if samples:
             self._answer.show_sample(samples[0])
@@ -312,6 +330,8 @@ def _captioned_preview(predicted: PredictedSample) -> SamplePreview:
     target = predicted.sample.target
     is_class = bool(predicted.guesses)
     caption = (
-        f"{target}\n→ {predicted.prediction}" if target != predicted.prediction and target else predicted.prediction
+        f"{target}\n→ {predicted.prediction}"
+        if target != predicted.prediction and target
+        else predicted.prediction
     )
     return replace(predicted.sample, target=caption if is_class else target)

@@ -1,4 +1,4 @@
-"""The dialog that tries a checkpoint on files, samples or datasets, next to another one."""
+"""The dialog that tries a checkpoint, or two, on files, samples or datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.cards import EmptyState, VerticalScrollArea, StyledFrame
+from widgets.common.cards import EmptyState, StyledFrame, VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import IconLabel, Label
@@ -38,7 +38,7 @@ _NO_OTHER = ""
 
 @dataclass(frozen=True)
 class TryRequest:
-    """Checkpoints of a job, by their names, and what to try them on."""
+    """Checkpoints of a job, by their names, and their input."""
 
     job_id: str
     checkpoints: tuple[str, ...]
@@ -46,12 +46,12 @@ class TryRequest:
 
 
 class TryDialog(Dialog):
-    """Asks what to try a checkpoint on, and shows the answers.
+    """Asks for the input of a checkpoint, and shows the answers.
 
     Signals:
         try_requested: A `TryRequest`; answer with `show_progress`, then `show_answers` or
             `show_error`.
-        cancel_requested: Cancel it.
+        cancel_requested: Cancel the running request.
         save_requested: A `Prediction`, and the path of the table to write.
         file_requested: The path of a written table, to show in its folder.
     """
@@ -77,7 +77,9 @@ class TryDialog(Dialog):
         self._answers: tuple[Prediction, ...] = ()
         self._is_computing = False
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
-        self._titles = {checkpoint.name: checkpoint_title(checkpoint) for checkpoint in newest_first}
+        self._titles = {
+            checkpoint.name: checkpoint_title(checkpoint) for checkpoint in newest_first
+        }
         options = list(self._titles.items())
         self._checkpoint = ComboBox(options, checkpoint_name, name="Checkpoint")
         no_other = (_NO_OTHER, "No other")
@@ -112,7 +114,9 @@ class TryDialog(Dialog):
             row(self._input_kind, STRETCH),
             self._forms,
             (self._results, 1),
-            row(self._save_button, (self._status, 1), self.close_button(), self._try_button, gap=S3),
+            row(
+                self._save_button, (self._status, 1), self.close_button(), self._try_button, gap=S3
+            ),
             head=row(
                 Label("Try it", "title"),
                 STRETCH,
@@ -124,7 +128,7 @@ class TryDialog(Dialog):
         self._update_controls()
 
     def show_library(self, datasets: list[str], loaders: list[str]) -> None:
-        """Show the versions that can be chosen."""
+        """Set the versions to choose from."""
         self._dataset.set_options(
             [(name, formats.reference(name)) for name in datasets], self._dataset.key()
         )
@@ -134,7 +138,7 @@ class TryDialog(Dialog):
         self._update_controls()
 
     def try_files(self, files: tuple[str, ...]) -> None:
-        """Try it on these files, or the files of folders."""
+        """Try the checkpoint on these files, or on the files of folders."""
         self._files = files
         self._input_kind.choose(_FILES)
         self._request()
@@ -153,7 +157,7 @@ class TryDialog(Dialog):
         self._status.show_result("good", f"Saved to {path}", created_path=path)
 
     def show_answers(self, request: TryRequest, answers: tuple[Prediction, ...]) -> None:
-        """Show the answers of each checkpoint, next to each other if both have room."""
+        """Show the answers of each checkpoint, side by side if there is space."""
         self._is_computing = False
         self._answers = answers
         self._status.clear()
@@ -168,7 +172,9 @@ class TryDialog(Dialog):
         super().resizeEvent(event)
         is_narrow = self.width() < _TWO_COLUMNS_FROM_W
         direction = QBoxLayout.Direction
-        self._answers_row.setDirection(direction.TopToBottom if is_narrow else direction.LeftToRight)
+        self._answers_row.setDirection(
+            direction.TopToBottom if is_narrow else direction.LeftToRight
+        )
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.source() is None and _local_paths(event):
@@ -221,7 +227,7 @@ class TryDialog(Dialog):
 
     @Slot()
     def _clear_answers(self) -> None:
-        """Take the answers away: they are those of another input."""
+        """Remove the answers for another input."""
         self._answers = ()
         self._status.clear()
         self._results.setCurrentIndex(0)
@@ -235,8 +241,12 @@ class TryDialog(Dialog):
             field.setVisible(key == _OTHER_DATASET)
         names = [PurePath(path).name for path in self._files]
         count_suffix = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        self._drop_label.setText(names[0] + count_suffix if names else "Drop a file or a folder here")
-        is_chosen = bool(self._files) if key == _FILES else key != _OTHER_DATASET or self._dataset.key()
+        self._drop_label.setText(
+            names[0] + count_suffix if names else "Drop a file or a folder here"
+        )
+        is_chosen = (
+            bool(self._files) if key == _FILES else key != _OTHER_DATASET or self._dataset.key()
+        )
         self._try_button.setEnabled(bool(is_chosen) and not self._is_computing)
         # An answer belongs to the input that is chosen.
         self._input_kind.setEnabled(not self._is_computing)
@@ -245,7 +255,7 @@ class TryDialog(Dialog):
 
     @Slot()
     def _repeat_request(self) -> None:
-        """Answer for other checkpoints as soon as they are chosen."""
+        """Request the answers of newly chosen checkpoints."""
         if self._answers and self._try_button.isEnabled():
             self._request()
 
@@ -260,7 +270,9 @@ class TryDialog(Dialog):
             except ValueError as error:
                 self.show_error(f"{error}. Write numbers and ranges: 3, 10-20.")
                 return
-            prediction_input = PredictionInput(_TRAINING if key == _TRAINING else _VALIDATION, samples=samples)
+            prediction_input = PredictionInput(
+                _TRAINING if key == _TRAINING else _VALIDATION, samples=samples
+            )
             if key == _OTHER_DATASET:
                 prediction_input = PredictionInput(
                     dataset=self._dataset.key(), loader=self._loader.key(), samples=samples

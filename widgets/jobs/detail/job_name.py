@@ -29,7 +29,7 @@ class JobName(QStackedWidget):
         self._role: Role = "title"
         self._label = Label("", self._role, elide="right")
         self._edit = LineEdit(name="Name of the job")
-        self._edit.editingFinished.connect(self._done)
+        self._edit.editingFinished.connect(self._finish_editing)
         self.addWidget(self._label)
         self.addWidget(self._edit)
         self.setFixedHeight(32)
@@ -40,13 +40,13 @@ class JobName(QStackedWidget):
     def show_name(self, name: str) -> None:
         self._label.setText(name)
         self.setAccessibleDescription(name)
-        self._fit()
+        self._fit_role()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_role()
 
-    def _fit(self) -> None:
+    def _fit_role(self) -> None:
         role: Role = "title" if text_width(self._label.text(), "title") <= self.width() else "name"
         if role != self._role:
             self._role = role
@@ -82,7 +82,7 @@ class JobName(QStackedWidget):
         return self.currentWidget() is self._edit
 
     @Slot()
-    def _done(self) -> None:
+    def _finish_editing(self) -> None:
         if not self._is_editing():
             return
         name = self._edit.text().strip()

@@ -41,9 +41,9 @@ class JobTabs(PageStack):
         for page in self._pages.values():
             self.addWidget(page)
         self.bar = UnderlinedTabs(_TABS, "curves", name="Parts of the job")
-        self.bar.key_chosen.connect(self._turn)
-        for key, does in (("[", "Previous tab"), ("]", "Next tab"), ("Ctrl+L", "Log")):
-            self.bar.add_tip(plain_tip(does, key))
+        self.bar.key_chosen.connect(self._show_page)
+        for key, label in (("[", "Previous tab"), ("]", "Next tab"), ("Ctrl+L", "Log")):
+            self.bar.add_tip(plain_tip(label, key))
         self.setCurrentWidget(self._pages["curves"])
 
     def key(self) -> str:
@@ -53,7 +53,7 @@ class JobTabs(PageStack):
     def choose(self, key: str) -> None:
         """Show the page of this tab."""
         self.bar.choose(key)
-        self._turn(key)
+        self._show_page(key)
 
     def step(self, offset: int) -> None:
         """Show the next page, or the previous one."""
@@ -64,17 +64,19 @@ class JobTabs(PageStack):
         if is_visible == self._shows_failure:
             return
         self._shows_failure = is_visible
-        kept = self.key()
-        self.bar.set_tabs((_FAILURE, *_TABS) if is_visible else _TABS, kept)
-        if self.key() != kept:
-            self._turn(self.key())
+        selected_key = self.key()
+        self.bar.set_tabs((_FAILURE, *_TABS) if is_visible else _TABS, selected_key)
+        if self.key() != selected_key:
+            self._show_page(self.key())
 
-    def show_counts(self, ranks: int, checkpoints: int) -> None:
+    def show_counts(self, rank_count: int, checkpoint_count: int) -> None:
         """Show the number of ranks and checkpoints in their tabs."""
-        self.bar.set_count("ranks", formats.count(ranks))
-        self.bar.set_count("checkpoints", formats.count(checkpoints) if checkpoints else "")
+        self.bar.set_count("ranks", formats.count(rank_count))
+        self.bar.set_count(
+            "checkpoints", formats.count(checkpoint_count) if checkpoint_count else ""
+        )
 
     @Slot(str)
-    def _turn(self, key: str) -> None:
+    def _show_page(self, key: str) -> None:
         self.setCurrentWidget(self._pages[key])
         self.tab_changed.emit(key)

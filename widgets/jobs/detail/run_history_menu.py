@@ -18,7 +18,7 @@ from widgets.common.labels import escape_ampersands
 from widgets.jobs.actions.job_actions import SHOW_EARLIER_RUN, SHOW_NEWEST_RUN, JobActions
 from widgets.jobs.detail.warning import JobFinding
 
-_REST = "Curves and log are from this run; the rest is current."
+_SCOPE_NOTE = "Curves and log are from this run; the rest is current."
 
 
 class EarlierRuns:
@@ -40,21 +40,23 @@ class EarlierRuns:
         """Set all runs, newest first."""
         self._runs = tuple(runs)
 
-    def show_earlier(self, number: int) -> JobRun | None:
+    def show_run(self, number: int) -> JobRun | None:
         """Set the run that the page shows; None if it was not put away."""
-        found = (run for run in self._runs if run.number == number and run.put_away)
-        self.shown_run = next(found, None)
+        matching_runs = (run for run in self._runs if run.number == number and run.put_away)
+        self.shown_run = next(matching_runs, None)
         return self.shown_run
 
     def menu(self) -> QMenu:
         """Return a menu with one line per run; the one that is shown is checked."""
         menu = QMenu(self._window)
-        place = self.shown_run.put_away if self.shown_run is not None else 0
+        shown_number = self.shown_run.put_away if self.shown_run is not None else 0
         now = datetime.now().astimezone()
         for run in self._runs:
-            action = menu.addAction(escape_ampersands(run_label(run, now)), partial(self._choose, run))
+            action = menu.addAction(
+                escape_ampersands(run_label(run, now)), partial(self._choose_run, run)
+            )
             action.setCheckable(True)
-            action.setChecked(run.put_away == place)
+            action.setChecked(run.put_away == shown_number)
         return menu
 
     def open_menu(self, button: QWidget) -> None:
@@ -69,17 +71,17 @@ class EarlierRuns:
         run = self.shown_run
         if run is None:
             return None
-        numbers = sorted(one.number for one in self._runs if one.put_away == run.put_away)
-        which = f"Run {numbers[0]}"
+        numbers = sorted(r.number for r in self._runs if r.put_away == run.put_away)
+        run_names = f"Run {numbers[0]}"
         if len(numbers) > 1:
-            which = f"Runs {numbers[0]} {'to' if len(numbers) > 2 else 'and'} {numbers[-1]}"
+            run_names = f"Runs {numbers[0]} {'to' if len(numbers) > 2 else 'and'} {numbers[-1]}"
         now = datetime.now().astimezone()
-        when = instant(run.started_at) or instant(run.ended_at)
-        of = f", of {formats.time_with_day(when, now)}" if when is not None else ""
-        sentence = f"{which} of {formats.count(len(self._runs))}{of}."
-        return JobFinding("idle", sentence, _REST, icon="clock-counter-clockwise")
+        run_time = instant(run.started_at) or instant(run.ended_at)
+        time_suffix = f", of {formats.time_with_day(run_time, now)}" if run_time is not None else ""
+        message = f"{run_names} of {formats.count(len(self._runs))}{time_suffix}."
+        return JobFinding("idle", message, _SCOPE_NOTE, icon="clock-counter-clockwise")
 
-    def _choose(self, run: JobRun) -> None:
+    def _choose_run(self, run: JobRun) -> None:
         if run.put_away:
             self._actions.ask(SHOW_EARLIER_RUN, self._job_id, run.number)
         elif self.shown_run is not None:
@@ -88,17 +90,17 @@ class EarlierRuns:
 
 def run_label(run: JobRun, now: datetime) -> str:
     """Return ``Run 2 · Stopped by ben · 12 Nov 15:04 · steps 401 to 1 200``."""
-    how = run.state.label
+    outcome = run.state.label
     if run.state is JobState.INTERRUPTED and run.message:
         # "Stopped by ben. Saved at …"; older runs have a semicolon there.
-        how = re.split(r"[;.] ", run.message)[0].rstrip(".")
-    words = [f"Run {formats.count(run.number)}", how]
-    when = instant(run.ended_at) or instant(run.started_at)
-    if when is not None:
-        words.append(formats.time_with_day(when, now))
+        outcome = re.split(r"[;.] ", run.message)[0].rstrip(".")
+    parts = [f"Run {formats.count(run.number)}", outcome]
+    run_time = instant(run.ended_at) or instant(run.started_at)
+    if run_time is not None:
+        parts.append(formats.time_with_day(run_time, now))
     if run.last_step:
         steps = f"{formats.count(run.first_step)} to {formats.count(run.last_step)}"
-        words.append(f"steps {steps}")
+        parts.append(f"steps {steps}")
     else:
-        words.append("no steps")
-    return " · ".join(words)
+        parts.append("no steps")
+    return " · ".join(parts)

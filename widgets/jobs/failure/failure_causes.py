@@ -15,7 +15,7 @@ from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.nodes.history.node_history import BY_KEY, NODE, NodeHistory
 from widgets.nodes.row.node_row import inline_node_title
-from widgets.plots.annotations import VerticalMarker, ThresholdLine
+from widgets.plots.annotations import ThresholdLine, VerticalMarker
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.plot_range import FROM_ZERO, Scale
 from widgets.plots.run_curves import RunCurves, metric_title

@@ -25,7 +25,7 @@ from backend.records.library.packages import package_of
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, VerticalScrollArea, StyledFrame
+from widgets.common.cards import Card, StyledFrame, VerticalScrollArea
 from widgets.common.fields import TextBox
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label

@@ -19,7 +19,7 @@ from widgets.common.theme import S2, S3
 from widgets.jobs.form.job_fields import JobFields
 
 MAX_FIELDS = 60
-"""A script with more has the others in the line only."""
+"""The number of fields; further arguments are in the line only."""
 _COLUMNS = 4
 _SCRIPT_KEYS = ("script", "entry", "python")
 
@@ -28,8 +28,8 @@ class ArgumentFields(QWidget):
     """The switch that reads the arguments, and a field for each.
 
     Signals:
-        requested: Read the arguments of the script; answer with `show_found` or `show_error`.
-        cancelled: Stop that.
+        requested: Read the arguments of the script; answer with `show_arguments` or `show_error`.
+        cancelled: Stop reading.
     """
 
     requested = Signal()
@@ -41,7 +41,7 @@ class ArgumentFields(QWidget):
         self._paths: list[str] = []
         self._requested_script: list[object] = []
         self._known_arguments: dict[str, Sequence[ScriptArgument]] = {}
-        """What was read of each script, for the next job with it."""
+        """The arguments of each script, for the next job with it."""
         self.switch = Switch("Fields from --help")
         self.switch.toggled.connect(self._toggle)
         self._message = Label("", "small", "text3", wrap=True)
@@ -67,7 +67,11 @@ class ArgumentFields(QWidget):
     def show_arguments(self, arguments: Sequence[ScriptArgument]) -> None:
         self._known_arguments[str(self._script_values())] = arguments
         self._replace_fields(arguments[:MAX_FIELDS])
-        hint = f" of {len(arguments)}; the others are typed above" if len(arguments) > MAX_FIELDS else ""
+        hint = (
+            f" of {len(arguments)}; the others are typed above"
+            if len(arguments) > MAX_FIELDS
+            else ""
+        )
         self._show_message(f"{formats.plural(len(self._paths), 'field')}{hint}")
 
     def show_error(self, message: str) -> None:
@@ -97,10 +101,17 @@ class ArgumentFields(QWidget):
         argument_line = self._fields.draft().get(TABLE)
         arguments_by_name: dict[str, ScriptArgument] = {}
         for script_argument in arguments:
-            names = (script_argument.name, *(other_name.strip("-") for other_name in script_argument.aliases))
-            used_names = (n for n in names if n in swept_names or value_of(argument_line, n) is not None)
+            names = (
+                script_argument.name,
+                *(other_name.strip("-") for other_name in script_argument.aliases),
+            )
+            used_names = (
+                n for n in names if n in swept_names or value_of(argument_line, n) is not None
+            )
             arguments_by_name[next(used_names, script_argument.name)] = script_argument
-        arguments_by_name |= {name: ScriptArgument("") for name in swept_names if name not in arguments_by_name}
+        arguments_by_name |= {
+            name: ScriptArgument("") for name in swept_names if name not in arguments_by_name
+        }
         self._paths = []
         previous_widget: QWidget = self.switch
         for index, (name, script_argument) in enumerate(arguments_by_name.items()):
@@ -139,6 +150,6 @@ class ArgumentFields(QWidget):
 
     @Slot()
     def _follow_script(self) -> None:
-        """Another script or entry takes other arguments."""
+        """Remove the fields when another script or entry is chosen."""
         if self.switch.isChecked() and self._script_values() != self._requested_script:
             self.switch.setChecked(False)

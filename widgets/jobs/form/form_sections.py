@@ -9,8 +9,8 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QVBoxLayout, QWidget
 
 from backend.records.jobs.config import (
-    LAMBDAS,
     DEFAULT_OPTIMIZERS,
+    LAMBDAS,
     CheckpointPolicy,
     StrategyConfig,
 )
@@ -20,9 +20,9 @@ from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION
 from backend.records.jobs.settings import (
     OPTIONS,
     SETTINGS,
+    default_value,
     is_of,
     label,
-    default_value,
     value_at,
     value_label,
 )
@@ -72,10 +72,14 @@ _KEEP_GROUPS["Checkpoints"] = tuple(
 _KIND_SPECIFIC = tuple(
     path
     for path, s in SETTINGS.items()
-    if s.section in (WHAT_SECTION, KEEP_SECTION) and not (is_of(path, script=True) and is_of(path, script=False))
+    if s.section in (WHAT_SECTION, KEEP_SECTION)
+    and not (is_of(path, script=True) and is_of(path, script=False))
 )
 """The fields in What and Keep that only jobs with a model have, or only those with a script."""
-_RARE_SCRIPT = (*_rare_settings(WHAT_SECTION, script=True), *_rare_settings(KEEP_SECTION, script=True))
+_RARE_SCRIPT = (
+    *_rare_settings(WHAT_SECTION, script=True),
+    *_rare_settings(KEEP_SECTION, script=True),
+)
 _PLACEHOLDERS = {
     "entry": "found by itself",
     "checkpoint_files": ", ".join(USUAL_CHECKPOINTS),
@@ -84,7 +88,7 @@ _PLACEHOLDERS = {
     "total_steps": "as the script says",
 }
 MODEL, SCRIPT = "model", "script"
-"""What a job runs: a model with its loader, or a script."""
+"""The kinds of jobs: a model with its loader, or a script."""
 
 
 class FormSections(QWidget):
@@ -92,12 +96,12 @@ class FormSections(QWidget):
 
     Attributes:
         picker: Where the job runs.
-        sweep: How a sweep takes its combinations of values; hidden without one.
-        banner: What is special about this job.
+        sweep: The choice of the combinations of a sweep; hidden without a sweep.
+        banner: A note about this job, such as a replay.
         templates: The templates for a new job; hidden while there are none.
         trial: The result of trying model, dataset and loader together.
         arguments: The fields of the arguments of a script.
-        runs: Whether the job runs a model or a script.
+        job_kind: The choice of a model or a script.
         gallery: Choose a model from the gallery.
     """
 
@@ -118,13 +122,19 @@ class FormSections(QWidget):
         self._strategy_note = StrategyView()
         self._strategy_names = ("", "")
         self._keep_details = Details("If a machine fails, stop conditions, seed")
-        self._validation_details = Details("Validation on other data", "Validation: of the same data")
+        self._validation_details = Details(
+            "Validation on other data", "Validation: of the same data"
+        )
         self._how_errors, self._keep_errors = ErrorLine(), ErrorLine()
         self._keep_groups: dict[str, QWidget] = {}
         self._error_lines: dict[Field, ErrorLine] = {}
         self._shown_settings: dict[str, tuple[str, ...]] = dict.fromkeys(OPTIONS, ())
         self._settings_grid = _grid()
-        what_card, self._how_card, self._keep_card = self._make_what_card(), self._make_how_card(), self._make_keep_card()
+        what_card, self._how_card, self._keep_card = (
+            self._make_what_card(),
+            self._make_how_card(),
+            self._make_keep_card(),
+        )
         cards = QWidget()
         cards.setMaximumWidth(PAGE_MARGIN + FORM_MAX_W)
         cards.setLayout(
@@ -159,7 +169,12 @@ class FormSections(QWidget):
 
     def reveal(self, widget: QWidget) -> None:
         """Open the section that hides a part of the form."""
-        for details in (self._how_details, self._keep_details, self._script_details, self._validation_details):
+        for details in (
+            self._how_details,
+            self._keep_details,
+            self._script_details,
+            self._validation_details,
+        ):
             if details.isAncestorOf(widget):
                 details.open()
 
@@ -231,9 +246,11 @@ class FormSections(QWidget):
     def _follow_strategy(self) -> None:
         """Describe a strategy that the user chose, and select its usual optimizer.
 
-        An optimizer that was not the usual one of the strategy before stays.
+        An optimizer that was not the usual optimizer of the previous strategy stays.
         """
-        previous_optimizer, new_optimizer = (DEFAULT_OPTIMIZERS.get(name, "sgd") for name in self._strategy_names)
+        previous_optimizer, new_optimizer = (
+            DEFAULT_OPTIMIZERS.get(name, "sgd") for name in self._strategy_names
+        )
         if self._fields.key("optimizer.name") == previous_optimizer:
             self._fields.show_value("optimizer.name", new_optimizer)
         self._how_details.open()
@@ -245,7 +262,9 @@ class FormSections(QWidget):
         paths = (*self._shown_settings["optimizer"], *_RARE_HOW, *self._shown_settings["schedule"])
         _lay_out(self._settings_grid, *(self._fields.field(path) for path in strategy))
         row_count = -(-len(strategy) // _COLUMNS)
-        _lay_out(self._settings_grid, *(self._fields.field(path) for path in paths), first_row=row_count)
+        _lay_out(
+            self._settings_grid, *(self._fields.field(path) for path in paths), first_row=row_count
+        )
 
     def _make_what_card(self) -> Card:
         f = self._fields
@@ -316,7 +335,7 @@ class FormSections(QWidget):
 
     @Slot()
     def fit_placement(self) -> None:
-        """Show what only jobs on several nodes, or on GPUs, have, and what is set."""
+        """Show the fields of jobs on several nodes or on GPUs only there, or if they are set."""
         placements, draft = self.picker.value(), self._fields.draft()
         uses_gpus = any(placement.get("gpus") for placement in placements)
         has_several_nodes = len(placements) > 1
@@ -381,11 +400,13 @@ class FormSections(QWidget):
 
     @Slot()
     def _place_errors(self) -> None:
-        """Show the faults of a group below it, or of a folded one below the fields above."""
+        """Show the errors of a group below the group, or above the details while these are folded."""
         for field, group_line in self._error_lines.items():
             for line in (group_line, self._keep_errors):
                 line.remove_field(field)
-            (self._keep_errors if self._keep_details.isHidden() else group_line).attach_fields(field)
+            (self._keep_errors if self._keep_details.isHidden() else group_line).attach_fields(
+                field
+            )
 
     def _make_metric_field(self) -> Field:
         """Return the field for the metric of the best checkpoint; it sets the default direction."""
@@ -429,7 +450,9 @@ def section(name: str, *items: Any) -> Card:
 
 
 def _line(
-    *fields: tuple[QWidget, int], details: Details | None = None, error_line: ErrorLine | None = None
+    *fields: tuple[QWidget, int],
+    details: Details | None = None,
+    error_line: ErrorLine | None = None,
 ) -> QVBoxLayout:
     """Return fields side by side, with a line for their errors below."""
     line = error_line or ErrorLine()
@@ -449,7 +472,7 @@ def _grid(*fields: Field) -> QGridLayout:
 
 
 def _lay_out(grid: QGridLayout, *fields: Field, first_row: int = 0) -> None:
-    """Place fields in rows; ``below`` rows are above them."""
+    """Place fields in rows, from ``first_row`` on."""
     for index, field in enumerate(fields, first_row * _COLUMNS):
         grid.addWidget(field, *divmod(index, _COLUMNS), Qt.AlignmentFlag.AlignTop)
 
@@ -461,13 +484,13 @@ class Details(QWidget):
         button: The button; the owner places it.
 
     Signals:
-        turned: It was opened or folded.
+        toggled: The section was opened or folded.
     """
 
     toggled = Signal()
 
     def __init__(self, tip: str, text: str = "") -> None:
-        """``text``: of the button, if it is not More and then Less."""
+        """Make the section. ``text``: of the button, if it is not More and then Less."""
         super().__init__()
         self._texts = (text, text) if text else ("More", "Less")
         self.button = Button(self._texts[0], kind="quiet", icon="caret-down", tip=tip)

@@ -14,7 +14,7 @@ from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import VerticalScrollArea, Separator, StyledFrame
+from widgets.common.cards import Separator, StyledFrame, VerticalScrollArea
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label, native_key
 from widgets.common.layout import STRETCH, clear, col, row
@@ -41,7 +41,7 @@ _TERMS = {
 
 
 class StartButtons:
-    """The Start and Queue buttons and the one after a refusal; on the right, or at the bottom."""
+    """The buttons Start and Queue, and the button after a refusal; right, or at the bottom."""
 
     def __init__(self) -> None:
         tip = f"Start the job ({native_key(START_KEY)})"
@@ -53,10 +53,10 @@ class StartButtons:
 
 
 class FormSide(StyledFrame):
-    """The verdict, figures, learning rate curve, differences and checks.
+    """The result of the check, figures, learning rate curve, differences and checks.
 
     Attributes:
-        acts: Its buttons.
+        start_buttons: The buttons of the pane.
         pictures: Exports the learning rate curve.
         result: The summary of the check.
         refusal: Why a start was refused.
@@ -117,7 +117,9 @@ class FormSide(StyledFrame):
         self.setLayout(
             col(
                 (VerticalScrollArea(upper), 1),
-                col(self.refusal, start_buttons.take_back, buttons, gap=S2, margins=(S4, S2, S4, S4)),
+                col(
+                    self.refusal, start_buttons.take_back, buttons, gap=S2, margins=(S4, S2, S4, S4)
+                ),
                 gap=0,
             )
         )
@@ -143,7 +145,7 @@ class FormSide(StyledFrame):
         self._show_numbers()
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
-        """Set the glossary: a term and its sentence."""
+        """Set the glossary: a term and its explanation."""
         self._terms = terms
         self._show_numbers()
 
@@ -154,7 +156,9 @@ class FormSide(StyledFrame):
         hint = self._counting_hint() if steps is None else ""
         self._figures.set_items(
             (
-                self._figure("Global batch", formats.NONE if batch is None else formats.count(batch)),
+                self._figure(
+                    "Global batch", formats.NONE if batch is None else formats.count(batch)
+                ),
                 self._figure("Effective rate", formats.typed_number(check.learning_rate)),
                 self._figure(
                     "Steps an epoch",
@@ -164,17 +168,29 @@ class FormSide(StyledFrame):
             )
         )
         ready_s = None if forecast.lasts_s is None else now_s + forecast.lasts_s
-        kept_count, file_bytes, disk_bytes = forecast.checkpoints_kept, forecast.checkpoint_bytes, forecast.disk_bytes
-        checkpoints_text = formats.NONE if file_bytes is None else f"{formats.count(kept_count)} × {formats.disk(file_bytes)}"
+        kept_count, file_bytes, disk_bytes = (
+            forecast.checkpoints_kept,
+            forecast.checkpoint_bytes,
+            forecast.disk_bytes,
+        )
+        checkpoints_text = (
+            formats.NONE
+            if file_bytes is None
+            else f"{formats.count(kept_count)} × {formats.disk(file_bytes)}"
+        )
         self._forecasts.set_items(
             (
                 self._figure(
-                    "Takes about", _rough_duration(forecast.lasts_s), _UNTIMED_HINT if ready_s is None else ""
+                    "Takes about",
+                    _rough_duration(forecast.lasts_s),
+                    _UNTIMED_HINT if ready_s is None else "",
                 ),
                 self._figure(
                     "Checkpoints",
                     checkpoints_text,
-                    "" if disk_bytes is None else f"{formats.disk(disk_bytes)} of disk space at most",
+                    ""
+                    if disk_bytes is None
+                    else f"{formats.disk(disk_bytes)} of disk space at most",
                 ),
                 self._figure("Ready at", formats.estimated_time(ready_s, now_s)),
             )
@@ -192,7 +208,9 @@ class FormSide(StyledFrame):
 
     def _figure(self, caption: str, value: str, hint: str = "") -> KeyValue:
         term = _TERMS.get(caption, "")
-        return KeyValue(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), hint))
+        return KeyValue(
+            caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), hint)
+        )
 
     def show_changes(self, origin: str, changes: Sequence[SettingChange]) -> None:
         """Show the differences from the original settings; an empty ``origin`` hides them."""
@@ -206,7 +224,11 @@ class FormSide(StyledFrame):
             old_value, new_value = change.old_text or "–", change.new_text or "–"
             values_label = Label(f"{old_value} → {new_value}", "strong", elide="middle")
             self._changes.addLayout(
-                row((Label(change.label, "body", "text2", elide="right"), 1), (values_label, 1), gap=S2)
+                row(
+                    (Label(change.label, "body", "text2", elide="right"), 1),
+                    (values_label, 1),
+                    gap=S2,
+                )
             )
         hidden_changes = changes[_MAX_CHANGES:]
         if hidden_changes:
@@ -215,14 +237,16 @@ class FormSide(StyledFrame):
             self._changes.addWidget(count_label)
 
     def show_findings(self, findings: Sequence[Finding], errors: Sequence[str] = ()) -> None:
-        """Show faults that have no field, hints, and passed checks."""
+        """Show errors that have no field, hints, and passed checks."""
         clear(self.findings)
         self._check_part.setVisible(bool(errors or findings))
         for error in errors:
             label = Label(error, "body", wrap=True)
             self.findings.addLayout(row(IconLabel("x-circle-fill", "bad"), (label, 1), top=True))
         for finding in findings:
-            icon, color_role = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            icon, color_role = (
+                ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            )
             texts = col(Label(finding.message, "body", wrap=True), gap=0)
             if finding.remedy:
                 texts.addWidget(Label(finding.remedy, "small", "text2", wrap=True))
@@ -233,7 +257,7 @@ class FormFoot(StyledFrame):
     """The bar at the bottom that replaces the right side in a narrow window.
 
     Attributes:
-        acts: Its buttons.
+        start_buttons: The buttons of the pane.
         result, figures: The summary of the check, and its forecast.
         refusal: Why a start was refused.
     """
@@ -280,7 +304,9 @@ class FormFoot(StyledFrame):
 def _rough_duration(seconds: float | None) -> str:
     """Return ``41 min``, ``1 h 55``: as precise as the estimate."""
     return (
-        formats.rough_duration(seconds) if seconds is None or seconds < 3600 else formats.duration(seconds)
+        formats.rough_duration(seconds)
+        if seconds is None or seconds < 3600
+        else formats.duration(seconds)
     )
 
 
@@ -292,22 +318,29 @@ def _server_text(check: JobCheck) -> str:
 
 
 def _basis(check: JobCheck, counting_hint: str) -> str:
-    """Return the basis of the figures, what is not known yet, and the disk space."""
+    """Return the basis of the figures, the unknown figures, and the disk space."""
     forecast, parts = check.forecast, []
     if check.jobs > 1:
         parts.append("These figures are for the first job.")
     if check.servers:
         parts.append(f"{_server_text(check)}; an update is one push of a worker.")
     if forecast.lasts_s is not None and forecast.pace_s is not None:
-        parts.append(f"Based on “{forecast.pace_source}”: {formats.duration(forecast.pace_s)} per step.")
+        parts.append(
+            f"Based on “{forecast.pace_source}”: {formats.duration(forecast.pace_s)} per step."
+        )
     elif check.global_batch is not None:
         parts.append(counting_hint if check.steps_per_epoch is None else _UNTIMED_HINT)
     if forecast.gpu_s is not None:
-        energy = f" and {formats.energy(forecast.energy_j)}" if forecast.energy_j is not None else ""
+        energy = (
+            f" and {formats.energy(forecast.energy_j)}" if forecast.energy_j is not None else ""
+        )
         scope = " each" if check.jobs > 1 else ""
         parts.append(f"About {formats.gpu_hours(forecast.gpu_s)} GPU hours{energy}{scope}.")
     if forecast.disk_bytes is not None and forecast.free_bytes is not None:
-        needed_size, free_size = formats.disk(forecast.disk_bytes * check.jobs), formats.disk(forecast.free_bytes)
+        needed_size, free_size = (
+            formats.disk(forecast.disk_bytes * check.jobs),
+            formats.disk(forecast.free_bytes),
+        )
         scope = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
         parts.append(f"Checkpoints{scope} need {needed_size}; {free_size} are free.")
     if forecast.free_files is not None and forecast.free_files < LEAST_FILES:

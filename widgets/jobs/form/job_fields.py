@@ -1,8 +1,8 @@
-"""The fields of the job form, each bound to its place in the job file.
+"""The fields of the job form, each bound to its path in the job file.
 
 The form's only state is the job file in its fields (`JobFields.draft`). Text that is not a number
-is kept as typed: the one check of job files (`backend.records.jobs.config.parse_job`) has the
-sentence for it and names the field.
+is kept as typed: the check of job files (`backend.records.jobs.config.parse_job`) has the error
+message and names the field.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from backend.records.jobs.setting import Setting
 from backend.records.jobs.settings import (
     SETTINGS,
     conditions,
+    default_value,
     is_of,
     name_and_unit,
-    default_value,
     value_at,
 )
 from backend.records.sweeps.spec import Sweep
@@ -42,8 +42,8 @@ from widgets.jobs.form.swept_fields import SweptFields, with_first_values
 class Origin:
     """The origin of the settings in the form.
 
-    ``words`` names it in a sentence ("“digits 3”"), ``raw`` has the original settings, and
-    ``replays`` is the id of the job to train again, or "".
+    ``label`` names the origin in a message ("“digits 3”"), ``raw`` has the original settings, and
+    ``replayed_id`` is the id of the job to train again, or "".
     """
 
     label: str
@@ -76,7 +76,7 @@ class JobFields(QObject):
 
     Attributes:
         weights: The control of the field for the weights to start from.
-        runs_script: Whether the job is one with a script; it then has only the settings of such.
+        runs_script: Whether the job runs a script and has only the settings of such jobs.
         swept: The fields that have several values.
 
     Signals:
@@ -112,13 +112,18 @@ class JobFields(QObject):
         return field
 
     def argument(self, name: str, script_argument: ScriptArgument) -> tuple[str, Field]:
-        """Add the field of an argument, which shows and changes the line of all; with its path."""
+        """Add the field of an argument, with its path; the field changes the line of all."""
         path = f"{TABLE}.{name}"
         self._optional_paths.add(path)
         self._arguments[path] = script_argument
-        default_text = f"{script_argument.default} (default)" if script_argument.default else formats.NONE
+        default_text = (
+            f"{script_argument.default} (default)" if script_argument.default else formats.NONE
+        )
         if script_argument.kind == "choice":
-            setting = Setting("choice", choices=dict(zip(script_argument.choices, script_argument.choices, strict=True)))
+            setting = Setting(
+                "choice",
+                choices=dict(zip(script_argument.choices, script_argument.choices, strict=True)),
+            )
             field = self._make_choice(path, setting, (("", default_text),))
         else:
             # Its text stays as typed: only the script knows it.
@@ -161,7 +166,7 @@ class JobFields(QObject):
                 self._write_argument(axis.path, points[0])
 
     def pick(self, path: str, *first_options: tuple[str, str]) -> Field:
-        """Add a choice for a setting, with the options ``more`` before its own."""
+        """Add a choice for a setting, with ``first_options`` before its own."""
         return self._make_choice(path, SETTINGS[path], first_options)
 
     def part(self, path: str) -> Field:
@@ -188,7 +193,9 @@ class JobFields(QObject):
         self.weights.changed.connect(self._emit_changed)
         return self._add_field(path, "text", name, self.weights)
 
-    def _make_field(self, path: str, setting: Setting, default: Any, placeholder: str | None) -> Field:
+    def _make_field(
+        self, path: str, setting: Setting, default: Any, placeholder: str | None
+    ) -> Field:
         name, unit = name_and_unit(path)
         if setting.choices:
             return self._make_choice(path, setting, ())
@@ -203,7 +210,9 @@ class JobFields(QObject):
         line.textEdited.connect(self._emit_changed)
         return self._add_field(path, setting.kind, name, line)
 
-    def _make_choice(self, path: str, setting: Setting, first_options: tuple[tuple[str, str], ...]) -> Field:
+    def _make_choice(
+        self, path: str, setting: Setting, first_options: tuple[tuple[str, str], ...]
+    ) -> Field:
         name, _ = name_and_unit(path)
         options = (*first_options, *setting.choices.items())
         is_open = bool(setting.choices) and setting.kind == "text"
@@ -302,7 +311,7 @@ class JobFields(QObject):
         self._is_loading = False
 
     def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
-        """Return the part of a job file that has no field here, to be restored by `merged`."""
+        """Return the settings of a job file that have no field, for `merge_settings`."""
         other_settings: dict[str, Any] = {}
         for key, value in raw.items():
             path = f"{table}.{key}" if table else key
@@ -322,10 +331,12 @@ class JobFields(QObject):
         self._is_loading = False
 
     def show_errors(self, errors: tuple[ConfigError, ...]) -> tuple[ConfigError, ...]:
-        """Mark the fields at fault; return the faults that have no field here."""
-        # What the script refuses does not prevent the start: only the script knows it for sure.
+        """Mark the invalid fields; return the errors that have no field here."""
+        # An error of an argument does not prevent the start: only the script knows for sure.
         messages = {
-            path: script_argument.value_error(str(self._value(path, self._fields[path].control) or ""))
+            path: script_argument.value_error(
+                str(self._value(path, self._fields[path].control) or "")
+            )
             for path, script_argument in self._arguments.items()
         }
         unplaced_errors = []
@@ -339,7 +350,7 @@ class JobFields(QObject):
         return tuple(unplaced_errors)
 
     def first_invalid_control(self) -> QWidget | None:
-        """Return the control of the first field at fault."""
+        """Return the control of the first invalid field."""
         return next((f.visible_control for f in self._fields.values() if f.error()), None)
 
     def _add_field(self, path: str, kind: str, label: str, control: QWidget) -> Field:

@@ -1,7 +1,7 @@
-"""New job on one page: what to train, where, how, and what to keep, with the verdict in view.
+"""New job on one page: what to train, where, how, and what to keep, with the result in view.
 
 The form checks nothing itself. 300 ms after a change it requests a check and shows the result: each
-fault at its field, the figures, the learning rate over the whole job, and the command that would
+error at its field, the figures, the learning rate over the whole job, and the command that would
 run.
 """
 
@@ -67,12 +67,12 @@ class JobForm(QWidget):
         save_requested: A `JobDraft` to create as a draft.
         load_requested: Load settings to begin with; answer with `show_draft`.
         template_requested: The name of a template to begin with; answer with `show_draft`.
-        keep_requested: A `JobDraft` to save as a template.
+        template_save_requested: A `JobDraft` to save as a template.
         file_requested: A `JobDraft` to write into a file.
         open_requested: Open a job file; answer with `show_draft`.
         help_requested: Read the arguments of the script in this job file; answer with
-            `show_arguments` or `show_no_arguments`.
-        help_cancelled: Stop that.
+            `show_arguments` or `show_arguments_error`.
+        help_cancelled: Stop reading.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
@@ -116,8 +116,14 @@ class JobForm(QWidget):
         self._side.pictures.saved.connect(self.picture_requested)
         self._result, self._refusal = self._side.result, self._side.refusal
         self._findings = self._side.findings
-        self._start_button, self._foot_start = self._side.start_buttons.start, self._foot.start_buttons.start
-        self._queue_button, self._foot_queue = self._side.start_buttons.queue, self._foot.start_buttons.queue
+        self._start_button, self._foot_start = (
+            self._side.start_buttons.start,
+            self._foot.start_buttons.start,
+        )
+        self._queue_button, self._foot_queue = (
+            self._side.start_buttons.queue,
+            self._foot.start_buttons.queue,
+        )
         self._banner = self._sections.banner
         form_pane = QWidget()
         header = self._make_header()
@@ -182,7 +188,7 @@ class JobForm(QWidget):
         self._check_timer.start()
 
     def _offer_datasets(self) -> None:
-        """A script may have none."""
+        """Offer the datasets, and "none" for a script."""
         empty_options = (("", "none"),) if self._fields.runs_script else ()
         control = self._fields.field("dataset").control
         if isinstance(control, ComboBox):
@@ -236,7 +242,7 @@ class JobForm(QWidget):
         self._sections.arguments.show_error(message)
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
-        """Set the glossary: a term and its sentence."""
+        """Set the glossary: a term and its explanation."""
         for path, setting in SETTINGS.items():
             if setting.term:
                 self._fields.explain(path, setting.term, terms.get(setting.term, ""))
@@ -269,7 +275,7 @@ class JobForm(QWidget):
         self._origin = draft.origin
         self._clear_refusal()
         self._show_origin()
-        # The faults shown were those of the previous draft.
+        # The errors shown were those of the previous draft.
         self.show_check(JobCheck())
         self._check_timer.start()
 
@@ -279,19 +285,29 @@ class JobForm(QWidget):
         if check.usual_strategy:
             self._sections.show_default_strategy(check.usual_strategy)
         self._sections.trial.show_trial(trial)
-        # What the user did not choose yet is no fault of the user's.
+        # A part that the user did not choose yet is no error.
         open_parts = self._fields.open_parts()
         check = replace(check, errors=tuple(f for f in check.errors if f.path not in open_parts))
         self._open_part = next(iter(open_parts), "")
         has_failed = trial.state is TrialState.FAILED
         trial_errors = (ConfigError(trial.field, trial.message),) if has_failed else ()
-        unplaced_errors = self._sweep.show_errors(self._fields.show_errors((*check.errors, *trial_errors)))
+        unplaced_errors = self._sweep.show_errors(
+            self._fields.show_errors((*check.errors, *trial_errors))
+        )
         placement_errors = [f for f in unplaced_errors if f.path.startswith(_PLACEMENT)]
         lacks_placement = placement_errors and not self._picker.value()
-        placement_message = _NO_PLACEMENT if lacks_placement else " ".join(f.message_for(_label(f)) for f in placement_errors)
+        placement_message = (
+            _NO_PLACEMENT
+            if lacks_placement
+            else " ".join(f.message_for(_label(f)) for f in placement_errors)
+        )
         self._picker.set_error(placement_message)
         field_errors = [f for f in check.errors if f not in unplaced_errors]
-        other_messages = [_unplaced_message(f) for f in (*unplaced_errors, *trial_errors) if f not in placement_errors]
+        other_messages = [
+            _unplaced_message(f)
+            for f in (*unplaced_errors, *trial_errors)
+            if f not in placement_errors
+        ]
         self._error_messages = [f.message_for(self._fields.label(f.path)) for f in field_errors]
         self._error_messages += filter(None, (placement_message, *other_messages))
         self._check = check
@@ -299,7 +315,9 @@ class JobForm(QWidget):
         valid_findings = (_VALID_FINDING,) if self._may_start and not other_messages else ()
         warnings = check.trial.warnings if check.trial is not None else ()
         hints = tuple(Finding("trial", False, warning) for warning in warnings)
-        self._side.show_findings((*(check.findings or valid_findings), *hints), self._error_messages)
+        self._side.show_findings(
+            (*(check.findings or valid_findings), *hints), self._error_messages
+        )
 
     def show_counting(self, is_counting: bool) -> None:
         """Show whether the samples of the dataset are being counted."""
@@ -357,7 +375,9 @@ class JobForm(QWidget):
         other_settings = self._other_settings
         if "early_stop" not in fields:
             # Without a number of epochs, the direction of the metric is not used.
-            other_settings = {key: value for key, value in other_settings.items() if key != "early_stop"}
+            other_settings = {
+                key: value for key, value in other_settings.items() if key != "early_stop"
+            }
         raw = merge_settings(other_settings, fields)
         placement = self._picker.value()
         if placement:
@@ -458,7 +478,9 @@ class JobForm(QWidget):
         return Origin(origin.label, origin.raw)
 
     def _differs_from(self, origin: Origin, raw: Mapping[str, Any]) -> bool:
-        other_changes = (change for change in setting_changes(origin.raw, raw) if change.key != _PLACEMENT)
+        other_changes = (
+            change for change in setting_changes(origin.raw, raw) if change.key != _PLACEMENT
+        )
         return any(other_changes) or bool(self._fields.swept.axes())
 
     def _show_origin(self) -> None:
@@ -471,7 +493,8 @@ class JobForm(QWidget):
         raw = draft.raw
         swept_texts = {axis.path: axis_text(axis) for axis in draft.axes}
         shown_changes = [
-            replace(change, now=swept_texts.get(change.key, change.new_text)) for change in setting_changes(origin.raw, raw)
+            replace(change, new_text=swept_texts.get(change.key, change.new_text))
+            for change in setting_changes(origin.raw, raw)
         ]
         self._side.show_changes(origin.label, shown_changes)
         self._banner.setVisible(bool(origin.replayed_id))
@@ -519,7 +542,7 @@ class JobForm(QWidget):
         self._foot.show_figures(check, " ".join(self._error_messages))
 
     def _result_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, ColorRole]:
-        """Return the words, icon and tone of the verdict."""
+        """Return the message, icon and color role of the result."""
         if check.errors:
             problems = formats.plural(len(check.errors), "problem")
             return f"{problems} to fix", "warning-octagon-fill", "bad"
@@ -549,7 +572,7 @@ class JobForm(QWidget):
 
 
 def _unplaced_message(error: ConfigError) -> str:
-    """Return the sentence of a fault that has no field."""
+    """Return the message of an error that has no field."""
     if error.part != "environment":
         return error.message
     return error.message_for(f"Environment variable “{sanitize(error.path.partition('.')[2])}”:")

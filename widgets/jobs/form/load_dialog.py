@@ -26,11 +26,11 @@ _WIDTH, _HEIGHT, _NAME_W = 680, 460, 260
 
 
 class LoadDialog(Dialog):
-    """Templates and jobs, each with what it trains; Enter or a double-click loads one.
+    """Templates and jobs with their main settings; Enter or a double-click loads a row.
 
     Signals:
-        template_chosen: Its name.
-        job_chosen: Its id.
+        template_chosen: The name of a template.
+        job_chosen: The id of a job.
         searched: A text; answer with `show_jobs`.
         rename_requested: The name of a template, and the new one.
         remove_requested: The name of a template.
@@ -164,7 +164,9 @@ class LoadDialog(Dialog):
 
     def _filter(self) -> None:
         tokens = self._search.text().casefold().split()
-        matches = [t for t in self._all_templates if all(token in t.name.casefold() for token in tokens)]
+        matches = [
+            t for t in self._all_templates if all(token in t.name.casefold() for token in tokens)
+        ]
         self.templates.set_records(matches)
         self._choose_first(self._template_table)
         self._update_state()

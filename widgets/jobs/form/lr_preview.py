@@ -47,7 +47,9 @@ class RatePreview(QWidget):
 
     def _paint(self, painter: QPainter) -> None:
         t = theme.current()
-        plot = QRectF(_LEFT_W, _TOP_H, self.width() - _LEFT_W - S2, self.height() - _TOP_H - _BOTTOM_H)
+        plot = QRectF(
+            _LEFT_W, _TOP_H, self.width() - _LEFT_W - S2, self.height() - _TOP_H - _BOTTOM_H
+        )
         max_rate = max(self._rates, default=0.0)
         if max_rate <= 0:
             paint_text(

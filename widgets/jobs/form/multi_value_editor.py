@@ -33,11 +33,11 @@ _MAX_ROWS = 6
 
 
 class MultiValueEditor(Popover):
-    """Closing it without "Use" changes nothing.
+    """The popover with the values; closing it without "Use" changes nothing.
 
     Signals:
-        chosen: The new `Axis` of the field.
-        one_requested: The field returns to one value.
+        axis_chosen: The new `Axis` of the field.
+        single_requested: The field returns to one value.
     """
 
     axis_chosen = Signal(object)
@@ -57,8 +57,8 @@ class MultiValueEditor(Popover):
         """
         Args:
             draws_at_random: A range may be drawn from anywhere between its ends, without steps.
-            window: The widget that it covers.
-            now: The current single value of the field.
+            window: The widget that the editor covers.
+            current_value: The single value of the field.
             options: The options as (value, text); empty if the user types the values.
         """
         super().__init__(window, _WIDTH)
@@ -98,7 +98,7 @@ class MultiValueEditor(Popover):
         self._update_preview()
 
     def open_at(self, control: QWidget) -> None:
-        """Show it below a control, with the focus in its first field."""
+        """Show the editor below a control, with the focus in its first field."""
         self.open_below(control, next(iter(self._ticks.values()), None) or self._first_line())
         if not self._ticks:
             # Typing replaces the old values.
@@ -117,7 +117,9 @@ class MultiValueEditor(Popover):
     # -- construction
 
     def _make_list(self) -> QWidget:
-        self._list_edit = LineEdit(placeholder="0.01, 0.03, 0.1", name="Values, separated by commas")
+        self._list_edit = LineEdit(
+            placeholder="0.01, 0.03, 0.1", name="Values, separated by commas"
+        )
         self._list_edit.textChanged.connect(self._update_preview)
         page = QWidget()
         separator = "semicolons" if field_kind(self._path) in ("pair", "texts") else "commas"
@@ -127,7 +129,9 @@ class MultiValueEditor(Popover):
     def _make_ticks(
         self, options: Sequence[tuple[str, str]], axis: Axis | None, current_value: str
     ) -> QWidget:
-        ticked_values = {current_value} if axis is None else {value_text(value) for value in axis.values}
+        ticked_values = (
+            {current_value} if axis is None else {value_text(value) for value in axis.values}
+        )
         for key, text in options:
             box = CheckBox(text)
             box.setChecked(key in ticked_values)
@@ -216,7 +220,9 @@ class MultiValueEditor(Popover):
             return Axis(self._path, tuple(ticked_keys))
         if self._pages.currentIndex() == 0:
             return parse_axis(self._path, self._list_edit.text())
-        low, high, steps = (line.text().strip() for line in (self._low_edit, self._high_edit, self._steps_edit))
+        low, high, steps = (
+            line.text().strip() for line in (self._low_edit, self._high_edit, self._steps_edit)
+        )
         if not (low and high and (steps or self._draws_at_random)):
             raise ValueError(f"{self._path}: Enter From, To and the number of values.")
         axis = parse_axis(self._path, f"{low}..{high}:{steps or 0}:{self._scale.key()}")

@@ -36,7 +36,7 @@ _OPEN_KEYS = frozenset({Qt.Key.Key_Down, Qt.Key.Key_F4})
 
 @dataclass(frozen=True)
 class _Row:
-    """``does`` is "value", "file", "job" or "back"; "" for a row that is only a message."""
+    """A row; ``action`` is "value", "file", "job" or "back", "" for a message."""
 
     text: str
     remark: str = ""
@@ -135,7 +135,11 @@ class StartFromPopover(Popover):
             return
         current_row = self.table.currentIndex().row()
         index = active_rows.index(current_row) if current_row in active_rows else -1
-        index = (index + step) % len(active_rows) if abs(step) == 1 else max(0, min(index + step, len(active_rows) - 1))
+        index = (
+            (index + step) % len(active_rows)
+            if abs(step) == 1
+            else max(0, min(index + step, len(active_rows) - 1))
+        )
         self.table.selectRow(active_rows[index])
 
     @Slot(str)
@@ -202,14 +206,21 @@ class StartFromPopover(Popover):
             return rows + ([] if self._failure else [_Row(_READING)])
         tokens = self.search.text().casefold().split()
         matches = [
-            _Row(formats.checkpoint(c.name), _checkpoint_remark(c, job), "value", f"{job.id}/{c.name}")
+            _Row(
+                formats.checkpoint(c.name),
+                _checkpoint_remark(c, job),
+                "value",
+                f"{job.id}/{c.name}",
+            )
             for c in sorted(self._checkpoints, key=lambda c: c.step, reverse=True)
             if all(
                 token in f"{c.name} {formats.checkpoint(c.name)} {c.marks}".casefold()
                 for token in tokens
             )
         ]
-        return rows + (matches or [_Row("No checkpoint matches." if tokens else "No checkpoint yet.")])
+        return rows + (
+            matches or [_Row("No checkpoint matches." if tokens else "No checkpoint yet.")]
+        )
 
     @Slot(QModelIndex)
     def _choose_row(self, index: QModelIndex) -> None:
@@ -238,10 +249,10 @@ class StartFromPopover(Popover):
 class StartFrom(LineEdit):
     """A line edit for ``start_from`` of a job file, with a list of its possible values.
 
-    A chosen value is shown in words until the user types.
+    A chosen value is shown by its label until the user types.
 
     Attributes:
-        choice: The list, while it is open.
+        popover: The list, while it is open.
 
     Signals:
         changed: The user gave another value.
@@ -269,14 +280,14 @@ class StartFrom(LineEdit):
         return self._value if text == self._label else text
 
     def put(self, value: str, label: str = "") -> None:
-        """Show a value, in words if there are any."""
+        """Show a value, by its label if there is one."""
         self._value, self._label = value, label or _value_label(value)
         self.setText(self._label)
         self.setCursorPosition(0)
         self.setToolTip(plain_tip(f"{self._label}\n{value}") if value != self._label else "")
 
     def set_label(self, value: str, label: str) -> None:
-        """Set the words of a value that may be shown now."""
+        """Set the label of a value that may be shown now."""
         if value == self.value():
             self.put(value, label)
 
@@ -337,7 +348,9 @@ def _value_label(value: str) -> str:
 
 
 def _run_remark(view: JobView) -> str:
-    run_time = formats.time_or_day(instant(view.status.ended_at or view.status.started_at or view.created), time())
+    run_time = formats.time_or_day(
+        instant(view.status.ended_at or view.status.started_at or view.created), time()
+    )
     return f"{view.state.label}, {run_time}"
 
 
@@ -355,4 +368,4 @@ _STEPS = {
     Qt.Key.Key_PageUp: 1 - _MAX_ROWS,
 }
 _IGNORED_KEYS = frozenset({Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab, Qt.Key.Key_Backtab})
-"""Keys that have no effect other than the one here."""
+"""Keys that the search field does not get."""

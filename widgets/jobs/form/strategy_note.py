@@ -94,7 +94,7 @@ class StrategyView(QWidget):
         self.setLayout(row(self._drawing, (text_column, 1), gap=S4, top=True))
 
     def show_strategy(self, name: str, choices: Mapping[str, str]) -> None:
-        """Show the note of a strategy; ``chosen`` has its choices by setting."""
+        """Show the note of a strategy; ``choices`` has a choice for each setting."""
         note = STRATEGIES.get(name)
         self.setVisible(note is not None)
         if note is None:
@@ -143,11 +143,13 @@ class _Drawing(QWidget):
 
     def _paint_arrow(self, painter: QPainter, start: int, end: int, offset: int) -> None:
         """Paint an arrow from edge to edge, on the right of the line between the centers."""
-        start_center, end_center = (self._box(*self._sketch.boxes[i][1:]).center() for i in (start, end))
+        start_center, end_center = (
+            self._box(*self._sketch.boxes[i][1:]).center() for i in (start, end)
+        )
         delta = end_center - start_center
         length = hypot(delta.x(), delta.y())
         direction, normal = delta / length, QPointF(-delta.y(), delta.x()) / length
-        # The share of the way that is inside a box.
+        # The length of the arrow that is inside a box.
         inset = min(
             (_BOX_W / 2 + _GAP) / max(abs(direction.x()), 1e-9),
             (_BOX_H / 2 + _GAP) / max(abs(direction.y()), 1e-9),
@@ -159,4 +161,6 @@ class _Drawing(QWidget):
         painter.setBrush(colour)
         painter.drawLine(tail, tip)
         head_base = tip - direction * 1.5 * _HEAD
-        painter.drawPolygon(QPolygonF([tip, head_base + normal * _HEAD / 2, head_base - normal * _HEAD / 2]))
+        painter.drawPolygon(
+            QPolygonF([tip, head_base + normal * _HEAD / 2, head_base - normal * _HEAD / 2])
+        )

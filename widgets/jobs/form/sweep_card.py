@@ -84,7 +84,9 @@ class SweepCard(StyledFrame):
         fields_by_path = {DRAWS: self._draws, SEED: self._seed}
         errors_by_path = {error.path: error for error in errors if error.path in fields_by_path}
         for path, field in fields_by_path.items():
-            field.set_error(errors_by_path[path].message_for(field.label()) if path in errors_by_path else "")
+            field.set_error(
+                errors_by_path[path].message_for(field.label()) if path in errors_by_path else ""
+            )
         return tuple(error for error in errors if error.path not in fields_by_path)
 
     @Slot()

@@ -33,8 +33,8 @@ _VISIBILITY_EVENTS = frozenset({QEvent.Type.ShowToParent, QEvent.Type.HideToPare
 class MultiValueButton(QAbstractButton):
     """The button that opens the several values of a field; visible on hover and on focus.
 
-    It is over the end of the control, which keeps room for it then. Tab passes it by: the menu key
-    of the field does the same.
+    The button is over the end of the control, which reserves its width. Tab skips the button: the
+    menu key of the field opens the values, too.
     """
 
     def __init__(self, field: Field, label: str) -> None:
@@ -107,10 +107,10 @@ class MultiValueButton(QAbstractButton):
 
 
 class SweptFields(QObject):
-    """Opens the popover on the field's button, a right click or the menu key.
+    """Opens the editor on the field's button, a right click or the menu key.
 
     Attributes:
-        draws_at_random: A range then needs no steps.
+        draws_at_random: Jobs are drawn at random, so a range needs no steps.
 
     Signals:
         changed: A field has other values than before.
@@ -228,7 +228,9 @@ class SweptFields(QObject):
         """Return the menu of a right click on a field."""
         field, _ = self._fields[path]
         control = field.visible_control
-        menu = control.createStandardContextMenu() if isinstance(control, LineEdit) else QMenu(control)
+        menu = (
+            control.createStandardContextMenu() if isinstance(control, LineEdit) else QMenu(control)
+        )
         if menu.actions():
             menu.addSeparator()
         menu.addAction("Several values…", lambda: self.open(path))

@@ -16,7 +16,7 @@ _WIDTH = 460
 
 
 class NameDialog(Dialog):
-    """Asks for a name; only a button that says so replaces an existing template.
+    """Asks for a name; only the button Replace replaces an existing template.
 
     Signals:
         requested: The name, and whether to replace the template of that name.
@@ -36,7 +36,11 @@ class NameDialog(Dialog):
         may_replace: bool = False,
     ) -> None:
         super().__init__(title, _WIDTH, parent)
-        self._action_label, self._existing_names, self._may_replace = action_label, tuple(existing_names), may_replace
+        self._action_label, self._existing_names, self._may_replace = (
+            action_label,
+            tuple(existing_names),
+            may_replace,
+        )
         self._old_name = name
         self._edit = LineEdit(name, name="Name of the template")
         self._edit.textChanged.connect(self._update_state)
@@ -60,10 +64,14 @@ class NameDialog(Dialog):
             error = f"A template named “{name}” already exists."
         self._field.set_error(error)
         self._field.set_note(
-            f"A template named “{name}” already exists and will be replaced." if name_exists else "",
+            f"A template named “{name}” already exists and will be replaced."
+            if name_exists
+            else "",
             "warn",
         )
-        self._confirm_button.setText("Replace" if name_exists and self._may_replace else self._action_label)
+        self._confirm_button.setText(
+            "Replace" if name_exists and self._may_replace else self._action_label
+        )
         is_unchanged = not self._may_replace and name == self._old_name
         self._confirm_button.setEnabled(bool(name) and not error and not is_unchanged)
 

@@ -1,4 +1,4 @@
-"""A strip of templates above the form: one click loads one."""
+"""A strip of templates above the form: a click loads a template."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class TemplateStrip(QWidget):
     """A button per template, as many as fit; hidden while there are none.
 
     Signals:
-        chosen: The name of a template.
+        template_chosen: The name of a template.
 
     Attributes:
-        more: The button that shows all templates.
+        all_button: Shows all templates.
     """
 
     template_chosen = Signal(str)
@@ -53,9 +53,15 @@ class TemplateStrip(QWidget):
         self._buttons = []
         for index, template in enumerate(valid_templates[:_MAX_TEMPLATES]):
             label = elided(template.name, _NAME_W, "medium")
-            tip = f"{template.name}: {template.description}" if template.description else template.name
+            tip = (
+                f"{template.name}: {template.description}"
+                if template.description
+                else template.name
+            )
             button = Button(label, icon="stack-simple", tip=tip)
-            button.clicked.connect(lambda _=False, name=template.name: self.template_chosen.emit(name))
+            button.clicked.connect(
+                lambda _=False, name=template.name: self.template_chosen.emit(name)
+            )
             self._row.insertWidget(1 + index, button)
             self._buttons.append(button)
         self.setVisible(bool(templates))

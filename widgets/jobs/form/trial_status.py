@@ -22,8 +22,8 @@ class TrialState(Enum):
     UNKNOWN = "unknown"
     """Model, dataset or loader is not chosen."""
     UNTRIED = "untried"
-    RUNNING = "under way"
-    SUCCEEDED = "passed"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
@@ -31,9 +31,9 @@ class TrialState(Enum):
 class BatchTrial:
     """The result of one batch of the chosen model, dataset and loader.
 
-    ``words`` is the current step, the result, or the error; ``field`` is then at fault.
-    ``package`` is what is not installed, and ``command`` installs it where the button failed; of
-    an unknown package only the ``module`` is known.
+    ``message`` is the current step, the result, or the error, which is in ``field``. ``package`` is
+    not installed, and ``command`` installs it where the button failed; of an unknown package only
+    the ``module`` is known.
     """
 
     state: TrialState = TrialState.UNKNOWN
@@ -58,11 +58,11 @@ RESULTS: dict[TrialState, tuple[str, str, ColorRole]] = {
     TrialState.RUNNING: ("Trying one batch…", "info-fill", "text3"),
     TrialState.FAILED: ("One batch fails", "warning-octagon-fill", "bad"),
 }
-"""What the form says of the job in these states: words, icon and tone. Only here."""
+"""The result that the form shows in these states: message, icon and color role."""
 
 
 class TrialLine(QWidget):
-    """The state in words, and the button that tries or cancels.
+    """The state of a trial as text, and the button that tries or cancels.
 
     Signals:
         try_requested: Try one batch.
@@ -99,7 +99,7 @@ class TrialLine(QWidget):
         if trial.state is TrialState.UNTRIED:
             message = f"Not tried: {message}" if message else "One batch shows whether they fit"
         elif trial.state is TrialState.FAILED:
-            # The whole sentence is shown at its field.
+            # The whole message is shown at its field.
             message = _FAILURE_MESSAGE
         elif trial.state is TrialState.RUNNING:
             message = formats.with_ellipsis(message or "Waiting")

@@ -21,7 +21,7 @@ from widgets.common.painting import (
     paint_text,
     text_width,
 )
-from widgets.common.state_badge import live_word_width, paint_state, state_color_role, current_turn
+from widgets.common.state_badge import current_turn, live_word_width, paint_state, state_color_role
 from widgets.common.theme import ROW_H, S1, S2, S3, S6, ColorRole
 from widgets.jobs.list.job_columns import best_metric_labels, resources_label
 from widgets.jobs.list.job_list_model import JobListModel

@@ -15,7 +15,13 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.summary import ENDED_GROUP, LIVE_GROUP, WAITING_GROUP, JobQuery, JobSummary
+from backend.records.jobs.summary import (
+    ENDED_GROUP,
+    LIVE_GROUP,
+    WAITING_GROUP,
+    JobQuery,
+    JobSummary,
+)
 from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl

@@ -16,7 +16,7 @@ from widgets.common import formats, theme
 from widgets.common.fields import LineEdit, TextBox
 from widgets.common.icons import paint_icon
 from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
-from widgets.common.state_badge import paint_state, state_color_role, current_turn
+from widgets.common.state_badge import current_turn, paint_state, state_color_role
 from widgets.common.theme import FOCUS_W, ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.common.view_style import RowPointer
 from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text

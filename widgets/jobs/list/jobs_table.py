@@ -29,8 +29,8 @@ from widgets.jobs.list.job_list_pane import (
     GROUP_TITLES,
     GROUPS,
     SEARCH_TIP,
-    show_no_match,
     show_counts,
+    show_no_match,
 )
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView

@@ -29,7 +29,7 @@ from backend.records.jobs.view import LogLines
 from widgets.common import theme
 from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CONTROL, S2, S3
-from widgets.jobs.log.log_ansi import StyledText, Style, split_styles
+from widgets.jobs.log.log_ansi import Style, StyledText, split_styles
 
 CHUNK = 256
 """Lines that are requested and cached together."""

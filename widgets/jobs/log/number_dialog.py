@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.log_numbers import is_name, numbers_of, pattern_for, invalid_pattern
+from backend.records.jobs.log_numbers import invalid_pattern, is_name, numbers_of, pattern_for
 from widgets.common import formats
 from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, WrittenBundle, ImportedJob
+from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, ImportedJob, WrittenBundle
 from backend.records.jobs.checkpoint import Checkpoint
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
@@ -56,7 +56,9 @@ class BundleDialog(TaskDialog):
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         options = [(c.name, checkpoint_title(c)) for c in newest_first]
         checkpoint_name = next((c.name for c in newest_first if c.is_latest), NO_CHECKPOINT)
-        self._checkpoint = ComboBox([*options, (NO_CHECKPOINT, "None")], checkpoint_name, name="Checkpoint")
+        self._checkpoint = ComboBox(
+            [*options, (NO_CHECKPOINT, "None")], checkpoint_name, name="Checkpoint"
+        )
         self._with_data = Switch("Include the dataset's files")
         hint = Label(
             "Without the files, only the dataset's hash is stored.", "small", "text2", wrap=True

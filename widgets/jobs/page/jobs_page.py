@@ -70,21 +70,21 @@ class JobsPage(QWidget):
     The page does not search jobs: it requests rows with `rows_requested`, and `show_rows` answers.
 
     Signals:
-        opened: The id of the job that is open now. If its view is not known yet, the next
+        job_opened: The id of the job that is open now. If its view is not known yet, the next
             `show_update` shows it.
         rows_requested: `LIST` or `TABLE`, and a `JobQuery`.
         sweep_opened: Tag of the sweep that is open now, instead of a job.
         view_changed: `LIST` or `TABLE`: the new form of the jobs.
-        queue_moved: Places in the queue changed; whether rows may move at once, even under the
+        queue_moved: Positions in the queue changed; whether rows may move at once, even under the
             pointer.
-        known: A `JobView` that was created or changed here, for the lists.
-        seen: A `JobView` that was updated, up to twenty per second, for the lists.
-        forgotten: Id of a job that went to the trash.
+        job_edited: A `JobView` that was created or changed here, for the lists.
+        job_updated: A `JobView` that was updated, up to twenty per second, for the lists.
+        job_removed: Id of a job that went to the trash.
 
     Attributes:
         list, detail: The left and the right side.
-        first_start: Shown instead of both while there are no jobs.
-        own_strip: Steps to a job of one's own, above the list.
+        welcome_page: Shown instead of both while there are no jobs.
+        onboarding_strip: Steps to a job with the user's own parts, above the list.
         sweeps: Opens and closes sweeps in list and table.
         split: The two sides, whose widths are stored.
     """
@@ -185,7 +185,10 @@ class JobsPage(QWidget):
         keys: tuple[tuple[QWidget, str, Callable[[], object]], ...] = (
             (self.split, "J", lambda: self.list.step(1)),
             (self.split, "K", lambda: self.list.step(-1)),
-            *((self.split, action.shortcut, partial(self._act_on_open, action)) for action in KEYED_ACTIONS),
+            *(
+                (self.split, action.shortcut, partial(self._act_on_open, action))
+                for action in KEYED_ACTIONS
+            ),
             (self.split, "Ctrl+F", self.list.search.setFocus),
             (detail, "[", lambda: detail.step_tab(-1)),
             (detail, "]", lambda: detail.step_tab(1)),
@@ -195,7 +198,10 @@ class JobsPage(QWidget):
             (detail, "S", detail.focus_smoothing),
             (detail, "Ctrl+L", detail.focus_log),
             (table, "Ctrl+L", self._show_row_log),
-            *((table, action.shortcut, partial(self._act_on_rows, action)) for action in KEYED_BULK_ACTIONS),
+            *(
+                (table, action.shortcut, partial(self._act_on_rows, action))
+                for action in KEYED_BULK_ACTIONS
+            ),
             (table, "Ctrl+F", table.search.setFocus),
         )
         for widget, key, callback in keys:
@@ -210,7 +216,7 @@ class JobsPage(QWidget):
 
     @property
     def queries(self) -> dict[str, JobQuery]:
-        """Return the queries to run now; that of the table only while it is visible."""
+        """Return the queries to run now; the query of the table only while it is visible."""
         requested = {LIST: self.list.query}
         return {**requested, TABLE: self.table.query} if self._is_table() else requested
 
@@ -242,7 +248,7 @@ class JobsPage(QWidget):
         """Restore the page as the window was closed, once the rows are known.
 
         Args:
-            line_id: The id of the job or sweep that was open, "" for none.
+            row_id: The id of the job or sweep that was open, "" for none.
             as_table: The value from `view_changed`.
         """
         self._restored_id = row_id
@@ -274,7 +280,7 @@ class JobsPage(QWidget):
             self._animation_timer.stop()
 
     def show_rows(self, list_name: str, rows: JobRows, *, is_immediate: bool = False) -> None:
-        """Show the rows of the list or the table; ``at_once`` moves rows under the pointer."""
+        """Show the rows of the list or the table; ``is_immediate`` moves rows under the pointer."""
         self._job_count = rows.total_count
         self._loading_timer.stop()
         if list_name == TABLE:
@@ -296,7 +302,7 @@ class JobsPage(QWidget):
         self.detail.show_queue_position(self.model.queue_position(self._open_id))
 
     def show_queue(self, queue: Queue, *, is_immediate: bool = False) -> None:
-        """Set the places of the waiting jobs; ``at_once`` moves rows under the pointer."""
+        """Set the positions of waiting jobs; ``is_immediate`` moves rows under the pointer."""
         has_moved = self.list.show_queue(queue)
         self.table.show_queue(queue)
         self.detail.show_queue_position(self.model.queue_position(self._open_id))
@@ -358,7 +364,7 @@ class JobsPage(QWidget):
         self.open_job(job_id)
 
     def open_and_act(self, job_id: str, action: Callable[[], object]) -> None:
-        """Open a job on the right, and call ``act`` once its page is shown."""
+        """Open a job on the right, and call ``action`` once its page is shown."""
         self._pending_action = None
         self.reveal(job_id)
         if self._is_shown and job_id == self._open_id:
@@ -403,7 +409,7 @@ class JobsPage(QWidget):
             self.open_sweep(self._awaited_sweep)
 
     def _show_sweep(self) -> None:
-        """Show the open sweep; close it if it no longer exists."""
+        """Show the open sweep; close a sweep that no longer exists."""
         if not self._open_sweep:
             return
         summary = self.model.summary(self._open_sweep)
@@ -589,22 +595,35 @@ class JobsPage(QWidget):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        chosen_ids = self.table.view.selected_ids() if list_name == TABLE else self.model.ticked_ids()
+        chosen_ids = (
+            self.table.view.selected_ids() if list_name == TABLE else self.model.ticked_ids()
+        )
         if len(chosen_ids) > 1 and summary.id in chosen_ids:
             selection = Selection(len(chosen_ids), *self.model.active_counts(chosen_ids))
-            fill_menu(menu, (BULK_ACTIONS,), selection, lambda action: self.job_actions.ask(action, chosen_ids))
+            fill_menu(
+                menu,
+                (BULK_ACTIONS,),
+                selection,
+                lambda action: self.job_actions.ask(action, chosen_ids),
+            )
         elif summary.sweep is not None:
-            self.sweeps.add_actions(menu, list_name, summary, self.job_actions, is_open=index.data(OPEN_ROLE))
+            self.sweeps.add_actions(
+                menu, list_name, summary, self.job_actions, is_open=index.data(OPEN_ROLE)
+            )
         else:
             self._fill_menu(menu, list_name, index, summary)
         menu.popup(position)
 
-    def _fill_menu(self, menu: QMenu, list_name: str, index: QModelIndex, summary: JobSummary) -> None:
+    def _fill_menu(
+        self, menu: QMenu, list_name: str, index: QModelIndex, summary: JobSummary
+    ) -> None:
         """Add the actions of the job's header."""
         is_known = summary.id == self._open_id and self.detail.has_checkpoints is not None
         # The checkpoints of a job in the list are not known.
         has_checkpoints = self.detail.has_checkpoints if is_known else may_have_checkpoints(summary)
-        subject = JobSubject(summary, has_checkpoints, index.data(QUEUE_ROLE), is_in_table=list_name == TABLE)
+        subject = JobSubject(
+            summary, has_checkpoints, index.data(QUEUE_ROLE), is_in_table=list_name == TABLE
+        )
         if list_name == TABLE:
             self.table.fill_menu(menu, index)
         action = main_action(subject)

@@ -73,7 +73,7 @@ class WelcomePage(QWidget):
     """Shown instead of an empty list of jobs.
 
     Attributes:
-        example, dataset, model, nodes: Its buttons; the window connects them.
+        example, dataset, model, nodes: The buttons, which the window connects.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -164,7 +164,7 @@ class WelcomePage(QWidget):
             self._show_this_computer()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Show what ``doctor`` found; a problem comes with its remedy."""
+        """Show the findings of ``doctor``; a problem comes with its remedy."""
         self._findings = findings
         self._show_this_computer()
 
@@ -179,7 +179,9 @@ class WelcomePage(QWidget):
             # Without a minimum, a wrapped label shrinks to a column of single words.
             text_w = label.fontMetrics().horizontalAdvance(text) + 2
             label.setMinimumWidth(min(text_w, _TEXT_MAX_W))
-            self._computer_column.addLayout(row(STRETCH, IconLabel("warning-fill", "warn"), label, STRETCH))
+            self._computer_column.addLayout(
+                row(STRETCH, IconLabel("warning-fill", "warn"), label, STRETCH)
+            )
 
     def _ready_widgets(self) -> tuple[QWidget, ...]:
         """Return the hardware of this computer; "ready" only once it was checked."""

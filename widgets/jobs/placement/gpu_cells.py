@@ -1,9 +1,9 @@
 """The GPUs of one node as cells that can be selected.
 
-Adjacent GPUs of one job or one user are one bar with that name and the memory of each, so that it
-reads without a tool tip. A GPU of another user cannot be selected until the user chooses to share
-it. A GPU that another user took meanwhile, or of an offline node, stays selected and can be
-deselected, because a job never becomes smaller by itself.
+Adjacent GPUs of a job or a user are a bar with that name and the memory of each GPU, readable
+without a tool tip. A GPU of another user cannot be selected until the user chooses to share it. A
+GPU that another user took meanwhile, or of an offline node, stays selected and can be deselected,
+because a job never becomes smaller by itself.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class GpuCells(QWidget):
 
     Signals:
         changed: The selection changed.
-        taken_changed: Another user started or stopped using a selected GPU.
+        usage_changed: Another user started or stopped using a selected GPU.
         step_requested: Move by this many nodes, -1 or 1.
-        beside_requested: Use a GPU that another user is on; answer with `take_beside`.
+        share_requested: Use a GPU that another user is on; answer with `select_shared`.
     """
 
     changed = Signal()
@@ -78,11 +78,15 @@ class GpuCells(QWidget):
 
     def shared_users(self) -> dict[str, str]:
         """Return the selected GPUs that may be shared, and the user of each."""
-        return {uuid: user for uuid, user in self._shared_users.items() if uuid in self._selected_uuids}
+        return {
+            uuid: user for uuid, user in self._shared_users.items() if uuid in self._selected_uuids
+        }
 
     def busy_gpus(self) -> tuple[Gpu, ...]:
         """Return the selected GPUs that are in use: the job starts when they are free."""
-        return tuple(gpu for gpu in self._gpus if gpu.uuid in self._selected_uuids and self._is_busy(gpu))
+        return tuple(
+            gpu for gpu in self._gpus if gpu.uuid in self._selected_uuids and self._is_busy(gpu)
+        )
 
     def choose(self, uuids: Sequence[str], shared_users: Mapping[str, str] | None = None) -> None:
         self._selected_uuids, self._shared_users = set(uuids), dict(shared_users or {})
@@ -98,7 +102,7 @@ class GpuCells(QWidget):
         """Show a new reading.
 
         Args:
-            problems: What is wrong with a GPU, by its UUID.
+            problems: The problem of a GPU, by its UUID.
         """
         previous_count = len(self.busy_gpus())
         self._gpus, self._problems, self._away_reason = gpus, problems or {}, ""
@@ -119,8 +123,14 @@ class GpuCells(QWidget):
 
     def select_all(self) -> None:
         """Select all free GPUs without problems; deselect them if they are selected already."""
-        sound_uuids = {g.uuid for g in self._gpus if self._may_select(g) and g.uuid not in self._problems}
-        self._selected_uuids = self._selected_uuids - sound_uuids if sound_uuids <= self._selected_uuids else self._selected_uuids | sound_uuids
+        sound_uuids = {
+            g.uuid for g in self._gpus if self._may_select(g) and g.uuid not in self._problems
+        }
+        self._selected_uuids = (
+            self._selected_uuids - sound_uuids
+            if sound_uuids <= self._selected_uuids
+            else self._selected_uuids | sound_uuids
+        )
         self._show_state()
 
     def sizeHint(self) -> QSize:
@@ -235,7 +245,9 @@ class GpuCells(QWidget):
                 painter.drawRoundedRect(edge, R_CELL, R_CELL)
         # Above the edges: a partly selected bar has an edge inside.
         text_area = bar.adjusted(8, 0, -8, 0)
-        marked_index = next((index for index in indices if self._gpus[index].uuid in self._problems), None)
+        marked_index = next(
+            (index for index in indices if self._gpus[index].uuid in self._problems), None
+        )
         if marked_index is not None:
             text_area.setRight(self._cell(marked_index).right() - _MARK - 8)
         text = self._bar_text(first_index, last_index, int(text_area.width()))
@@ -261,7 +273,9 @@ class GpuCells(QWidget):
             if text_width(name + suffix, "small_strong") <= available_w:
                 return name + suffix
         name_w = available_w - text_width(longest_text, "small_strong")
-        return elided(name, name_w, "small_strong") + longest_text if name_w >= _NAME_MIN_W else name
+        return (
+            elided(name, name_w, "small_strong") + longest_text if name_w >= _NAME_MIN_W else name
+        )
 
     def _index_ranges(self) -> list[tuple[int, int]]:
         """Return the ranges of GPUs with one job or one user, as (first, last)."""
@@ -284,7 +298,7 @@ class GpuCells(QWidget):
         return "bad" if self._is_busy(gpu) else "text"
 
     def _may_share(self, gpu: Gpu) -> bool:
-        """Return whether it can be shared with its user, and the user has not agreed yet."""
+        """Return whether a GPU can be shared with its user, and this was not confirmed yet."""
         return may_be_shared(gpu) and (gpu.uuid not in self._selected_uuids or self._is_busy(gpu))
 
     def _is_busy(self, gpu: Gpu) -> bool:
@@ -327,7 +341,9 @@ class GpuCells(QWidget):
 
     def _index_at(self, x: float) -> int | None:
         center_y = _ROW_H / 2
-        return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, center_y)), None)
+        return next(
+            (i for i in range(len(self._gpus)) if self._cell(i).contains(x, center_y)), None
+        )
 
     def _may_select(self, gpu: Gpu) -> bool:
         return not self._away_reason and not owner(gpu) and not gpu.is_lost
@@ -356,7 +372,9 @@ class GpuCells(QWidget):
         """Describe the GPUs for screen readers: the one with the keyboard cursor, then all."""
         descriptions = [self._description(gpu) for gpu in self._gpus]
         cursor_texts = descriptions[self._cursor : self._cursor + 1] if self.hasFocus() else []
-        self.setAccessibleDescription(self._away_reason or ". ".join([*cursor_texts, *descriptions]))
+        self.setAccessibleDescription(
+            self._away_reason or ". ".join([*cursor_texts, *descriptions])
+        )
         self.update()
 
     def _description(self, gpu: Gpu) -> str:

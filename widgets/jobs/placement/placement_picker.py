@@ -21,7 +21,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.legend import legend_key
 from widgets.common.painting import text_width
-from widgets.common.theme import S1, S2, S3, Role, ColorRole
+from widgets.common.theme import S1, S2, S3, ColorRole, Role
 from widgets.common.throttle import is_on_hidden_page
 from widgets.jobs.placement.gpu_cells import GpuCells
 from widgets.jobs.placement.gpu_choice import (
@@ -35,7 +35,7 @@ from widgets.jobs.placement.gpu_choice import (
 )
 from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
 from widgets.nodes.row.node_names import elide_names, strip_domain
-from widgets.nodes.row.node_row import node_title, inline_node_title
+from widgets.nodes.row.node_row import inline_node_title, node_title
 
 _NAME_MIN_W, _NAME_MAX_W, _NAME_SHARE = 56, 220, 0.3
 _FIGURE_W, _STEPPER_W = 96, 88
@@ -63,7 +63,9 @@ class _NodeRow(QWidget):
         self._state = state
         self._name_label = _NameLabel(self._title, "medium", elide="right")
         self.cells = GpuCells(self._title)
-        self.stepper = SpinBox(0, maximum=4096, name=f"Processes on {inline_node_title(state.name)}")
+        self.stepper = SpinBox(
+            0, maximum=4096, name=f"Processes on {inline_node_title(state.name)}"
+        )
         self.stepper.setFixedWidth(_STEPPER_W)
         self._unit_label = Label("processes", "body", "text2")
         self._figure = Label("", "small", "text3", elide="right", align="right")
@@ -72,7 +74,9 @@ class _NodeRow(QWidget):
         steps = row(self.stepper, self._unit_label, gap=S3, margins=(0, 2, 0, 2))
         controls = row(steps, (self.cells, 1), gap=S3)
         self._spacer = QWidget()
-        self.setLayout(row(self._name_label, (controls, 1), (self._spacer, 0), self._figure, gap=S2))
+        self.setLayout(
+            row(self._name_label, (controls, 1), (self._spacer, 0), self._figure, gap=S2)
+        )
         self._name_label.pressed.connect(self.cells.select_all)
         self.stepper.valueChanged.connect(self._handle_change)
         self.cells.changed.connect(self._handle_change)
@@ -83,7 +87,9 @@ class _NodeRow(QWidget):
         gpus = state.reading.gpus if state.reading is not None else ()
         self.cells.show_gpus(gpus, problems_by_gpu(state.health) if is_available(state) else None)
         if not is_available(state):
-            self.cells.show_unavailable(unavailable_reason(state), is_offline=state.presence is Presence.OFFLINE)
+            self.cells.show_unavailable(
+                unavailable_reason(state), is_offline=state.presence is Presence.OFFLINE
+            )
         is_selectable = bool(gpus) and is_available(state)
         cursor = Qt.CursorShape.PointingHandCursor if is_selectable else Qt.CursorShape.ArrowCursor
         self._name_label.setCursor(cursor)
@@ -142,7 +148,9 @@ class _NodeRow(QWidget):
         self._figure.set_color_role(color_role)
         self._figure.set_role(role)
         finding = worst_finding(self._state.health) if is_usable else None
-        self._name_label.set_color_role("warn" if finding is not None else "text" if is_usable else "text3")
+        self._name_label.set_color_role(
+            "warn" if finding is not None else "text" if is_usable else "text3"
+        )
         busy_gpus = self.cells.busy_gpus() if is_usable else ()
         if busy_gpus:
             owners = ", ".join(dict.fromkeys(map(owner, busy_gpus)))
@@ -178,7 +186,7 @@ class PlacementPicker(QWidget):
 
     Signals:
         changed: The placement changed.
-        taken_changed: Another user started or stopped using a selected GPU.
+        usage_changed: Another user started or stopped using a selected GPU.
     """
 
     changed = Signal()
@@ -218,7 +226,9 @@ class PlacementPicker(QWidget):
             )
         )
         self._foot = QWidget()
-        self._foot.setLayout(row(self._legend, STRETCH, self._free_only, self._choose_button, gap=S2))
+        self._foot.setLayout(
+            row(self._legend, STRETCH, self._free_only, self._choose_button, gap=S2)
+        )
         self.setLayout(col(self._scroll, self._foot, self._error, gap=0))
         self._update_rows()
 
@@ -266,7 +276,9 @@ class PlacementPicker(QWidget):
 
     def put(self, placements: Sequence[Mapping[str, Any]]) -> None:
         self._apply_pending()
-        self._needed_count = sum(len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping))
+        self._needed_count = sum(
+            len(p.get("gpus", ())) for p in placements if isinstance(p, Mapping)
+        )
         self._show_placements(placements)
 
     def propose(self) -> None:
@@ -288,7 +300,9 @@ class PlacementPicker(QWidget):
     @Slot(int)
     def _step_nodes(self, step: int) -> None:
         """Move from the cells of one node to those of the next."""
-        visible_cells = [node_row.cells for node_row in self._rows.values() if node_row.cells.isVisibleTo(self)]
+        visible_cells = [
+            node_row.cells for node_row in self._rows.values() if node_row.cells.isVisibleTo(self)
+        ]
         index = next((n for n, cells in enumerate(visible_cells) if cells is self.sender()), 0)
         target = visible_cells[min(max(index + step, 0), len(visible_cells) - 1)]
         target.setFocus(Qt.FocusReason.TabFocusReason)
@@ -330,20 +344,30 @@ class PlacementPicker(QWidget):
         self._update_rows()
 
     def _states(self) -> list[NodeState]:
-        return [node_row.state for name, node_row in self._rows.items() if name != self._avoided_node]
+        return [
+            node_row.state for name, node_row in self._rows.items() if name != self._avoided_node
+        ]
 
     def _offered_count(self) -> int:
         """Return how many GPUs the automatic selection would take: by default those of a node."""
         sound_counts = [len(sound_gpus(state)) for state in self._states()]
-        return min(self._needed_count, sum(sound_counts)) if self._needed_count else max(sound_counts, default=0)
+        return (
+            min(self._needed_count, sum(sound_counts))
+            if self._needed_count
+            else max(sound_counts, default=0)
+        )
 
     @Slot()
     def _choose_automatically(self) -> None:
         chosen_uuids = choose_gpus(self._states(), self._offered_count())
         if chosen_uuids:
-            self._show_placements([{"node": name, "gpus": list(uuids)} for name, uuids in chosen_uuids.items()])
+            self._show_placements(
+                [{"node": name, "gpus": list(uuids)} for name, uuids in chosen_uuids.items()]
+            )
         else:
-            self._show_placements([{"node": n, "processes": 1} for n in processor_nodes(self._states())])
+            self._show_placements(
+                [{"node": n, "processes": 1} for n in processor_nodes(self._states())]
+            )
         self.changed.emit()
 
     def _handle_row_change(self, changed_row: _NodeRow) -> None:
@@ -371,7 +395,9 @@ class PlacementPicker(QWidget):
         # Of a cluster with GPUs, only these are taken.
         node_count = 0 if has_gpus else len(processor_nodes(self._states()))
         self._choose_button.setVisible(bool(offered_count or node_count))
-        target_text = formats.plural(node_count, "node") if node_count else formats.count(offered_count)
+        target_text = (
+            formats.plural(node_count, "node") if node_count else formats.count(offered_count)
+        )
         self._choose_button.setText(f"Select {target_text} for me")
         self._choose_button.set_tip(
             "One process on each; never a node with problems"

@@ -17,10 +17,10 @@ _WIDTH = 460
 
 
 class ShareGpuDialog(Dialog):
-    """Asks once per user.
+    """The confirmation to share a GPU, once per user.
 
     Signals:
-        requested: Confirms it.
+        requested: The user confirmed.
     """
 
     requested = Signal()

@@ -10,15 +10,15 @@ from PySide6.QtWidgets import QLayout, QWidget
 
 from backend.records.jobs.placement import Placement
 from backend.records.library.packages import module_of, package_of
-from backend.records.nodes.preflight import TrialResult, Preflight, PreflightFinding
+from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import ProgressLine, VerticalScrollArea, Separator, StyledFrame
+from widgets.common.cards import ProgressLine, Separator, StyledFrame, VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, S3, S4, S6
-from widgets.jobs.preflight import preflight_text as words
+from widgets.jobs.preflight import preflight_text
 from widgets.jobs.preflight.preflight_row import FixedRow, PreflightRow
 
 _WIDTH = 720
@@ -30,7 +30,7 @@ _Key = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 
 class PreflightDialog(Dialog):
-    """Closing it cancels a check; fixes that are under way continue.
+    """The findings of a preflight check; closing cancels a check, while fixes continue.
 
     Signals:
         fix_requested: A `PreflightFinding`.
@@ -38,7 +38,7 @@ class PreflightDialog(Dialog):
         check_again_requested: Check everything again.
         start_requested: Start the job as it is.
         start_on_requested: A tuple of `Placement`.
-        canary_requested: Run one batch on the real ranks.
+        trial_requested: Run one batch on the real ranks.
         install_requested: Install the package of this module, which the batch did not find.
         cancel_requested: Cancel the check that is under way.
     """
@@ -77,7 +77,14 @@ class PreflightDialog(Dialog):
             self._progress,
             S2,
             row(
-                *(self._copy, STRETCH, self._repair_all, self._start_smaller, self._install, self._try_batch),
+                *(
+                    self._copy,
+                    STRETCH,
+                    self._repair_all,
+                    self._start_smaller,
+                    self._install,
+                    self._try_batch,
+                ),
                 *(self._check_again, self._start),
                 gap=S2,
             ),
@@ -153,7 +160,14 @@ class PreflightDialog(Dialog):
         self._check_again.clicked.connect(self.check_again_requested)
         self._start = Button("Start", kind="primary", icon="play")
         self._start.clicked.connect(self.start_requested)
-        buttons = (self._repair_all, self._start_smaller, self._install, self._try_batch, self._check_again, self._start)
+        buttons = (
+            self._repair_all,
+            self._start_smaller,
+            self._install,
+            self._try_batch,
+            self._check_again,
+            self._start,
+        )
         for button in (self._copy, *buttons):
             button.setAutoDefault(False)
 
@@ -162,7 +176,9 @@ class PreflightDialog(Dialog):
     def show_preflight(self, preflight: Preflight, placement: Sequence[Placement]) -> None:
         """Show the findings, and where the job would run."""
         self._record_fixed(preflight, placement)
-        working_keys = {self._key(f) for f, finding_row in self._rows.items() if finding_row.is_working}
+        working_keys = {
+            self._key(f) for f, finding_row in self._rows.items() if finding_row.is_working
+        }
         self._preflight, self._placement = preflight, tuple(placement)
         self._trial_result = None
         self._trial.hide()
@@ -179,7 +195,7 @@ class PreflightDialog(Dialog):
             self._list.addSpacing(S1)
         for key, finding in self._fixed_findings.items():
             self._add_widget(FixedRow(finding, key in self._requested_fixes))
-        checks = words.passed_checks(preflight)
+        checks = preflight_text.passed_checks(preflight)
         self._passed_count.setText(f"{len(checks)} passed:")
         self._passed_checks.setText(" · ".join(checks))
         self.show_busy("")
@@ -209,7 +225,7 @@ class PreflightDialog(Dialog):
         self._update_state()
 
     def show_fixing(self, findings: Sequence[PreflightFinding], message: str = "") -> None:
-        """Show that these are being fixed; ``sentence`` is the progress."""
+        """Show that these findings are being fixed; ``message`` is the progress."""
         rows = [finding_row for finding, finding_row in self._rows.items() if finding in findings]
         has_idle_rows = not all(finding_row.is_working for finding_row in rows)
         for finding_row in rows:
@@ -235,7 +251,9 @@ class PreflightDialog(Dialog):
     def show_trial(self, trial: TrialResult) -> None:
         """Show the result of the trial."""
         self._trial_result = trial
-        icon, color_role = ("check-circle-fill", "good") if trial.succeeded else ("x-circle-fill", "bad")
+        icon, color_role = (
+            ("check-circle-fill", "good") if trial.succeeded else ("x-circle-fill", "bad")
+        )
         self._trial_icon.set_icon(icon, color_role)
         self._trial_message.setText(trial.message)
         self._trace.setText(trial.traceback.rstrip())
@@ -286,11 +304,13 @@ class PreflightDialog(Dialog):
             icon, color_role = ("warning-octagon-fill", "bad")
         self._icon.set_icon(icon, color_role)
         failure_title = "One batch of this job could not be trained"
-        self._title.setText(failure_title if self._trial_failed else words.heading_text(preflight))
-        self._summary.setText(words.summary_text(preflight))
-        self._start.setText(f"Start on {words.slots_text(self._placement)}")
+        self._title.setText(
+            failure_title if self._trial_failed else preflight_text.heading_text(preflight)
+        )
+        self._summary.setText(preflight_text.summary_text(preflight))
+        self._start.setText(f"Start on {preflight_text.slots_text(self._placement)}")
         if smaller:
-            self._start_smaller.setText(words.start_text(smaller, preflight.nodes))
+            self._start_smaller.setText(preflight_text.start_text(smaller, preflight.nodes))
 
     def _fit_height(self) -> None:
         """Set the height that the findings need, up to that of a small window."""
@@ -304,7 +324,10 @@ class PreflightDialog(Dialog):
         layout.activate()
         available_h = _MAX_ROWS_H
         if parent is not None:
-            available_h = min(available_h, parent.window().height() - _WINDOW_MARGIN_H - layout.totalHeightForWidth(_WIDTH))
+            available_h = min(
+                available_h,
+                parent.window().height() - _WINDOW_MARGIN_H - layout.totalHeightForWidth(_WIDTH),
+            )
         self._scroll.setFixedHeight(max(0, min(rows_h, max(_MIN_ROWS_H, available_h))))
         layout.activate()
         self.resize(QSize(_WIDTH, layout.totalHeightForWidth(_WIDTH)))
@@ -334,11 +357,13 @@ class PreflightDialog(Dialog):
         if self._preflight is None:
             return
         current_keys = {self._key(f) for f in (*preflight.blocking_findings, *preflight.warnings)}
-        placement_nodes = {f.node for f in placement}
+        placement_nodes = {p.node for p in placement}
         for finding in (*self._preflight.blocking_findings, *self._preflight.warnings):
             key = self._key(finding)
             # A finding that is gone because its node was left out was not fixed.
-            if key not in current_keys and (key in self._requested_fixes or placement_nodes.issuperset(finding.nodes)):
+            if key not in current_keys and (
+                key in self._requested_fixes or placement_nodes.issuperset(finding.nodes)
+            ):
                 self._fixed_findings[key] = finding
         for key in current_keys:
             self._fixed_findings.pop(key, None)
@@ -368,4 +393,6 @@ class PreflightDialog(Dialog):
     @Slot()
     def _copy_report(self) -> None:
         if self._preflight is not None:
-            QGuiApplication.clipboard().setText(words.report_text(self._preflight, self._trial_result))
+            QGuiApplication.clipboard().setText(
+                preflight_text.report_text(self._preflight, self._trial_result)
+            )

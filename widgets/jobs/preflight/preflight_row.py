@@ -1,4 +1,4 @@
-"""One finding of the preflight check: what, where, why, and the button that fixes it."""
+"""A finding of the preflight check: the check, its nodes, the cause, and the button that fixes it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.state_badge import StateGlyph
 from widgets.common.theme import ICON, ICON_NAV, S1, S2, S3
-from widgets.jobs.preflight import preflight_text as words
+from widgets.jobs.preflight import preflight_text
 
 
 class PreflightRow(QWidget):
-    """A fault or a warning.
+    """A finding that prevents a start, or a warning.
 
     Signals:
         fix_requested: Fix this `PreflightFinding`.
@@ -27,17 +27,24 @@ class PreflightRow(QWidget):
     def __init__(self, finding: PreflightFinding, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.finding = finding
-        icon, color_role = ("warning-fill", "warn") if finding.is_warning else ("x-circle-fill", "bad")
+        icon, color_role = (
+            ("warning-fill", "warn") if finding.is_warning else ("x-circle-fill", "bad")
+        )
         self._remedy = Label("", "small", "text2", wrap=True, selectable=True)
         self._spinner = StateGlyph(JobState.STARTING, 0.0, ICON)
         self._progress_label = Label("", "small", "live")
-        self.button = Button(words.button_text(finding))
+        self.button = Button(preflight_text.button_text(finding))
         self.button.setAutoDefault(False)
         self.button.clicked.connect(self._request)
         text = col(
             row(
                 Label(finding.label, "strong"),
-                (Label(words.node_names(finding.nodes), "small", "text3", elide="right"), 1),
+                (
+                    Label(
+                        preflight_text.node_names(finding.nodes), "small", "text3", elide="right"
+                    ),
+                    1,
+                ),
                 gap=S2,
             ),
             Label(finding.message, "body", "text2", wrap=True, selectable=True),
@@ -58,8 +65,8 @@ class PreflightRow(QWidget):
         self.show_idle()
 
     def show_idle(self, refusal: str = "") -> None:
-        """Show that nothing is under way; ``refusal``: why it could not be fixed."""
-        # If a button fixes it, the manual remedy is only in the button's tool tip.
+        """Show that nothing is under way; ``refusal``: why the finding could not be fixed."""
+        # If a button fixes the finding, the manual remedy is only in the button's tool tip.
         needs_user = self.finding.fix in (Fix.NONE, Fix.LEAVE_OUT, Fix.ACCEPT_HOST_KEY)
         remedy = refusal or (self.finding.remedy if needs_user else "")
         self._remedy.setText(remedy)
@@ -71,10 +78,10 @@ class PreflightRow(QWidget):
         self._progress_label.hide()
 
     def show_working(self, message: str = "") -> None:
-        """Show that it is being fixed; ``sentence`` is the progress."""
+        """Show that the finding is being fixed; ``message`` is the progress."""
         self.button.hide()
         self._remedy.hide()
-        self._progress_label.setText(message or words.progress_text(self.finding))
+        self._progress_label.setText(message or preflight_text.progress_text(self.finding))
         self._spinner.show()
         self._progress_label.show()
 
@@ -97,8 +104,8 @@ class FixedRow(QWidget):
         self, finding: PreflightFinding, was_requested: bool, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        nodes_text = words.node_names(finding.nodes)
-        outcome = words.outcome_text(finding, was_requested)
+        nodes_text = preflight_text.node_names(finding.nodes)
+        outcome = preflight_text.outcome_text(finding, was_requested)
         self.message = f"{finding.label}: {nodes_text} {outcome}" if nodes_text else f"{outcome}"
         self.setLayout(
             row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.nodes.preflight import TrialResult, Fix, Preflight, PreflightFinding
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, TrialResult
 from widgets.common import formats
 
 _MAX_NAMES = 3

@@ -14,7 +14,7 @@ from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.layout import col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import TableHeightLimit, style_view, share_column_width
+from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.jobs.ranks.rank_history import RankHistory
 from widgets.jobs.ranks.rank_rows import RankRow, rank_rows
 from widgets.nodes.history.node_history import NodeHistory

@@ -15,7 +15,7 @@ from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.view_style import style_view, share_column_width
+from widgets.common.view_style import share_column_width, style_view
 
 _WIDTH, _HEIGHT = 640, 520
 _FORMS = ((FormName.SMALL.value, "Small"), (FormName.FULL.value, "Full, as published"))

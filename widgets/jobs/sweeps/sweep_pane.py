@@ -44,7 +44,9 @@ from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.studies.study_result import StudyResult
 
 _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
-_COMPARE_BEST = replace(COMPARE_ALL, text=f"Compare the best {MAX_COMPARED_JOBS}", able=always)
+_COMPARE_BEST = replace(
+    COMPARE_ALL, text=f"Compare the best {MAX_COMPARED_JOBS}", is_enabled=always
+)
 _SHOWN = (COMPARE_ALL, STOP_ALL, TAG_ALL)
 _BEHIND_MORE = tuple(action for action in SWEEP_ACTIONS if action not in _SHOWN)
 _MOST_IN_RING = 64
@@ -142,7 +144,9 @@ class SweepPane(QWidget):
         self._facts.set_items(_facts(summary))
         self._show_acts(count)
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
-        shown = JobRows(rows.summaries, np.array(slots, np.int32), rows.slot_of, sweep_slots=rows.sweep_slots)
+        shown = JobRows(
+            rows.summaries, np.array(slots, np.int32), rows.slot_of, sweep_slots=rows.sweep_slots
+        )
         self.model.show_rows(shown)
         self.study.show_actions(
             is_idle=not count.live and not count.queued,
@@ -204,10 +208,16 @@ class SweepPane(QWidget):
     def run_action(self, action: BulkAction) -> None:
         """Act on all jobs of the sweep, if the action is enabled."""
         count = self._line.sweep if self._line is not None else None
-        if count is None or action not in SWEEP_ACTIONS or not self._now(action).is_enabled(self._on):
+        if (
+            count is None
+            or action not in SWEEP_ACTIONS
+            or not self._now(action).is_enabled(self._on)
+        ):
             return
         is_compared = action == COMPARE_ALL
-        self._actions.ask(action, self._best_first[:MAX_COMPARED_JOBS] if is_compared else count.ids)
+        self._actions.ask(
+            action, self._best_first[:MAX_COMPARED_JOBS] if is_compared else count.ids
+        )
 
     def _show_acts(self, count: SweepCount) -> None:
         self._on = Selection(len(count.ids), count.live, count.queued)

@@ -89,11 +89,11 @@ class _Plot(CurvePanel):
             CurvePanel.refresh(partner)
 
     def _name_rooms(self) -> list[tuple[float, float]]:
-        rooms = super()._name_rooms()
-        return rooms if self.partner is None else [*rooms, *CurvePanel._name_rooms(self.partner)]
+        rooms = super()._name_widths()
+        return rooms if self.partner is None else [*rooms, *CurvePanel._name_widths(self.partner)]
 
     def _put_ticks(self) -> None:
-        super()._put_ticks()
+        super()._set_ticks()
         if self.partner is not None:
             # Repeat the last widths; the final width is known later.
             axes = (self._plot.left_axis, self.partner._plot.left_axis)

@@ -135,7 +135,7 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     assert fewer is not None
     config = with_changes(whole.config, {**fewer.changes, "placement": raw_of(fewer)}).config
     assert config is not None
-    now = replace(next_launch(whole, config, ""), continued=fewer.continuation)
+    now = replace(next_launch(whole, config, ""), continuation=fewer.continuation)
 
     found = next_growth(whole, now, {name: f"10.0.0.{name[-1]}" for name in back.split()})
 
@@ -150,7 +150,7 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     if nodes == ALL:
         assert after == whole.config
     # It may lose a node again.
-    again = replace(next_launch(now, after, "", found.hosts), continued=found.continuation)
+    again = replace(next_launch(now, after, "", found.hosts), continuation=found.continuation)
     once_more = next_retry(again, replace(LOST, node="gpu03"), 40, ["gpu03"])
     assert once_more is not None
     assert "gpu03" in once_more.continuation.avoids
@@ -236,7 +236,7 @@ def test_batch_and_rate_with_fewer_nodes(
 def run_after(launch: Launch, found: RetryPlan) -> Launch:
     config = with_changes(launch.config, {**found.changes, "placement": raw_of(found)}).config
     assert config is not None
-    return replace(next_launch(launch, config, ""), continued=found.continuation)
+    return replace(next_launch(launch, config, ""), continuation=found.continuation)
 
 
 @given(
@@ -475,7 +475,7 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
     queue_next(folder, before, reason, continuation=Continuation(reason, placement=on(*ALL.split())))
     now = [0.0]
     woken: list[list[str]] = []
-    monkeypatch.setattr(remote_cleanup, "wake", lambda launch, down: woken.append(down))
+    monkeypatch.setattr(remote_cleanup, "wake_agents", lambda launch, down: woken.append(down))
     own = replace(READING, name="gpu01")
     watch = Scheduler(root, "gpu01", lambda: own, lambda: now[0])
     for number in (1, 2, 3):

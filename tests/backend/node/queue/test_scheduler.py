@@ -115,7 +115,7 @@ def test_the_next_job_is_claimed_and_started(
     root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
-    second = queued(root, "b", place=2.0)
+    second = queued(root, "b", position=2.0)
     assert poll(watch, clock) == ("a",)
     assert started == [("a", 1)]
     assert read_json(folder.status)["state"] == "STARTING"
@@ -338,7 +338,7 @@ def test_a_job_of_a_newer_version_says_so_and_keeps_its_place(
     raw = read_json(path)
     config = {**raw.get("config", {}), **change.get("config", {})}
     replace_json(path, {**raw, **change, **({"config": config} if config else {})})
-    queued(root, "b", place=2.0)
+    queued(root, "b", position=2.0)
 
     while not started:
         poll(watch, clock)
@@ -360,7 +360,7 @@ def test_a_run_of_a_newer_version_keeps_its_gpus_and_stops_no_other_job(
     raw = read_json(newer.launch)
     replace_json(newer.launch, {**raw, "fresh": 1, "config": {**raw["config"], "fresh": 1}})
     queued(root, "large", processes=2)
-    queued(root, "small", processes=1, place=2.0, priority=1)
+    queued(root, "small", processes=1, position=2.0, priority=1)
     assert poll(watch, clock) == ("small",)
 
 
@@ -492,7 +492,7 @@ def test_a_spoiled_entry_hides_no_other(
 ) -> None:
     queued(root, "spoiled").queued.write_text("{")
     queued(root, "newer").queued.write_text('{"schema": 99}')
-    queued(root, "good", place=9.0)
+    queued(root, "good", position=9.0)
     assert poll(watch, clock) == ("good",)
 
 

@@ -35,7 +35,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     def wake(launch: Launch, nodes: list[str]) -> None:
         asked.append((f"{launch.job_id}/{launch.run}", nodes))
 
-    monkeypatch.setattr(grow.remote_cleanup, "wake", wake)
+    monkeypatch.setattr(grow.remote_cleanup, "wake_agents", wake)
     return asked
 
 

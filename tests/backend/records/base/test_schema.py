@@ -184,7 +184,7 @@ def test_a_refusal_names_the_record_and_the_field(changes: dict[str, Any], sente
 
 def test_a_field_keeps_the_key_of_old_files_when_its_name_changes() -> None:
     @dataclasses.dataclass(frozen=True)
-    class Account(Record, what="account", rules=STRICT):
+    class Account(Record, label="account", rules=STRICT):
         message: str = dataclasses.field(metadata={KEY: "sentence"})
         size_bytes: int = dataclasses.field(default=0, metadata={KEY: "size"})
 

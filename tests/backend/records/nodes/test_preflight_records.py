@@ -65,7 +65,7 @@ def test_the_document_is_plain() -> None:
 
 
 def test_fewer_processes_are_a_smaller_job_on_the_same_nodes() -> None:
-    many = replace(fault("a"), fix=Fix.FIT_PROCESSES, fitting=1)
+    many = replace(fault("a"), fix=Fix.FIT_PROCESSES, process_capacity=1)
     found = smaller_placement(THREE, (many, fault("c")))
     assert found == (Placement("a", 1), Placement("b", 2))
 
@@ -80,7 +80,7 @@ def test_a_fix_changes_only_the_faulty_part_of_the_placement() -> None:
     assert placement_after(placement, fault("b", gpus=("3",))) == placement[:1]
     other = replace(fault("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
     assert placement_after(placement, other) == (placement[0], Placement("b", gpus=("4",)))
-    fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, fitting=1)
+    fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, process_capacity=1)
     assert placement_after(THREE, fewer)[1] == Placement("b", 1)
 
 

@@ -95,7 +95,7 @@ def test_a_held_gpu_is_not_free_and_every_view_says_why(
 ) -> None:
     (fault,) = preflight(gpu)
     assert fault.blocks
-    assert f"GPU 1 of gpu03 is in use by {who}" in fault.sentence
+    assert f"GPU 1 of gpu03 is in use by {who}" in fault.message
     assert remedy in fault.remedy
     assert fault.free_gpus == ("GPU-2",)
     waits = node_view_of(reading(gpu), ()).hidden_holders["GPU-1"]
@@ -121,7 +121,7 @@ def test_a_listed_process_is_named_first_with_its_own_memory() -> None:
     used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
     assert used.compute_processes == (ALICE,)
     (fault,) = preflight(used)
-    assert fault.sentence == "GPU 1 of gpu03 is in use by alice: python3 (pid 7) and holds 10 GiB."
+    assert fault.message == "GPU 1 of gpu03 is in use by alice: python3 (pid 7) and holds 10 GiB."
     assert node_view_of(reading(used), ()).hidden_holders == {}
 
 

@@ -217,7 +217,7 @@ def test_reasons_that_the_user_must_fix_come_first():
 
 
 def test_priority_comes_first_and_then_the_place():
-    jobs = [entry("a", place=1), entry("b", place=2), entry("c", place=9, priority=1)]
+    jobs = [entry("a", position=1), entry("b", position=2), entry("c", position=9, priority=1)]
     assert [one.job_id for one in in_order(jobs)] == ["c", "a", "b"]
 
 
@@ -227,8 +227,8 @@ def causes(jobs, at):
 
 
 def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_on_others():
-    large = entry("large", 0, 1, 2, place=1)
-    jobs = [large, entry("same", 2, place=2), entry("other", 3, place=3)]
+    large = entry("large", 0, 1, 2, position=1)
+    jobs = [large, entry("same", 2, position=2), entry("other", 3, position=3)]
     assert causes(jobs, scene(entry("resnet", 0))) == {
         "large": Cause.BUSY,
         "same": Cause.TURN,
@@ -239,15 +239,15 @@ def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_o
 def test_no_job_waits_behind_a_job_that_waits_without_end():
     later = (NOW + timedelta(hours=1)).isoformat()
     jobs = [
-        entry("late", 0, place=1, not_before=later),
-        entry("gone", 0, node="gpu99", place=2),
-        entry("next", 0, place=3),
+        entry("late", 0, position=1, not_before=later),
+        entry("gone", 0, node="gpu99", position=2),
+        entry("next", 0, position=3),
     ]
     assert causes(jobs, scene()) == {"late": Cause.NOT_BEFORE, "gone": Cause.NEVER, "next": None}
 
 
 def test_as_many_jobs_start_together_as_there_are_processors():
-    jobs = [on_desk(name, place=n) for n, name in enumerate("abc")]
+    jobs = [on_desk(name, position=n) for n, name in enumerate("abc")]
     assert causes(jobs, scene()) == {"a": None, "b": None, "c": Cause.BUSY}
     # A job may request more processes than cores, but only for itself.
     assert causes([on_desk("a", 4)], scene()) == {"a": None}
@@ -267,7 +267,7 @@ placements = st.tuples(
 @given(st.lists(st.tuples(placements, st.integers(-2, 2)), max_size=8), st.integers(0, 2))
 def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running):
     jobs = [
-        entry(f"j{n}", *gpus, node=node, priority=priority, place=n)
+        entry(f"j{n}", *gpus, node=node, priority=priority, position=n)
         for n, ((node, gpus), priority) in enumerate(wanted)
     ]
     live, waiting = jobs[:running], jobs[running:]
@@ -406,7 +406,7 @@ def test_a_short_use_between_two_checks_is_followed_by_the_whole_quiet_time(last
 
 def test_a_user_at_the_keyboard_holds_up_only_jobs_that_give_way():
     at = scene(nodes=with_node(at_keyboard="alice", quiet_s=QUIET))
-    jobs = [entry("paused", 0, place=1, quiet_s=300), entry("next", 0, place=2)]
+    jobs = [entry("paused", 0, position=1, quiet_s=300), entry("next", 0, position=2)]
     assert causes(jobs, at) == {"paused": Cause.KEYBOARD, "next": None}
     at = scene(nodes=with_node())
     assert causes(jobs, at) == {"paused": Cause.QUIET, "next": Cause.TURN}
@@ -427,10 +427,10 @@ def forecast(jobs, *running):
 def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
     live = run(entry("live", 0, 1), left_s=600.0)
     jobs = [
-        entry("second", 0, place=1, lasts_s=50.0),
-        entry("third", 0, place=2),
-        entry("fourth", 0, place=3),
-        entry("free", 3, place=4),
+        entry("second", 0, position=1, lasts_s=50.0),
+        entry("third", 0, position=2),
+        entry("fourth", 0, position=3),
+        entry("free", 3, position=4),
     ]
     assert forecast(jobs, live) == {
         "second": 600.0,
@@ -442,7 +442,7 @@ def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
 
 def test_s6_processors_come_free_one_run_after_the_other():
     running = [run(on_desk("a"), 10.0), run(on_desk("b"), 20.0)]
-    jobs = [on_desk("c", place=1, lasts_s=5.0), on_desk("d", 2, place=2)]
+    jobs = [on_desk("c", position=1, lasts_s=5.0), on_desk("d", 2, position=2)]
     assert forecast(jobs, *running) == {"c": 10.0, "d": 20.0}
 
 

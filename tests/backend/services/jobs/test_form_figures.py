@@ -64,7 +64,7 @@ def test_before_any_job_the_size_comes_from_the_models_parameters(
     raw = services.jobs.clone(services.jobs.queries.list()[0].id)
     raw["model"] = item.reference
     assert services.jobs.check(raw).forecast.disk_bytes is None
-    services.library._add_facts(item, {"parameter_bytes": 1_000_000}, "")
+    services.library._add_details(item, {"parameter_bytes": 1_000_000}, "")
     found = services.jobs.check(raw).forecast
     assert found.checkpoint_bytes == 2_000_000, "momentum is as large as the weights"
 

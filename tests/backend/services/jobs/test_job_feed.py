@@ -103,7 +103,7 @@ def test_a_poll_lists_jobs_that_another_desktop_made_changed_or_removed(desktops
 
 def test_old_jobs_of_the_catalogue_are_listed_as_lines_equal_to_their_views(desktops):
     services = desktops[0]
-    view = job(1, created="2020-01-01T07:00:00Z", updated="2020-01-01T09:00:00Z")
+    view = job(1, created="2020-01-01T07:00:00Z", updated_at="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
     (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
     listing = JobFeed(services.jobs.queries).poll()

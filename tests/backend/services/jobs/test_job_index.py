@@ -60,9 +60,9 @@ def lines(draw):
         name=" ".join(draw(st.lists(st.sampled_from(WORDS), max_size=2))),
         state=state,
         best_metric=best,
-        created=draw(st.sampled_from([1e9, 2e9, 3e9])),
-        started=began,
-        ended=began + 50 if began and state.is_over else 0.0,
+        created_s=draw(st.sampled_from([1e9, 2e9, 3e9])),
+        started_s=began,
+        ended_s=began + 50 if began and state.is_over else 0.0,
         user=draw(st.sampled_from(["", "mai", "ben"])),
         tags=tuple(draw(st.lists(st.sampled_from(["a", "b"]), unique=True))),
         nodes=tuple(draw(st.lists(st.sampled_from(["gpu1", "gpu2"]), unique=True))),
@@ -119,9 +119,9 @@ VALUES = {
     "state": lambda line: list(JobState).index(line.state),
     "progress": lambda line: line.progress,
     "gpus": lambda line: line.world_size if line.uses_gpus else 0,
-    "started": lambda line: line.started or None,
-    "created": lambda line: line.created,
-    "ended": lambda line: line.ended,
+    "started": lambda line: line.started_s or None,
+    "created": lambda line: line.created_s,
+    "ended": lambda line: line.ended_s,
     "gpu_hours": lambda line: line.gpu_s(NOW),
     "energy": lambda line: line.energy_j,
     "lr": lambda line: setting(line, "lr"),
@@ -183,12 +183,12 @@ def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
 def test_live_jobs_come_first_then_the_queue_drafts_and_ended_jobs():
     index = JobIndex()
     made = [
-        summary_of(job(1, id="old", state=JobState.FINISHED, updated="2026-11-20T08:00:00Z")),
-        summary_of(job(2, id="new", state=JobState.ERROR, updated="2026-11-21T08:00:00Z")),
-        summary_of(job(3, id="draft", state=JobState.CREATED, started="", updated="")),
-        summary_of(job(4, id="second", state=JobState.QUEUED, started="", updated="")),
-        summary_of(job(5, id="first", state=JobState.QUEUED, started="", updated="")),
-        summary_of(job(6, id="live", state=JobState.TRAINING, updated="")),
+        summary_of(job(1, id="old", state=JobState.FINISHED, updated_at="2026-11-20T08:00:00Z")),
+        summary_of(job(2, id="new", state=JobState.ERROR, updated_at="2026-11-21T08:00:00Z")),
+        summary_of(job(3, id="draft", state=JobState.CREATED, started_at="", updated_at="")),
+        summary_of(job(4, id="second", state=JobState.QUEUED, started_at="", updated_at="")),
+        summary_of(job(5, id="first", state=JobState.QUEUED, started_at="", updated_at="")),
+        summary_of(job(6, id="live", state=JobState.TRAINING, updated_at="")),
     ]
     index.update(made)
     found = index.find(JobQuery(), {"first": 1, "second": 2})

@@ -28,7 +28,7 @@ def lifecycle() -> JobLifecycle:
         "reaper": SimpleNamespace(read_reaped=lambda _id: (None, file, VIEW)),
         "starter": SimpleNamespace(start=lambda *_, **__: False),
     }
-    return JobLifecycle(**known, checker=cast(Any, None), preflight=cast(Any, None))
+    return JobLifecycle(**known, validator=cast(Any, None), preflight=cast(Any, None))
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,9 @@ def test_many_followed_logs_cost_a_few_numbers_for_each_change(
     assert last.lines == (f"rank 0 line {reads - 1}", f"rank 1 line {reads - 1}")
     found = logs.find("a", "all", f"line {reads - 1}").lines
     assert found == tuple(range(middle - 100, middle + 100))
-    together = logs._open["a", "all"].log
+    together = logs._open_logs["a", "all"].log
     assert isinstance(together, CombinedLogs)
-    kept = (together._starts, together._sources, together._firsts)
+    kept = (together._starts, together._sources, together._first_lines)
     assert [len(numbers) for numbers in kept] == [2 * reads] * 3
 
 

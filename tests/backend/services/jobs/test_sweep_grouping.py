@@ -27,8 +27,8 @@ def line(number, tag="", state=S.FINISHED, best=None, **more):
             "name": f"digits lr={number}",
             "state": state,
             "best_metric": None if best is None else ("validation/loss", best),
-            "created": 1e9 + number,
-            "ended": 2e9 - number if state.is_over else 0.0,
+            "created_s": 1e9 + number,
+            "ended_s": 2e9 - number if state.is_over else 0.0,
             "tags": (tag,) if tag else (),
             **more,
         },
@@ -50,7 +50,7 @@ SIX = [line(number, "sweep:lr") for number in range(6)]
 
 
 def test_a_long_sweep_is_one_row_where_its_first_job_would_stand():
-    index = index_of(line(90, ended=3e9), *SIX, line(91, ended=1.0))
+    index = index_of(line(90, ended_s=3e9), *SIX, line(91, ended_s=1.0))
     assert rows(index) == ["job-90", "sweep:lr", "job-91"]
 
 
@@ -65,7 +65,7 @@ def test_one_job_alone_is_no_sweep():
 
 
 def test_jobs_of_a_sweep_stay_together_in_the_order():
-    index = index_of(*SIX, line(90, ended=2e9 - 2.5))
+    index = index_of(*SIX, line(90, ended_s=2e9 - 2.5))
     names = rows(index, folds=FoldState({"sweep:lr": False}))
     assert names == ["sweep:lr", *(f"job-0{n}" for n in range(6)), "job-90"]
 
@@ -224,9 +224,9 @@ def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
 
 def test_the_gpu_time_of_a_sweep_is_that_of_all_its_jobs():
     gpus = {"uses_gpus": True, "world_size": 4, "run": 1}
-    ended = line(1, state=S.FINISHED, started=1e9, ended=1e9 + 100, energy_j=50.0, **gpus)
-    resumed = line(2, state=S.TRAINING, started=1e9 + 70, earlier_gpu_s=40.0, **gpus)
-    begun = line(3, state=S.SETUP, started=1e9 + 90, **{**gpus, "world_size": 2})
+    ended = line(1, state=S.FINISHED, started_s=1e9, ended_s=1e9 + 100, energy_j=50.0, **gpus)
+    resumed = line(2, state=S.TRAINING, started_s=1e9 + 70, earlier_gpu_s=40.0, **gpus)
+    begun = line(3, state=S.SETUP, started_s=1e9 + 90, **{**gpus, "world_size": 2})
     draft = line(4, state=S.QUEUED, uses_gpus=True, world_size=4)
     for jobs in ((ended,), (ended, resumed), (ended, resumed, begun, draft)):
         whole = sweep_summary("sweep:lr", jobs)
@@ -236,6 +236,6 @@ def test_the_gpu_time_of_a_sweep_is_that_of_all_its_jobs():
     assert sweep_summary("sweep:lr", (ended, resumed)).energy_j is None
     unknown = ended._replace(earlier_gpu_s=None)
     assert sweep_summary("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
-    on_processors = line(5, started=1e9, run=1, world_size=4)
+    on_processors = line(5, started_s=1e9, run=1, world_size=4)
     assert sweep_summary("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
     assert sweep_summary("sweep:lr", (on_processors,)).gpu_s(2e9) is None

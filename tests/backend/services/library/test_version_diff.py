@@ -63,8 +63,8 @@ def test_a_changed_binary_file_is_named_and_not_shown() -> None:
 def test_only_the_first_of_very_many_lines_and_files_are_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(version_diff, "_MOST_LINES", 20)
-    monkeypatch.setattr(version_diff, "_MOST_FILES", 3)
+    monkeypatch.setattr(version_diff, "_MAX_LINES", 20)
+    monkeypatch.setattr(version_diff, "_MAX_FILES", 3)
     none: dict[str, str] = {}
     nine = {f"{number}.py": "hash" for number in range(9)}
     found = compare_versions(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 10)

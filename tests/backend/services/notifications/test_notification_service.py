@@ -77,7 +77,7 @@ def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LAT
     error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
     ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended_at=ended_at)
     replace_json(run.folder.attempt(view.run).exit, ended.to_dict())
-    run.say(JobState.ERROR, updated=ended_at)
+    run.say(JobState.ERROR, updated_at=ended_at)
     return view.id
 
 
@@ -165,7 +165,7 @@ def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
     assert desk.notifications.notify(after, 1).wait_s is None
     assert [post["job"] for post in hook.posts] == [after]
     assert first.is_new(seconds(ended) + 86_400)
-    quiet = desk.notifications.store(replace(first, tells_finished=False))
+    quiet = desk.notifications.store(replace(first, notifies_finished=False))
     assert quiet.enabled_at == first.enabled_at, "no new target"
     assert not quiet.notifies_of(JobState.FINISHED)
     assert not first.notifies_of(JobState.INTERRUPTED)

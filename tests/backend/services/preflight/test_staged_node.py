@@ -43,7 +43,7 @@ class Files:
 
 
 def test_one_thread_at_a_time_uses_the_files_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    staged = [replace(node(name, horovod=True), no_share=True) for name in ("gpu1", "gpu2")]
+    staged = [replace(node(name, horovod=True), is_staged=True) for name in ("gpu1", "gpu2")]
     preflight = run("ddp", *staged)
     preflight.collect_nodes()
     first, other = preflight.job.nodes

@@ -95,7 +95,7 @@ class Nodes:
 
     def check(self) -> Preflight:
         entries = [
-            replace(node(name, horovod=True), facts=replace(FACTS, data_root=str(self.root)))
+            replace(node(name, horovod=True), info=replace(FACTS, data_root=str(self.root)))
             for name in NODES
         ]
         placement = [{"node": name, "processes": 2} for name in NODES]

@@ -225,13 +225,13 @@ def test_f49_f59_endless_output_is_cut_and_cannot_control_a_terminal(
 ) -> None:
     text = "import sys\nfor n in range(16): sys.stdout.write('x' * (1 << 20))\n" + GOOD
     kept: list[int] = []
-    result = tool_process._Run.result
+    result = tool_process._ToolRun.result
 
-    def count(run: tool_process._Run, read: Any) -> Any:
+    def count(run: tool_process._ToolRun, read: Any) -> Any:
         kept.append(len(run._tail))
         return result(run, read)
 
-    monkeypatch.setattr(tool_process._Run, "result", count)
+    monkeypatch.setattr(tool_process._ToolRun, "result", count)
     text += "\n" + r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')"
     found = tool_process.check_model(model(tmp_path, text))
     assert kept[0] < 1 << 20

@@ -70,7 +70,7 @@ def test_a_job_makes_checkpoints_next_while_it_runs_or_waits(state: JobState, ri
     seen = RunFacts(), RunState(RunStatus(state))
     job = scan.ScannedJob(OpenJob(rig.root / "jobs" / "j", MOUNTED), frozenset(), None, None, seen)
     rests = state.is_over or state is JobState.CREATED
-    assert job.comes_next is not rests
+    assert job.will_continue is not rests
 
 
 def test_a_sound_data_root_has_no_findings(services: Services, rig: Rig) -> None:
@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_listed_is_not_checked_and_not_moved(
 
 
 def test_a_fresh_temporary_file_has_a_writer(rig: Rig, services: Services) -> None:
-    scan.LEFT_AFTER_S = 3600.0  # type: ignore[misc]  # the fixture puts it back
+    scan.STALE_AFTER_S = 3600.0  # type: ignore[misc]  # the fixture puts it back
     (rig.one.path / ".status.json.71.0123abcd.tmp").touch()
     (rig.root / "jobs" / ".20261124-abcdef.new").mkdir()
     assert services.verification.verify().findings == ()

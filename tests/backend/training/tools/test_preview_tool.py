@@ -23,7 +23,7 @@ from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import thumbnails
 from backend.training.tools.dataset_size import measure
 from backend.training.tools.histogram import ChannelSpread
-from backend.training.tools.preview import _order, evenly, preview
+from backend.training.tools.preview import _reading_order, spread_indices, preview
 from backend.training.user_code import UserCodeError
 from tests.waiting import LIMIT_S
 
@@ -251,7 +251,7 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
 def test_f50_a_partial_preview_covers_the_whole_set(
     sampled: int,
 ) -> None:
-    order = list(_order(1000, evenly(1000, 48)))
+    order = list(_reading_order(1000, spread_indices(1000, 48)))
     assert sorted(order) == list(range(1000))
     assert sum(index < 500 for index in order[:sampled]) == pytest.approx(sampled / 2, abs=3)
 

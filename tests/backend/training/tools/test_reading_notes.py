@@ -21,7 +21,7 @@ from backend.training.tools import overlays
 from backend.training.tools.check_model import check_model
 from backend.training.tools.preview import preview
 from backend.training.tools.scan import scan
-from backend.training.tools.thumbnails import parts_of, target_text
+from backend.training.tools.thumbnails import leaves_of, target_text
 
 LOADER = """
 import torch
@@ -126,7 +126,7 @@ def test_boxes_have_the_colour_and_the_name_of_their_class() -> None:
         "boxes": torch.tensor([[1.0, 1, 8, 8], [10, 10, 18, 18], [20, 20, 28, 28]]),
         "labels": torch.tensor([1, 0, 1]),
     }
-    (shown, *_) = overlays.parts(parts_of((torch.zeros(3, 32, 32), target)))
+    (shown, *_) = overlays.display_parts(leaves_of((torch.zeros(3, 32, 32), target)))
     image = Image.open(io.BytesIO(base64.b64decode(shown.png))).convert("RGB")
     colours = [image.getpixel((place, place)) for place in (1, 10, 20)]
     assert colours[0] == colours[2] != colours[1]

@@ -19,9 +19,9 @@ from backend.records.library.preview import SamplePart
 from backend.records.library.sample_page import SamplePage
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import sample_page
-from backend.training.tools.overlays import parts
+from backend.training.tools.overlays import display_parts
 from backend.training.tools.sample_page import page
-from backend.training.tools.thumbnails import parts_of, target_text
+from backend.training.tools.thumbnails import leaves_of, target_text
 from tests.waiting import LIMIT_S
 
 LOADER = """
@@ -116,7 +116,7 @@ def pixels(part: SamplePart) -> numpy.typing.NDArray[Any]:
 
 
 def drawn(picture: object, target: object) -> numpy.typing.NDArray[Any]:
-    return pixels(parts(parts_of((picture, target)))[0])
+    return pixels(display_parts(leaves_of((picture, target)))[0])
 
 
 GREY = torch.full((3, 40, 60), 0.5)

@@ -228,7 +228,7 @@ def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbo
 def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, theme_manager):
     found = tries.detections()
     shown = tuple(replace(one, truth=()) for one in found.examples)
-    view = PredictionView("", replace(found, detections=(), shown=shown), False)
+    view = PredictionView("", replace(found, detections=(), examples=shown), False)
     qtbot.addWidget(view)
     view.show()
     assert not view.findChildren(PrecisionRecall)

@@ -348,7 +348,7 @@ def test_the_rest_of_a_cleared_history_is_not_added(tab):
 def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
     before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
     continued = Continuation("c was lost.", chosen_nodes=before, placement=left)
-    tab.show_view(changed(LIVE, run=2, continued=continued))
+    tab.show_view(changed(LIVE, run=2, continuation=continued))
     assert [(one.x, one.text) for one in the(LargePlot, tab).marks.vertical_markers] == [(41, "2 of 3 nodes")]
     tab.show_view(changed(LIVE, run=3))
     assert not the(LargePlot, tab).marks.vertical_markers

@@ -31,8 +31,8 @@ RESUMED = changed(
     LIVE,
     state=JobState.FINISHED,
     run=3,
-    started="2026-11-21T08:01:00Z",
-    updated="2026-11-21T08:02:00Z",
+    started_at="2026-11-21T08:01:00Z",
+    updated_at="2026-11-21T08:02:00Z",
     earlier_s=120.0,
 )
 
@@ -76,14 +76,14 @@ def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
     left = (Placement("gpu01", 1), Placement("gpu03", 1))
     reason = "gpu02 no longer answers. Continues on gpu01 and gpu03, without gpu02."
     continued = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"), placement=left)
-    view = changed(RESUMED, continued=continued, state=JobState.TRAINING)
+    view = changed(RESUMED, continuation=continued, state=JobState.TRAINING)
     assert " · 2 of 3 nodes since " in run_details(view)
     shown = job_finding(view, ("", ""), "", None, ReplayComparison())
     assert shown is not None
     assert (shown.family, shown.message) == ("warn", reason)
     all_back = replace(continued, chosen_nodes=("gpu01", "gpu03"))
-    assert "nodes since" not in run_details(changed(view, continued=all_back))
-    grown = changed(view, continued=replace(all_back, cause=GROWN))
+    assert "nodes since" not in run_details(changed(view, continuation=all_back))
+    grown = changed(view, continuation=replace(all_back, cause=GROWN))
     assert " · 2 of 2 nodes since " in run_details(grown)
     shown = job_finding(grown, ("", ""), "", None, ReplayComparison())
     assert shown is not None
@@ -129,17 +129,17 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
         latest = update(LIVE, first, [0.5, 0.25], run=first)
         measured = {**latest.history.metrics, "accuracy": [0.5, 0.75]}
         detail.show_update(
-            replace(latest, history=replace(latest.history, metrics=measured, began_s=1.0))
+            replace(latest, history=replace(latest.history, metrics=measured, started_s=1.0))
         )
     qtbot.waitUntil(lambda: "Accuracy" in small_plots(detail.curves))
     plot = small_plots(detail.curves)["Accuracy"]
     assert "0.750" in texts(plot)
-    assert detail._starts
+    assert detail._run_starts
     assert detail.curves.started_s == 1.0
     again = update(changed(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
     detail.show_update(replace(again, history=replace(again.history, run_starts=(), metrics={})))
     assert "–" in texts(plot)
-    assert (detail._starts, detail.curves.started_s) == ({}, 0.0)
+    assert (detail._run_starts, detail.curves.started_s) == ({}, 0.0)
 
 
 def test_a_file_of_a_script_that_names_no_step_is_named_itself():

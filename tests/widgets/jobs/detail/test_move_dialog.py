@@ -18,7 +18,7 @@ def test_the_earlier_nodes_are_preselected_and_others_can_be_chosen(qtbot: QtBot
     dialog = owned(qtbot, MoveDialog("long", before, NODES))
     assert button(dialog, "Resume on 4 processes").text() == "Resume on 4 processes"
     the(PlacementPicker, dialog).put([{"node": "node3", "processes": 1}])
-    dialog._fit()
+    dialog._update_button()
     assert button(dialog, "Resume on 1 process").text() == "Resume on 1 process"
     with qtbot.waitSignal(dialog.resume_requested) as requested:
         qtbot.mouseClick(button(dialog, "Resume on 1 process"), Qt.MouseButton.LeftButton)

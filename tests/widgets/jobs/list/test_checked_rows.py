@@ -18,7 +18,7 @@ from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = changed(LIVE, state=JobState.FINISHED, updated="2026-11-20T11:00:00Z")
+ENDED = changed(LIVE, state=JobState.FINISHED, updated_at="2026-11-20T11:00:00Z")
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 NONE = Qt.KeyboardModifier.NoModifier
 

@@ -498,7 +498,7 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
 def test_a_duration_is_never_cut_in_the_column_took(theme_manager, seconds):
     room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
     line = summary_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
-    line = line._replace(started=1.0, ended=1.0 + seconds, earlier_s=0.0)
+    line = line._replace(started_s=1.0, ended_s=1.0 + seconds, earlier_s=0.0)
     assert text_width(cell_text(line, JobColumn.TOOK)) <= room
 
 

@@ -50,7 +50,7 @@ def at(unix_s):
 def job(*placement, state=JobState.TRAINING, ended="", **changes):
     config = replace(LIVE.config, placement=placement)
     started = at(NOON)
-    return changed(LIVE, state=state, started=started, updated=ended, config=config, **changes)
+    return changed(LIVE, state=state, started_at=started, updated_at=ended, config=config, **changes)
 
 
 def curve(view, seconds=3000, began_s=NOON):

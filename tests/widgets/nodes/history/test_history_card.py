@@ -62,8 +62,8 @@ def job(name, began, ended=None, nodes=("gpu07",)):
     return changed(
         LIVE,
         state=state,
-        started=at(NOON - began),
-        updated="" if ended is None else at(NOON - ended),
+        started_at=at(NOON - began),
+        updated_at="" if ended is None else at(NOON - ended),
         name=name,
         config=config,
     )
