@@ -143,7 +143,7 @@ class CompareController(QObject):
         for job_id in listing.removed_ids:
             job = self._compared_jobs.get(job_id)
             if job is not None and job.view is not None:
-                self._page.show_gone(job_id, _removal_message(job.view.name))
+                self._page.show_read_error(job_id, _removal_message(job.view.name))
         for view in listing.views:
             job = self._compared_jobs.get(view.id)
             if job is not None and _has_changed(job.view, view):
@@ -235,7 +235,7 @@ class CompareController(QObject):
             self.remove(job.job_id)
             self._runner.notify(error.with_remedy)
         else:
-            self._page.show_gone(job.job_id, str(error))
+            self._page.show_read_error(job.job_id, str(error))
 
 
 def _has_changed(previous_view: JobView | None, view: JobView) -> bool:

@@ -448,7 +448,7 @@ class Program(QObject):
         actions.add_handler(job_actions.COMPARE, lambda job_id: controller.compare((job_id,)))
         actions.add_handler(job_actions.COMPARE_ALL, controller.compare)
         actions.add_handler(job_actions.CSV_ALL, partial(self._file_export.save_csv, "curves"))
-        self._pages.compare.opened.connect(self._open_job)
+        self._pages.compare.job_opened.connect(self._open_job)
         actions.add_handler(job_actions.SAVE_FILE, self._file_export.save)
         actions.add_handler(job_actions.SAVE_CSV, self._save_csv_of)
         actions.add_handler(job_actions.SHOW_NODE, self._open_node)

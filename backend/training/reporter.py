@@ -343,7 +343,7 @@ class Reporter:
         )
         try:
             self._status_file.replace_json(status.to_dict())
-            self._status_file.take()
+            self._status_file.reserve()
             self._status_failure = ""
         except OSError as error:
             # Not for the status itself: its readers see that it was written.

@@ -32,7 +32,7 @@ def test_f26_a_preallocated_file_on_a_full_disk_is_replaced_repeatedly(
 ) -> None:
     spare = PreallocatedFile(disk / "status.json")
     spare.replace_json({"step": 0})
-    spare.take()
+    spare.reserve()
     fill(disk)
     with pytest.raises(OSError, match="No space left"):
         (disk / "other").write_bytes(b"x" * 5000)
@@ -48,7 +48,7 @@ def test_f26_a_preallocated_file_on_a_full_disk_is_replaced_repeatedly(
 
 def test_f26_a_file_that_was_never_there_comes_to_a_full_disk(disk: Path) -> None:
     path = disk / "exit.json"
-    PreallocatedFile(path).take()
+    PreallocatedFile(path).reserve()
     fill(disk)
     PreallocatedFile(path).replace_json({"state": "ERROR"})
     assert read_json(path) == {"state": "ERROR"}
@@ -58,13 +58,13 @@ def test_f26_without_room_of_its_own_the_old_file_stays_whole(disk: Path) -> Non
     spare = PreallocatedFile(disk / "status.json")
     spare.replace_json({"step": 1})
     fill(disk)
-    spare.take()
+    spare.reserve()
     with pytest.raises(OSError, match="No space left") as refused:
         spare.replace_json({"step": 2})
     assert refused.value.errno == errno.ENOSPC
     assert read_json(disk / "status.json") == {"step": 1}
     (disk / "full").unlink()
-    spare.take()
+    spare.reserve()
     fill(disk)
     spare.replace_json({"step": 3})
     assert read_json(disk / "status.json") == {"step": 3}
@@ -73,7 +73,7 @@ def test_f26_without_room_of_its_own_the_old_file_stays_whole(disk: Path) -> Non
 def test_f26_no_reader_sees_half_a_file(disk: Path) -> None:
     spare = PreallocatedFile(disk / "status.json")
     spare.replace_json({"step": 0})
-    spare.take()
+    spare.reserve()
     fill(disk)
     for step in range(1, 5):
         with (disk / "status.json").open("rb", buffering=0) as reader:

@@ -20,7 +20,7 @@ from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
 from tests.widgets.nodes import samples
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.compare.parallel_card import _Rows
+from widgets.compare.parallel_card import _LineModel
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointModel
 from widgets.jobs.form import start_from
 from widgets.jobs.list.job_list_model import JobListModel
@@ -54,7 +54,7 @@ def checkpoint(number):
 
 def best_lines():
     lines = parallel_plot(sweep()).ranked()
-    return records(_Rows, lambda number: lines[number], 2)
+    return records(_LineModel, lambda number: lines[number], 2)
 
 
 def library():
@@ -85,7 +85,7 @@ MODELS = {
     "jobs as a table": (JobListModel, lambda: jobs(True)),
     "any records": (RowTableModel, lambda: records(RowTableModel, lambda n: f"record {n}", 3)),
     "checkpoints": (CheckpointModel, lambda: records(CheckpointModel, checkpoint, 2)),
-    "jobs of a sweep": (_Rows, best_lines),
+    "jobs of a sweep": (_LineModel, best_lines),
     "what a job can start from": (
         start_from._RowModel,
         lambda: records(start_from._RowModel, lambda n: start_from._Row(f"row {n}", action="value"), 2),

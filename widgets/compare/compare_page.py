@@ -40,7 +40,7 @@ from widgets.common.page_stack import PageStack
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
-from widgets.compare.plots import ComparePlots, ShownRun
+from widgets.compare.plots import ComparePlots, PlottedRun
 from widgets.compare.table import CompareTable
 from widgets.jobs.list.job_rows import JobRows
 from widgets.plots.axis_choice import axis_choice
@@ -71,7 +71,7 @@ class ComparePage(QWidget):
 
     add_requested = Signal(str)
     remove_requested = Signal(str)
-    opened = Signal(str)
+    job_opened = Signal(str)
     jobs_dropped = Signal(object)
     csv_requested = Signal()
     rows_requested = Signal(JobQuery)
@@ -84,38 +84,38 @@ class ComparePage(QWidget):
         self._updates: dict[str, ComparedUpdate] = {}
         self._curves: dict[str, RunCurves] = {}
         self._colours: dict[str, int] = {}
-        self._gone: dict[str, str] = {}
+        self._read_errors: dict[str, str] = {}
         self._picker: JobPicker | None = None
         self._make_header()
         self.plots = ComparePlots(_SMOOTHING)
         self.plots.save_requested.connect(self.save_requested)
         self.table = CompareTable()
-        self.table.pointed.connect(self.plots.lift)
-        self.table.opened.connect(self.opened)
-        self.table.removed.connect(self.remove_requested)
+        self.table.job_hovered.connect(self.plots.highlight_job)
+        self.table.job_opened.connect(self.job_opened)
+        self.table.removal_requested.connect(self.remove_requested)
         self.parallel = ParallelCard()
-        self.parallel.pointed.connect(self.plots.lift)
-        self.parallel.opened.connect(self.opened)
+        self.parallel.job_hovered.connect(self.plots.highlight_job)
+        self.parallel.job_opened.connect(self.job_opened)
         self.parallel.pictures.saved.connect(self.save_requested)
         self._message = Label("", "small", "text2", wrap=True)
         self._message.setContentsMargins(0, S2, 0, 0)
-        more = Button(
+        add_plot_button = Button(
             "Add plot", kind="quiet", icon="plus", tip="Plot another metric of these jobs"
         )
-        more.clicked.connect(self.plots.add)
-        inner = QWidget()
-        inner.setLayout(
+        add_plot_button.clicked.connect(self.plots.add_plot)
+        content = QWidget()
+        content.setLayout(
             col(
                 (self.plots, 1),
-                row((self._message, 1), more, gap=S3),
+                row((self._message, 1), add_plot_button, gap=S3),
                 Card(self.table, margins=(S5, S4, S5, S3)),
                 self.parallel,
                 gap=S2,
                 margins=(PAGE_MARGIN, 0, 0, S5),
             )
         )
-        self._scroll = VerticalScrollArea(inner, gutter=PAGE_MARGIN)
-        self._empty = EmptyState(
+        self._scroll = VerticalScrollArea(content, gutter=PAGE_MARGIN)
+        self._empty_page = EmptyState(
             "chart-line-up",
             "No jobs compared yet",
             "See the curves of two to eight jobs on one axis, and the settings that differ.",
@@ -123,27 +123,27 @@ class ComparePage(QWidget):
             hint="or drag jobs from Jobs onto Compare",
             button_icon="plus",
         )
-        self._empty.pressed.connect(self.open_picker)
-        self._reading = EmptyState("chart-line-up", "Reading curves…")
+        self._empty_page.pressed.connect(self.open_picker)
+        self._reading_page = EmptyState("chart-line-up", "Reading curves…")
         self._pages = PageStack()
-        self._pages.addWidget(self._reading)
-        self._pages.addWidget(self._empty)
+        self._pages.addWidget(self._reading_page)
+        self._pages.addWidget(self._empty_page)
         self._pages.addWidget(self._scroll)
         self.setLayout(col(self._header, (self._pages, 1), gap=0))
-        for key, act in (
+        for key, action in (
             (LOG_Y_KEY, self._scale.toggle_log_y),
             (LOG_X_KEY, self._scale.toggle_log_x),
             ("F", self.plots.fit),
             ("S", partial(self._smoothing.setFocus, Qt.FocusReason.ShortcutFocusReason)),
         ):
-            QShortcut(QKeySequence(key), self, act)
+            QShortcut(QKeySequence(key), self, action)
         self.setAcceptDrops(True)
-        self.drop_sheet = DropOverlay(self)
+        self.drop_overlay = DropOverlay(self)
         # Plots and table have a turn each: both at once block keys for 0.14 s
         # (tests/benchmarks/soak.py).
-        self._settle_soon = self._one_shot(self._settle)
-        self._table_soon = self._one_shot(self._show_table)
-        self._settle()
+        self._refresh_timer = self._one_shot(self._refresh)
+        self._table_timer = self._one_shot(self._show_table)
+        self._refresh()
 
     # -- input
 
@@ -160,17 +160,17 @@ class ComparePage(QWidget):
     def set_jobs(self, ids: tuple[str, ...]) -> None:
         """Set the compared jobs. A job that stays keeps its colour."""
         for key in set(self._ids) - set(ids):
-            for known in (self._updates, self._curves, self._colours, self._gone):
-                known.pop(key, None)
+            for records in (self._updates, self._curves, self._colours, self._read_errors):
+                records.pop(key, None)
         self._ids = ids
         for key in ids:
             if key not in self._colours:
-                taken = set(self._colours.values())
-                self._colours[key] = next(n for n in range(MOST_JOBS) if n not in taken)
+                used_colours = set(self._colours.values())
+                self._colours[key] = next(n for n in range(MOST_JOBS) if n not in used_colours)
                 self._curves[key] = RunCurves()
         if ids:
             self.plots.prepare()
-        self._settle()
+        self._refresh()
 
     def show_update(self, update: ComparedUpdate) -> None:
         """Update a job: its view, and points to append."""
@@ -178,15 +178,15 @@ class ComparePage(QWidget):
         if key not in self._colours:
             return
         self._updates[key] = update
-        self._gone.pop(key, None)
+        self._read_errors.pop(key, None)
         self._curves[key].append(update.history)
-        self._settle_soon.start()
+        self._refresh_timer.start()
 
-    def show_gone(self, job_id: str, sentence: str) -> None:
+    def show_read_error(self, job_id: str, message: str) -> None:
         """Report a job that cannot be read any more; its curves stay as they were."""
-        if job_id in self._colours and self._gone.get(job_id) != sentence:
-            self._gone[job_id] = sentence
-            self._settle()
+        if job_id in self._colours and self._read_errors.get(job_id) != message:
+            self._read_errors[job_id] = message
+            self._refresh()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -219,13 +219,13 @@ class ComparePage(QWidget):
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         offer = self.offer_for(dragged)
-        self.drop_sheet.open(offer.message, "chart-line-up", is_accepted=offer.is_accepted)
+        self.drop_overlay.open(offer.message, "chart-line-up", is_accepted=offer.is_accepted)
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
-        self.drop_sheet.hide()
+        self.drop_overlay.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        self.drop_sheet.hide()
+        self.drop_overlay.hide()
         dragged = dragged_jobs(event.mimeData())
         if dragged is not None:
             event.setDropAction(Qt.DropAction.CopyAction)
@@ -237,12 +237,12 @@ class ComparePage(QWidget):
         if self._picker is not None:
             return
         picker = JobPicker(self)
-        picker.picked.connect(self.add_requested)
+        picker.job_picked.connect(self.add_requested)
         picker.finished.connect(self._forget_picker)
         picker.rows_requested.connect(self.rows_requested)
         self._picker = picker
         self._show_in_picker()
-        picker.ask()
+        picker.request_rows()
         picker.open()
 
     @Slot()
@@ -264,27 +264,27 @@ class ComparePage(QWidget):
         self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
         self._smoothing.share_changed.connect(lambda share: self.plots.set_smoothing(share))
         self._scale = ScaleButton()
-        self._scale.log_x_changed.connect(lambda on: self.plots.set_log_x(on))
-        self._scale.log_y_changed.connect(lambda on: self.plots.set_log_y(on))
-        self._csv = Button(
+        self._scale.log_x_changed.connect(lambda is_log: self.plots.set_log_x(is_log))
+        self._scale.log_y_changed.connect(lambda is_log: self.plots.set_log_y(is_log))
+        self._csv_button = Button(
             "Save CSV", icon="download-simple", tip="All curves of these jobs in one file"
         )
-        self._csv.clicked.connect(self.csv_requested)
-        self._add = Button("Add job", icon="plus")
-        self._add.clicked.connect(self.open_picker)
-        self._smoothing_word = Label("Smoothing", "small", "text2")
+        self._csv_button.clicked.connect(self.csv_requested)
+        self._add_button = Button("Add job", icon="plus")
+        self._add_button.clicked.connect(self.open_picker)
+        self._smoothing_label = Label("Smoothing", "small", "text2")
         self._tools = QWidget()
         self._tools.setLayout(
             row(
                 self._axes,
                 S1,
-                self._smoothing_word,
+                self._smoothing_label,
                 self._smoothing,
                 self._scale,
-                self._csv,
+                self._csv_button,
             )
         )
-        self._header = PageHeader("Compare", "", self._tools, self._add)
+        self._header = PageHeader("Compare", "", self._tools, self._add_button)
 
     @Slot(str)
     def _set_axis(self, key: str) -> None:
@@ -293,35 +293,35 @@ class ComparePage(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.width() < _NARROW_W
-        self._csv.setText("CSV" if narrow else "Save CSV")
-        self._add.setText("Add" if narrow else "Add job")
+        is_narrow = self.width() < _NARROW_W
+        self._csv_button.setText("CSV" if is_narrow else "Save CSV")
+        self._add_button.setText("Add" if is_narrow else "Add job")
         # The slider's tool tip repeats this word; the number of jobs is shown only here.
-        self._smoothing_word.setVisible(self.width() >= _CRAMPED_W)
+        self._smoothing_label.setVisible(self.width() >= _CRAMPED_W)
 
     # -- internals
 
-    def _settle(self) -> None:
+    def _refresh(self) -> None:
         views = [update.view for update in self._known_updates()]
         names = short_names([view.name for view in views])
         self.plots.show_runs(
             [
-                ShownRun(view.id, name, self._colours[view.id], self._curves[view.id])
+                PlottedRun(view.id, name, self._colours[view.id], self._curves[view.id])
                 for view, name in zip(views, names, strict=True)
             ],
             rated_metrics(views),
         )
         if views:
-            self._table_soon.start()
+            self._table_timer.start()
         count = len(self._ids)
         self._header.subtitle.setText(formats.plural(count, "job") if count else "")
         self._tools.setVisible(bool(count))
-        self._add.setVisible(bool(count))
-        self._add.setEnabled(count < MOST_JOBS)
-        self._add.set_tip("" if count < MOST_JOBS else f"At most {MOST_JOBS} jobs can be compared")
-        self._message.setText(self._words(views))
-        known = self._scroll if views or self._gone else self._reading
-        self._pages.setCurrentWidget(known if count else self._empty)
+        self._add_button.setVisible(bool(count))
+        self._add_button.setEnabled(count < MOST_JOBS)
+        self._add_button.set_tip("" if count < MOST_JOBS else f"At most {MOST_JOBS} jobs can be compared")
+        self._message.setText(self._message_text(views))
+        content_page = self._scroll if views or self._read_errors else self._reading_page
+        self._pages.setCurrentWidget(content_page if count else self._empty_page)
         self._show_in_picker()
 
     def _show_table(self) -> None:
@@ -330,7 +330,7 @@ class ComparePage(QWidget):
             return
         names = short_names([update.view.name for update in updates])
         comparison = compare([(update.view, update.figures) for update in updates])
-        self.table.show_comparison(comparison, self._colours, self._gone, names)
+        self.table.show_comparison(comparison, self._colours, self._read_errors, names)
         self._show_parallel()
 
     def _show_parallel(self) -> None:
@@ -346,18 +346,18 @@ class ComparePage(QWidget):
         timer.timeout.connect(call)
         return timer
 
-    def _words(self, views: list[JobView]) -> str:
+    def _message_text(self, views: list[JobView]) -> str:
         """Return sentences on what is missing, and why."""
-        sentences = list(dict.fromkeys(self._gone.values()))
-        if len(views) < len(self._ids) and not sentences:
-            sentences.append("Reading curves…")
-        bare = [view.name for view in views if not self._curves[view.id].names()]
-        if bare:
-            bare_names = formats.join_names([f"“{name}”" for name in bare])
-            sentences.append(f"{bare_names} {'has' if len(bare) == 1 else 'have'} no curve yet.")
-        if len(self._ids) == 1 and not sentences:
-            sentences.append("Add another job to see how they differ.")
-        return " ".join(sentences)
+        messages = list(dict.fromkeys(self._read_errors.values()))
+        if len(views) < len(self._ids) and not messages:
+            messages.append("Reading curves…")
+        empty_jobs = [view.name for view in views if not self._curves[view.id].names()]
+        if empty_jobs:
+            names_text = formats.join_names([f"“{name}”" for name in empty_jobs])
+            messages.append(f"{names_text} {'has' if len(empty_jobs) == 1 else 'have'} no curve yet.")
+        if len(self._ids) == 1 and not messages:
+            messages.append("Add another job to see how they differ.")
+        return " ".join(messages)
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -365,21 +365,21 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
 
     Long names lose their middle. Names that would be the same get a number.
     """
-    common = common_word_count(names) if len(names) > 1 else 0
-    short = [_without_middle(own_words(name, common)) for name in names]
-    repeated = Counter(short)
-    seen: Counter[str] = Counter()
-    result = []
-    for name in short:
-        seen[name] += 1
-        result.append(f"{name} ({seen[name]})" if repeated[name] > 1 else name)
-    return tuple(result)
+    common_words = common_word_count(names) if len(names) > 1 else 0
+    shortened = [_cut_middle(own_words(name, common_words)) for name in names]
+    repeated = Counter(shortened)
+    occurrences: Counter[str] = Counter()
+    numbered_names = []
+    for name in shortened:
+        occurrences[name] += 1
+        numbered_names.append(f"{name} ({occurrences[name]})" if repeated[name] > 1 else name)
+    return tuple(numbered_names)
 
 
-def _without_middle(name: str) -> str:
+def _cut_middle(name: str) -> str:
     if len(name) <= _NAME_CHARS:
         return name
-    half = (_NAME_CHARS - 1) // 2
+    half_chars = (_NAME_CHARS - 1) // 2
     # A part of a number would read as another number.
-    head = _NUMBER_AT_END.sub("", name[:half]).rstrip()
-    return f"{head}…{_NUMBER_AT_START.sub('', name[-half:]).lstrip()}"
+    start = _NUMBER_AT_END.sub("", name[:half_chars]).rstrip()
+    return f"{start}…{_NUMBER_AT_START.sub('', name[-half_chars:]).lstrip()}"

@@ -34,64 +34,64 @@ class JobPicker(Dialog):
         rows_requested: A `JobQuery`; answer with `show_rows`.
     """
 
-    picked = Signal(str)
+    job_picked = Signal(str)
     rows_requested = Signal(JobQuery)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Add a job", _WIDTH, parent)
         self._model = JobListModel()
         self._rows = JobRows()
-        self._compared: tuple[str, ...] = ()
-        self._takes_first = False
+        self._compared_ids: tuple[str, ...] = ()
+        self._picks_first = False
         self._search = SearchField("Name, note or tag")
-        self._search.searched.connect(self.ask)
-        self._search.returnPressed.connect(self._take_current)
+        self._search.searched.connect(self.request_rows)
+        self._search.returnPressed.connect(self._pick_first)
         self._search.installEventFilter(self)
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(JobDelegate(self._model, self._list))
         style_view(self._list, "Jobs that can be added")
         self._list.setFixedHeight(_ROWS * ROW_H)
-        self._list.clicked.connect(self._take)
-        self._list.activated.connect(self._take)
-        self._nothing = EmptyState("magnifying-glass", "", "")
-        self._nothing.setFixedHeight(_ROWS * ROW_H)
-        self._count = Label("", "small", "text2")
-        done = Button("Done", kind="primary")
-        done.setDefault(False)
-        done.setAutoDefault(False)
-        done.clicked.connect(self.accept)
-        self.fill(self._search, self._list, self._nothing, foot=(self._count, STRETCH, done))
+        self._list.clicked.connect(self._pick)
+        self._list.activated.connect(self._pick)
+        self._empty_state = EmptyState("magnifying-glass", "", "")
+        self._empty_state.setFixedHeight(_ROWS * ROW_H)
+        self._count_label = Label("", "small", "text2")
+        done_button = Button("Done", kind="primary")
+        done_button.setDefault(False)
+        done_button.setAutoDefault(False)
+        done_button.clicked.connect(self.accept)
+        self.fill(self._search, self._list, self._empty_state, foot=(self._count_label, STRETCH, done_button))
         self._search.setFocus()
 
-    def ask(self) -> None:
+    def request_rows(self) -> None:
         """Request the jobs that match the typed text."""
         self.rows_requested.emit(JobQuery(self._search.text()))
 
     def show_compared(self, ids: tuple[str, ...]) -> None:
         """Set the jobs that are compared already."""
-        self._compared = ids
-        self._count.setText(f"{len(ids)} of {MOST_JOBS}")
+        self._compared_ids = ids
+        self._count_label.setText(f"{len(ids)} of {MOST_JOBS}")
         self._list.setEnabled(len(ids) < MOST_JOBS)
-        self._show_left()
+        self._show_remaining()
 
     def show_rows(self, query: JobQuery, rows: JobRows) -> None:
         """Show the jobs found, without those that are compared already."""
         self._rows = rows
-        self._show_left()
+        self._show_remaining()
         # The rows of an earlier, shorter text do not have the job that the user means first.
-        if self._takes_first and query.text == self._search.text():
-            self._takes_first = False
-            self._take(self._list.currentIndex())
+        if self._picks_first and query.text == self._search.text():
+            self._picks_first = False
+            self._pick(self._list.currentIndex())
 
-    def _show_left(self) -> None:
+    def _show_remaining(self) -> None:
         rows = self._rows
-        slots = [slot for job_id in self._compared if (slot := rows.slot_of(job_id)) is not None]
-        left = rows.order[~np.isin(rows.order, slots)]
-        self._model.show_rows(replace(rows, order=left), is_user_request=True)
-        self._settle()
+        slots = [slot for job_id in self._compared_ids if (slot := rows.slot_of(job_id)) is not None]
+        remaining_order = rows.order[~np.isin(rows.order, slots)]
+        self._model.show_rows(replace(rows, order=remaining_order), is_user_request=True)
+        self._show_empty_state()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, target: QObject, event: QEvent) -> bool:
         """Move through the list with Up and Down while the search has the focus."""
         keys = (Qt.Key.Key_Up, Qt.Key.Key_Down)
         if (
@@ -100,32 +100,32 @@ class JobPicker(Dialog):
             and event.key() in keys
             and self._model.rowCount()
         ):
-            by = 1 if event.key() == Qt.Key.Key_Down else -1
-            number = self._list.currentIndex().row() + by
-            last = self._model.rowCount() - 1
-            self._list.setCurrentIndex(self._model.index(min(max(number, 0), last), 0))
+            step = 1 if event.key() == Qt.Key.Key_Down else -1
+            row = self._list.currentIndex().row() + step
+            last_row = self._model.rowCount() - 1
+            self._list.setCurrentIndex(self._model.index(min(max(row, 0), last_row), 0))
             return True
-        return super().eventFilter(watched, event)
+        return super().eventFilter(target, event)
 
-    def _settle(self) -> None:
-        some = self._model.rowCount() > 0
-        self._list.setVisible(some)
-        self._nothing.setVisible(not some)
+    def _show_empty_state(self) -> None:
+        has_rows = self._model.rowCount() > 0
+        self._list.setVisible(has_rows)
+        self._empty_state.setVisible(not has_rows)
         text = self._search.text()
-        if self._rows.total_count > len(self._compared):
-            self._nothing.show_message("magnifying-glass", f"No job matches “{text}”.")
+        if self._rows.total_count > len(self._compared_ids):
+            self._empty_state.show_message("magnifying-glass", f"No job matches “{text}”.")
         else:
-            self._nothing.show_message("stack", "There are no other jobs.")
-        if some and not self._list.currentIndex().isValid():
+            self._empty_state.show_message("stack", "There are no other jobs.")
+        if has_rows and not self._list.currentIndex().isValid():
             self._list.setCurrentIndex(self._model.index(0, 0))
 
     @Slot()
-    def _take_current(self) -> None:
+    def _pick_first(self) -> None:
         # Search for the newest text first.
-        self._takes_first = True
-        self.ask()
+        self._picks_first = True
+        self.request_rows()
 
     @Slot(QModelIndex)
-    def _take(self, index: QModelIndex) -> None:
+    def _pick(self, index: QModelIndex) -> None:
         if self._list.isEnabled() and index.isValid():
-            self.picked.emit(index.data(JOB_ROLE).id)
+            self.job_picked.emit(index.data(JOB_ROLE).id)

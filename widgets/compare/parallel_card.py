@@ -34,10 +34,10 @@ from widgets.common.view_style import style_view
 from widgets.compare.parallel_plot import ParallelPlot
 from widgets.plots.export_menu import PictureButton
 
-_COMPARED = ""
-_MOST_ROWS = 8
-_CHOICE_W, _LEAST_COLUMN_W = 300, 48
-_LEAST_NAME_W, _AROUND_W = 180, 28
+_COMPARED_KEY = ""
+_MAX_ROWS = 8
+_CHOICE_W, _MIN_COLUMN_W = 300, 48
+_MIN_NAME_W, _CELL_MARGIN_W = 180, 28
 """The width that a name gets before all columns are made equal; the space around a cell's text."""
 
 
@@ -54,24 +54,24 @@ class ParallelCard(Card):
         table: The best jobs of the drawn ones.
     """
 
-    pointed = Signal(str)
-    opened = Signal(str)
+    job_hovered = Signal(str)
+    job_opened = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._sources: dict[str, tuple[JobView, ...]] = {}
-        self._shown = ParallelCoordinates()
+        self._coordinates = ParallelCoordinates()
         self._name_w = 0
-        self._wanted_w: tuple[list[int], list[int]] = ([], [])
+        self._column_widths: tuple[list[int], list[int]] = ([], [])
         self.choice = ComboBox(name="Jobs to draw")
         self.choice.setFixedWidth(_CHOICE_W)
         self.plot = ParallelPlot()
         self.pictures = PictureButton("Parallel coordinates", lambda: self.plot)
-        self.sentence = Label("", "body", "text2", elide="middle")
+        self.summary = Label("", "body", "text2", elide="middle")
         self.clear_button = Button(
             "Clear brushes", kind="quiet", icon="x", tip="Or press Esc in the plot"
         )
         self.table = QTableView()
-        self._model = _Rows(())
+        self._model = _LineModel(())
         style_view(self.table, "Jobs, best first", row_h=TABLE_ROW_COMPACT_H)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setModel(self._model)
@@ -88,92 +88,92 @@ class ParallelCard(Card):
                 gap=S3,
             ),
             self.plot,
-            row((self.sentence, 1), self.clear_button, gap=S3),
+            row((self.summary, 1), self.clear_button, gap=S3),
             self.table,
             gap=S2,
             margins=(S5, S4, S5, S3),
             parent=parent,
         )
-        self.choice.currentIndexChanged.connect(self._draw)
+        self.choice.currentIndexChanged.connect(self._draw_plot)
         self.clear_button.clicked.connect(self.plot.clear_brushes)
-        self.plot.pointed.connect(self._pointed)
-        self.plot.opened.connect(self.opened)
-        self.plot.brushed.connect(self._fill)
-        self.table.activated.connect(self._open)
-        self.table.entered.connect(self._hovered)
+        self.plot.job_hovered.connect(self._select_row)
+        self.plot.job_opened.connect(self.job_opened)
+        self.plot.brushes_changed.connect(self._fill_table)
+        self.table.activated.connect(self._open_row)
+        self.table.entered.connect(self._hover_row)
         self.hide()
 
-    def show_jobs(self, compared: tuple[JobView, ...], known: tuple[JobView, ...]) -> None:
+    def show_jobs(self, compared: tuple[JobView, ...], sweep_jobs: tuple[JobView, ...]) -> None:
         """Set the compared jobs, and the known jobs of their sweeps."""
         sources: dict[str, tuple[JobView, ...]] = {}
         for tag in dict.fromkeys(filter(None, (sweep_of(view.tags) for view in compared))):
-            of_sweep = [view for view in known if sweep_of(view.tags) == tag]
-            sources[tag] = tuple(sorted(of_sweep, key=lambda view: (view.created, view.id)))
-        sources[_COMPARED] = compared
+            views = [view for view in sweep_jobs if sweep_of(view.tags) == tag]
+            sources[tag] = tuple(sorted(views, key=lambda view: (view.created, view.id)))
+        sources[_COMPARED_KEY] = compared
         sources = {key: jobs for key, jobs in sources.items() if len(jobs) >= FEWEST_JOBS}
         if sources == self._sources:
             return
         if list(sources) != list(self._sources):
-            self.choice.set_options((key, _title(key, jobs)) for key, jobs in sources.items())
+            self.choice.set_options((key, _source_title(key, jobs)) for key, jobs in sources.items())
         self._sources = sources
-        self.choice.setVisible(len(sources) > 1 or _COMPARED not in sources)
-        self._draw()
+        self.choice.setVisible(len(sources) > 1 or _COMPARED_KEY not in sources)
+        self._draw_plot()
         # One axis alone joins nothing: all jobs have the same settings.
-        self.setVisible(len(sources) > 1 or len(self._shown.axes) > 1)
+        self.setVisible(len(sources) > 1 or len(self._coordinates.axes) > 1)
 
     @property
-    def shown(self) -> ParallelCoordinates:
-        return self._shown
+    def coordinates(self) -> ParallelCoordinates:
+        return self._coordinates
 
     @Slot()
-    def _draw(self) -> None:
+    def _draw_plot(self) -> None:
         jobs = self._sources.get(self.choice.key(), ())
-        self._shown = parallel_plot(jobs, formats.metric)
+        self._coordinates = parallel_plot(jobs, formats.metric)
         columns = [TableColumn[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
-        for number, axis in enumerate(self._shown.axes):
-            columns.append(TableColumn(axis.label, partial(_cell, number, axis.key == METRIC)))
-        self._model = _Rows(tuple(columns))
+        for number, axis in enumerate(self._coordinates.axes):
+            columns.append(TableColumn(axis.label, partial(_cell_text, number, axis.key == METRIC)))
+        self._model = _LineModel(tuple(columns))
         self.table.setModel(self._model)
-        self._name_w = _widest(line.name for line in self._shown.lines)
-        self._wanted_w = _wanted_w(self._shown)
-        self.plot.show_parallel(self._shown)
-        self._fill()
+        self._name_w = _widest_text(line.name for line in self._coordinates.lines)
+        self._column_widths = _measure_columns(self._coordinates)
+        self.plot.show_coordinates(self._coordinates)
+        self._fill_table()
 
     @Slot()
-    def _fill(self) -> None:
-        through = self.plot.through
-        rows = [line for line in self._shown.ranked() if line.job_id in through]
+    def _fill_table(self) -> None:
+        selected_jobs = self.plot.selected_jobs
+        rows = [line for line in self._coordinates.ranked() if line.job_id in selected_jobs]
         self._model.set_records(rows)
         self._fit_columns()
-        high = min(max(len(rows), 1), _MOST_ROWS) * TABLE_ROW_COMPACT_H
+        rows_h = min(max(len(rows), 1), _MAX_ROWS) * TABLE_ROW_COMPACT_H
         header = self.table.horizontalHeader()
-        self.table.setFixedHeight(max(header.sizeHint().height(), header.height()) + high + S2)
+        self.table.setFixedHeight(max(header.sizeHint().height(), header.height()) + rows_h + S2)
         self.clear_button.setVisible(bool(self.plot.brushes))
-        self.sentence.setText(self._words(len(rows)))
+        self.summary.setText(self._summary_text(len(rows)))
 
-    def _words(self, through: int) -> str:
+    def _summary_text(self, selected_count: int) -> str:
         """Return sentences on the best job, the number of jobs left, and what is missing."""
-        shown, sentences = self._shown, []
-        best = [line for line in shown.best if line.job_id in self.plot.through]
-        if best and shown.metric:
-            also = f" and {formats.plural(len(best) - 1, 'other')}" if len(best) > 1 else ""
-            metric = metric_label(shown.metric)
-            sentences.append(
-                f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}."
+        coordinates, messages = self._coordinates, []
+        best_lines = [line for line in coordinates.best if line.job_id in self.plot.selected_jobs]
+        if best_lines and coordinates.metric:
+            ties_text = f" and {formats.plural(len(best_lines) - 1, 'other')}" if len(best_lines) > 1 else ""
+            metric = metric_label(coordinates.metric)
+            messages.append(
+                f"Best: {best_lines[0].name}{ties_text}, {metric} {formats.metric(best_lines[0].value)}."
             )
-        elif not shown.metric:
-            sentences.append("These jobs do not share a metric for the best checkpoint.")
-        elif shown.best:
-            sentences.append("The best job is outside the selected ranges.")
-        elif not any(line.value is not None for line in shown.lines):
-            sentences.append("No best job: none of these jobs has a checkpoint yet.")
+        elif not coordinates.metric:
+            messages.append("These jobs do not share a metric for the best checkpoint.")
+        elif coordinates.best:
+            messages.append("The best job is outside the selected ranges.")
+        elif not any(line.value is not None for line in coordinates.lines):
+            messages.append("No best job: none of these jobs has a checkpoint yet.")
         if self.plot.brushes:
-            sentences.append(f"{through} of {formats.plural(len(shown.lines), 'job')} selected.")
+            messages.append(f"{selected_count} of {formats.plural(len(coordinates.lines), 'job')} selected.")
         elif len(self._sources.get(self.choice.key(), ())) > MOST_LINES:
-            sentences.append(f"Only the first {MOST_LINES} jobs are drawn.")
+            messages.append(f"Only the first {MOST_LINES} jobs are drawn.")
         else:
-            sentences.append("Drag on an axis to select a range.")
-        return " ".join(sentences)
+            messages.append("Drag on an axis to select a range.")
+        return " ".join(messages)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -185,41 +185,41 @@ class ParallelCard(Card):
         The headings shrink first, each by the same share.
         """
         header = self.table.horizontalHeader()
-        header.setMinimumSectionSize(_LEAST_COLUMN_W)
+        header.setMinimumSectionSize(_MIN_COLUMN_W)
         width = self.table.width()
-        whole, values = self._wanted_w
-        spare = width - _LEAST_NAME_W - sum(values)
-        is_short = max((self._name_w, *whole)) * self._model.columnCount() > width
-        share = min(spare / max(sum(whole) - sum(values), 1), 1.0)
+        full_widths, value_widths = self._column_widths
+        spare_w = width - _MIN_NAME_W - sum(value_widths)
+        is_short = max((self._name_w, *full_widths)) * self._model.columnCount() > width
+        share = min(spare_w / max(sum(full_widths) - sum(value_widths), 1), 1.0)
         modes = QHeaderView.ResizeMode
         for column in range(self._model.columnCount()):
-            is_fixed = column > 0 and is_short and spare >= 0
+            is_fixed = column > 0 and is_short and spare_w >= 0
             header.setSectionResizeMode(column, modes.Fixed if is_fixed else modes.Stretch)
             if is_fixed:
-                least, most = values[column - 1], whole[column - 1]
-                header.resizeSection(column, int(least + share * (most - least)))
+                min_w, max_w = value_widths[column - 1], full_widths[column - 1]
+                header.resizeSection(column, int(min_w + share * (max_w - min_w)))
 
     @Slot(str)
-    def _pointed(self, job_id: str) -> None:
+    def _select_row(self, job_id: str) -> None:
         rows = [line.job_id for line in self._model.rows]
         if job_id in rows:
             self.table.selectRow(rows.index(job_id))
         else:
             self.table.clearSelection()
-        self.pointed.emit(job_id)
+        self.job_hovered.emit(job_id)
 
     @Slot(QModelIndex)
-    def _hovered(self, index: QModelIndex) -> None:
+    def _hover_row(self, index: QModelIndex) -> None:
         job_id = index.data(RECORD_ROLE).job_id
-        self.plot.point(job_id)
-        self.pointed.emit(job_id)
+        self.plot.highlight_job(job_id)
+        self.job_hovered.emit(job_id)
 
     @Slot(QModelIndex)
-    def _open(self, index: QModelIndex) -> None:
-        self.opened.emit(index.data(RECORD_ROLE).job_id)
+    def _open_row(self, index: QModelIndex) -> None:
+        self.job_opened.emit(index.data(RECORD_ROLE).job_id)
 
 
-class _Rows(RowTableModel[ParallelLine]):
+class _LineModel(RowTableModel[ParallelLine]):
     """Shows the best row in green and bold, with "best" in its last cell."""
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
@@ -233,26 +233,26 @@ class _Rows(RowTableModel[ParallelLine]):
         return super().data(index, role)
 
 
-def _cell(number: int, is_metric: bool, line: ParallelLine) -> str:
+def _cell_text(number: int, is_metric: bool, line: ParallelLine) -> str:
     text = line.texts[number] or formats.NONE
     return f"{text}  best" if is_metric and line.is_best else text
 
 
-def _widest(texts: Iterable[str]) -> int:
+def _widest_text(texts: Iterable[str]) -> int:
     """Return the width that a column needs to show every text in full."""
-    return max((text_width(text, "strong") for text in set(texts)), default=0) + _AROUND_W
+    return max((text_width(text, "strong") for text in set(texts)), default=0) + _CELL_MARGIN_W
 
 
-def _wanted_w(shown: ParallelCoordinates) -> tuple[list[int], list[int]]:
+def _measure_columns(coordinates: ParallelCoordinates) -> tuple[list[int], list[int]]:
     """Return the widths of the columns after the name: with full headings, and without headings."""
     values = [
-        _widest(_cell(number, axis.key == METRIC, line) for line in shown.lines)
-        for number, axis in enumerate(shown.axes)
+        _widest_text(_cell_text(number, axis.key == METRIC, line) for line in coordinates.lines)
+        for number, axis in enumerate(coordinates.axes)
     ]
-    headings = [text_width(axis.label, "small") + _AROUND_W for axis in shown.axes]
+    headings = [text_width(axis.label, "small") + _CELL_MARGIN_W for axis in coordinates.axes]
     return list(map(max, values, headings)), values
 
 
-def _title(key: str, jobs: Sequence[JobView]) -> str:
+def _source_title(key: str, jobs: Sequence[JobView]) -> str:
     title = sweep_title(key, [view.name for view in jobs])
     return f"Sweep {title}" if key else "The compared jobs"

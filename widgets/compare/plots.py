@@ -22,15 +22,15 @@ from widgets.plots.export_menu import PictureButton
 from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.run_curves import RunCurves, is_sparse
 
-_PLOT_H, _PLOT_LEAST_H = 300, 200
+_PLOT_H, _PLOT_MIN_H = 300, 200
 _LOSS = "loss"
-_FIRST_PLOTS, _MOST_PLOTS = 2, 8
-_LONGEST = 36
-MOST_SMOOTHING = 0.99
+_INITIAL_PLOTS, _MAX_PLOTS = 2, 8
+_TITLE_CHARS = 36
+MAX_SMOOTHING = 0.99
 
 
 @dataclass(frozen=True)
-class ShownRun:
+class PlottedRun:
     """A job and its curves, as the plots draw it."""
 
     key: str
@@ -39,12 +39,12 @@ class ShownRun:
     curves: RunCurves
 
 
-class _Panel(CurvePanel):
+class _ComparePanel(CurvePanel):
     def sizeHint(self) -> QSize:
         return QSize(400, _PLOT_H)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(200, _PLOT_LEAST_H)
+        return QSize(200, _PLOT_MIN_H)
 
 
 class _Plot(Card):
@@ -56,67 +56,67 @@ class _Plot(Card):
     """
 
     changed = Signal()
-    removed = Signal()
+    removal_requested = Signal()
 
     def __init__(self, link: HoverLink) -> None:
-        self.shows = ""
-        self.is_chosen = False
-        self._offered: tuple[str, ...] = ()
-        self.drawn: dict[str, tuple[object, ...]] = {}
-        self.panel = _Panel("", link=link, several_runs=True)
+        self.metric = ""
+        self.is_user_choice = False
+        self._metrics: tuple[str, ...] = ()
+        self.drawn_curves: dict[str, tuple[object, ...]] = {}
+        self.panel = _ComparePanel("", link=link, several_runs=True)
         self.panel.set_empty_text("None of these jobs has this metric")
-        self._choice = Button("", kind="quiet", icon="caret-down")
-        self._choice.setFont(theme.font("strong"))
-        self._choice.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
-        self._menu = QMenu(self._choice)
-        self._choice.setMenu(self._menu)
+        self._metric_button = Button("", kind="quiet", icon="caret-down")
+        self._metric_button.setFont(theme.font("strong"))
+        self._metric_button.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        self._menu = QMenu(self._metric_button)
+        self._metric_button.setMenu(self._menu)
         self.pictures = PictureButton("", lambda: self.panel)
-        self.remove = IconButton("x", "Remove this plot")
-        self._smoothed = Label("smoothed", "small", "text3")
-        head = row(self._choice, self._smoothed, STRETCH, self.pictures, self.remove, gap=S2)
+        self.remove_button = IconButton("x", "Remove this plot")
+        self._smoothing_label = Label("smoothed", "small", "text3")
+        head = row(self._metric_button, self._smoothing_label, STRETCH, self.pictures, self.remove_button, gap=S2)
         # The text of a quiet button is inset from its edge: the card's padding begins there.
         margins = (CARD_PADDING - S2, *HEADED_CARD[1:])
         super().__init__(head, (self.panel, 1), gap=S2, margins=margins)
-        self.remove.clicked.connect(self.removed)
+        self.remove_button.clicked.connect(self.removal_requested)
 
-    def say_smoothed(self, weight: float) -> None:
+    def show_smoothing(self, weight: float) -> None:
         """Say whether the values at the ends are smoothed; the table has the measured ones."""
-        self._smoothed.setVisible(weight > 0 and not is_sparse(self.shows))
+        self._smoothing_label.setVisible(weight > 0 and not is_sparse(self.metric))
 
-    def offer(self, metrics: Iterable[str]) -> None:
+    def set_metrics(self, metrics: Iterable[str]) -> None:
         """Set the metrics to choose from."""
-        known = tuple(metrics)
-        if known == self._offered:
+        names = tuple(metrics)
+        if names == self._metrics:
             return
-        self._offered = known
+        self._metrics = names
         self._menu.clear()
-        for name in known:
-            self._menu.addAction(escape_ampersands(_title(name)), partial(self._choose, name))
+        for name in names:
+            self._menu.addAction(escape_ampersands(_metric_title(name)), partial(self._choose, name))
 
     def show_metric(self, metric: str) -> None:
-        if metric != self.shows:
-            self.shows = metric
+        if metric != self.metric:
+            self.metric = metric
             self.panel.clear()
-            self.drawn.clear()
-            self.panel.title = _title(metric)
+            self.drawn_curves.clear()
+            self.panel.title = _metric_title(metric)
             self.panel.setAccessibleName(self.panel.title)
             self.pictures.set_tip(f"Save the plot {self.panel.title}")
             title = self.panel.title
-            short = title if len(title) <= _LONGEST else f"{title[: _LONGEST - 1]}…"
-            self._choice.setText(short)
-            self._choice.set_tip(f"{title}: choose what this plot shows")
+            button_text = title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
+            self._metric_button.setText(button_text)
+            self._metric_button.set_tip(f"{title}: choose what this plot shows")
             self.panel.fit()
 
     def _choose(self, metric: str) -> None:
-        self.is_chosen = True
+        self.is_user_choice = True
         self.show_metric(metric)
         self.changed.emit()
 
 
-def _title(metric: str) -> str:
+def _metric_title(metric: str) -> str:
     """Return the title of a metric, which says whether it is of training or validation."""
-    words = metric_label(metric)
-    return words[:1].upper() + words[1:]
+    label = metric_label(metric)
+    return label[:1].upper() + label[1:]
 
 
 class ComparePlots(QWidget):
@@ -131,8 +131,8 @@ class ComparePlots(QWidget):
     def __init__(self, smoothing: float, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._link = HoverLink(self)
-        self._runs: dict[str, ShownRun] = {}
-        self._judged: tuple[str, ...] = ()
+        self._runs: dict[str, PlottedRun] = {}
+        self._rated_metrics: tuple[str, ...] = ()
         self._axis = XAxis.EPOCH
         self._smoothing = smoothing
         self._log_x = self._log_y = False
@@ -140,7 +140,7 @@ class ComparePlots(QWidget):
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(S3)
-        self._has_begun = False
+        self._has_plots = False
 
     def prepare(self) -> None:
         """Create the first two plots, one at a time, before there are curves to draw.
@@ -148,31 +148,31 @@ class ComparePlots(QWidget):
         Not created earlier: a window that compares nothing does not need them.
         """
         if not self._plots:
-            self._add()
-            QTimer.singleShot(0, self._begin)
+            self._add_empty_plot()
+            QTimer.singleShot(0, self._create_plots)
 
     # -- input
 
-    def show_runs(self, runs: Sequence[ShownRun], judged: Sequence[str]) -> None:
+    def show_runs(self, runs: Sequence[PlottedRun], rated_metrics: Sequence[str]) -> None:
         """Show these jobs in their colours.
 
         Args:
             judged: The metrics that choose the best checkpoint of these jobs.
         """
         if runs:
-            self._begin()
+            self._create_plots()
         self._runs = {run.key: run for run in runs}
-        self._judged = tuple(judged)
+        self._rated_metrics = tuple(rated_metrics)
         self.refresh()
 
     @Slot()
     def refresh(self) -> None:
         """Draw what the curves hold now."""
-        self._choose_by_itself(self._metrics())
+        self._choose_metrics(self._metric_names())
         for plot in self._plots:
-            self._draw(plot)
+            self._draw_plot(plot)
 
-    def lift(self, key: str) -> None:
+    def highlight_job(self, key: str) -> None:
         """Draw one job's curves as usual and the others faint; "" draws all as usual."""
         for plot in self._plots:
             plot.panel.highlight(key)
@@ -189,20 +189,20 @@ class ComparePlots(QWidget):
             plot.panel.set_axis(axis)
 
     def set_smoothing(self, weight: float) -> None:
-        self._smoothing = min(weight, MOST_SMOOTHING)
+        self._smoothing = min(weight, MAX_SMOOTHING)
         for plot in self._plots:
             plot.panel.set_smoothing(self._smoothing)
-            plot.say_smoothed(self._smoothing)
+            plot.show_smoothing(self._smoothing)
 
-    def set_log_y(self, on: bool) -> None:
-        self._log_y = on
+    def set_log_y(self, is_log: bool) -> None:
+        self._log_y = is_log
         for plot in self._plots:
-            plot.panel.set_log_y(on)
+            plot.panel.set_log_y(is_log)
 
-    def set_log_x(self, on: bool) -> None:
-        self._log_x = on
+    def set_log_x(self, is_log: bool) -> None:
+        self._log_x = is_log
         for plot in self._plots:
-            plot.panel.set_log_x(on)
+            plot.panel.set_log_x(is_log)
 
     @Slot()
     def fit(self) -> None:
@@ -210,78 +210,78 @@ class ComparePlots(QWidget):
             plot.panel.fit()
 
     @Slot()
-    def add(self) -> None:
+    def add_plot(self) -> None:
         """Add a plot of a metric that is not shown yet."""
-        if len(self._plots) < _MOST_PLOTS:
-            plot = self._add()
-            shown = {each.shows for each in self._plots}
-            free = [name for name in self._metrics() if name not in shown]
-            plot.is_chosen = True
-            plot.show_metric(free[0] if free else self._plots[0].shows)
+        if len(self._plots) < _MAX_PLOTS:
+            plot = self._add_empty_plot()
+            shown_metrics = {p.metric for p in self._plots}
+            unused_metrics = [name for name in self._metric_names() if name not in shown_metrics]
+            plot.is_user_choice = True
+            plot.show_metric(unused_metrics[0] if unused_metrics else self._plots[0].metric)
             self.refresh()
 
     def panels(self) -> Mapping[str, CurvePanel]:
         """Return the plots by their metrics."""
-        return {plot.shows: plot.panel for plot in self._plots}
+        return {plot.metric: plot.panel for plot in self._plots}
 
     # -- internals
 
-    def _metrics(self) -> list[str]:
-        known = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
+    def _metric_names(self) -> list[str]:
+        names = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
         # First the metric of the best checkpoint, then loss, the user's metrics, the built-in ones.
-        first = [name for name in (*self._judged, "validation/loss", _LOSS) if name in known]
-        rest = sorted(known, key=lambda name: (is_sparse(name), name))
-        return list(dict.fromkeys((*first, *rest)))
+        preferred_names = [name for name in (*self._rated_metrics, "validation/loss", _LOSS) if name in names]
+        sorted_names = sorted(names, key=lambda name: (is_sparse(name), name))
+        return list(dict.fromkeys((*preferred_names, *sorted_names)))
 
-    def _choose_by_itself(self, metrics: Sequence[str]) -> None:
+    def _choose_metrics(self, metrics: Sequence[str]) -> None:
         """Until the user chooses, show the metric of the best checkpoint and the training loss."""
-        first = next((name for name in metrics if name != _LOSS), "")
-        wanted = [first or _LOSS, _LOSS if _LOSS in metrics or not metrics else ""]
-        for plot, metric in zip(self._plots, wanted, strict=False):
-            if not plot.is_chosen and metric:
+        first_metric = next((name for name in metrics if name != _LOSS), "")
+        default_metrics = [first_metric or _LOSS, _LOSS if _LOSS in metrics or not metrics else ""]
+        for plot, metric in zip(self._plots, default_metrics, strict=False):
+            if not plot.is_user_choice and metric:
                 plot.show_metric(metric)
 
-    def _draw(self, plot: _Plot) -> None:
+    def _draw_plot(self, plot: _Plot) -> None:
         panel = plot.panel
-        plot.offer(self._metrics())
-        plot.say_smoothed(self._smoothing)
+        plot.set_metrics(self._metric_names())
+        plot.show_smoothing(self._smoothing)
         with panel.batch_redraws():
-            for key in tuple(plot.drawn):
-                if key not in self._runs or self._runs[key].curves.get(plot.shows) is None:
+            for key in tuple(plot.drawn_curves):
+                if key not in self._runs or self._runs[key].curves.get(plot.metric) is None:
                     panel.remove_curve(key)
-                    plot.drawn.pop(key, None)
-            smooth = not is_sparse(plot.shows)
+                    plot.drawn_curves.pop(key, None)
+            smooth = not is_sparse(plot.metric)
             for run in self._runs.values():
-                data = run.curves.get(plot.shows)
-                wanted = (run.name, run.colour, data)
-                if data is not None and plot.drawn.get(run.key) != wanted:
-                    plot.drawn[run.key] = wanted
+                data = run.curves.get(plot.metric)
+                drawn_key = (run.name, run.colour, data)
+                if data is not None and plot.drawn_curves.get(run.key) != drawn_key:
+                    plot.drawn_curves[run.key] = drawn_key
                     panel.set_curve(run.key, run.name, data, run.colour, smooth=smooth)
 
     @Slot()
-    def _begin(self) -> None:
-        if not self._has_begun:
-            self._has_begun = True
-            while len(self._plots) < _FIRST_PLOTS:
-                self._add()
+    def _create_plots(self) -> None:
+        if not self._has_plots:
+            self._has_plots = True
+            while len(self._plots) < _INITIAL_PLOTS:
+                self._add_empty_plot()
 
-    def _add(self) -> _Plot:
+    def _add_empty_plot(self) -> _Plot:
         plot = _Plot(self._link)
         plot.panel.set_axis(self._axis)
         plot.panel.set_smoothing(self._smoothing)
         plot.panel.set_log_x(self._log_x)
         plot.panel.set_log_y(self._log_y)
-        plot.panel.x_range_changed.connect(self._follow)
+        plot.panel.x_range_changed.connect(self._follow_range)
         plot.panel.fit_requested.connect(self.fit)
         plot.changed.connect(self.refresh)
-        plot.removed.connect(self._remove)
+        plot.removal_requested.connect(self._remove_plot)
         plot.pictures.saved.connect(self.save_requested)
         self._plots.append(plot)
         self._lay_out()
         return plot
 
     @Slot()
-    def _remove(self) -> None:
+    def _remove_plot(self) -> None:
         plot = self.sender()
         if isinstance(plot, _Plot) and len(self._plots) > 1:
             self._plots.remove(plot)
@@ -290,7 +290,7 @@ class ComparePlots(QWidget):
             self._lay_out()
 
     @Slot(float, float)
-    def _follow(self, x0: float, x1: float) -> None:
+    def _follow_range(self, x0: float, x1: float) -> None:
         """Show the same x range in all plots."""
         for plot in self._plots:
             if plot.panel is not self.sender():
@@ -302,6 +302,6 @@ class ComparePlots(QWidget):
         columns = min(len(self._plots), 2)
         for index, plot in enumerate(self._plots):
             self._grid.addWidget(plot, index // columns, index % columns)
-            plot.remove.setVisible(len(self._plots) > 1)
+            plot.remove_button.setVisible(len(self._plots) > 1)
         for column in range(2):
             self._grid.setColumnStretch(column, 1 if column < columns else 0)

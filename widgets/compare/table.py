@@ -27,25 +27,25 @@ from widgets.common.state_badge import StateGlyph
 from widgets.common.theme import S1, S2, S4, TABLE_ROW_COMPACT_H, Role
 from widgets.plots.annotations import curve_colour, is_dashed
 
-_FIRST_W, _COLUMN_LEAST_W = 150, 60
+_NAME_W, _COLUMN_MIN_W = 150, 60
 _BAR_H, _DASH = 4, 12
-_ONE_LINE_UP_TO = 3
-_DIGITS, _MOST_DIGITS = 3, 6
+_MAX_ONE_LINE_JOBS = 3
+_DIGITS, _MAX_DIGITS = 3, 6
 _BEST = "best"
 
 
 def row_texts(row: ComparedRow) -> tuple[str, ...]:
     """Return the texts of a row, with enough digits that only the best looks like the best."""
-    usual = tuple(_in_words(row, value, _DIGITS) for value in row.values)
-    for digits in range(_DIGITS, _MOST_DIGITS + 1):
-        words = tuple(_in_words(row, value, digits) for value in row.values)
-        said = list(zip(words, row.best, strict=True))
-        if not {one for one, best in said if best} & {one for one, best in said if not best}:
-            return words
-    return usual
+    default_texts = tuple(_value_text(row, value, _DIGITS) for value in row.values)
+    for digits in range(_DIGITS, _MAX_DIGITS + 1):
+        texts = tuple(_value_text(row, value, digits) for value in row.values)
+        marked_texts = list(zip(texts, row.best, strict=True))
+        if not {text for text, is_best in marked_texts if is_best} & {text for text, is_best in marked_texts if not is_best}:
+            return texts
+    return default_texts
 
 
-def _in_words(row: ComparedRow, value: float | str | None, digits: int) -> str:
+def _value_text(row: ComparedRow, value: float | str | None, digits: int) -> str:
     if value is None:
         return formats.NONE
     if isinstance(value, str):
@@ -53,7 +53,7 @@ def _in_words(row: ComparedRow, value: float | str | None, digits: int) -> str:
     return formats.duration(value) if row.kind is RowKind.SECONDS else formats.metric(value, digits)
 
 
-class _Hovered(QWidget):
+class _HoverWidget(QWidget):
     """A part of a column that tracks whether the pointer is on it."""
 
     entered = Signal(int)
@@ -67,7 +67,7 @@ class _Hovered(QWidget):
         self.entered.emit(self._column)
 
 
-class _Head(_Hovered):
+class _ColumnHead(_HoverWidget):
     """The head of a column: the job's colour, state and name, and the button that removes it.
 
     Signals:
@@ -75,25 +75,25 @@ class _Head(_Hovered):
         left: The focus moved away.
     """
 
-    opened = Signal(str)
-    removed = Signal(str)
-    left = Signal()
+    job_opened = Signal(str)
+    removal_requested = Signal(str)
+    focus_lost = Signal()
 
-    def __init__(self, column: int, two_lines: bool, parent: QWidget) -> None:
+    def __init__(self, column: int, has_two_lines: bool, parent: QWidget) -> None:
         super().__init__(column, parent)
         self._id = ""
         self._colour = 0
         self._glyph = StateGlyph(size=18)
         self._name = Label("", "strong", elide="middle")
         self._name.setMinimumWidth(0)
-        self._remove = IconButton("x", "Remove from the comparison")
-        self._remove.setFixedSize(28, 28)
-        self._remove.clicked.connect(lambda: self.removed.emit(self._id))
-        if two_lines:
-            words = col(row(self._glyph, STRETCH, self._remove), self._name, gap=0)
+        self._remove_button = IconButton("x", "Remove from the comparison")
+        self._remove_button.setFixedSize(28, 28)
+        self._remove_button.clicked.connect(lambda: self.removal_requested.emit(self._id))
+        if has_two_lines:
+            head_layout = col(row(self._glyph, STRETCH, self._remove_button), self._name, gap=0)
         else:
-            words = col(row(self._glyph, (self._name, 1), self._remove, gap=S2))
-        self.setLayout(col(words, gap=0, margins=(S2, _BAR_H + S2, S1, S2)))
+            head_layout = col(row(self._glyph, (self._name, 1), self._remove_button, gap=S2))
+        self.setLayout(col(head_layout, gap=0, margins=(S2, _BAR_H + S2, S1, S2)))
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
 
@@ -101,25 +101,25 @@ class _Head(_Hovered):
     def job_id(self) -> str:
         return self._id
 
-    def show_job(self, view: JobView, name: str, colour: int, gone: str) -> None:
+    def show_job(self, view: JobView, name: str, colour: int, read_error: str) -> None:
         self._id, self._colour = view.id, colour
         self._glyph.set_state(view.state, view.progress or 0.0)
         self._name.setText(name)
-        self._name.set_color_role("text3" if gone else "text")
-        self._name.set_tip(f"{view.name}\n{gone}" if gone else f"{view.name}\n{view.state.label}")
-        self.setAccessibleName(f"{view.name}, {view.state.label}. {gone}".strip())
-        self._remove.set_tip(f"Remove “{view.name}” from the comparison")
+        self._name.set_color_role("text3" if read_error else "text")
+        self._name.set_tip(f"{view.name}\n{read_error}" if read_error else f"{view.name}\n{view.state.label}")
+        self.setAccessibleName(f"{view.name}, {view.state.label}. {read_error}".strip())
+        self._remove_button.set_tip(f"Remove “{view.name}” from the comparison")
         self.update()
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
-        self.opened.emit(self._id)
+        self.job_opened.emit(self._id)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.opened.emit(self._id)
+            self.job_opened.emit(self._id)
         elif event.key() == Qt.Key.Key_Delete:
-            self.removed.emit(self._id)
+            self.removal_requested.emit(self._id)
         else:
             super().keyPressEvent(event)
 
@@ -131,7 +131,7 @@ class _Head(_Hovered):
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
-        self.left.emit()
+        self.focus_lost.emit()
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -146,12 +146,12 @@ class _Head(_Hovered):
             return
         x = bar.left()
         while x < bar.right():
-            piece = QRectF(x, bar.top(), min(_DASH, bar.right() - x), _BAR_H)
-            fill_round(painter, piece, colour, 1)
+            dash = QRectF(x, bar.top(), min(_DASH, bar.right() - x), _BAR_H)
+            fill_round(painter, dash, colour, 1)
             x += 1.5 * _DASH
 
 
-class _Cell(_Hovered):
+class _ValueCell(_HoverWidget):
     """A value; the best is green and marked "best".
 
     It paints its two words itself: eight jobs have hundreds of cells, and as many labels and
@@ -165,50 +165,50 @@ class _Cell(_Hovered):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(TABLE_ROW_COMPACT_H)
 
-    def show_value(self, text: str, best: bool) -> None:
-        if (text, best) != (self._text, self.is_best):
-            self._text, self.is_best = text, best
-            self.setAccessibleName(f"{text}, best" if best else text)
+    def show_value(self, text: str, is_best: bool) -> None:
+        if (text, is_best) != (self._text, self.is_best):
+            self._text, self.is_best = text, is_best
+            self.setAccessibleName(f"{text}, best" if is_best else text)
             self.update()
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
-            is_cut = text_width(self._text, self._role()) > self._room().width()
+            is_cut = text_width(self._text, self._role()) > self._value_rect().width()
             self.setToolTip(plain_tip(self._text) if is_cut else "")
         return super().event(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        room = self._room()
-        tone = "good" if self.is_best else "text3" if self._text == formats.NONE else "text"
-        width = paint_text(painter, room, self._text, self._role(), tone)
+        text_rect = self._value_rect()
+        color_role = "good" if self.is_best else "text3" if self._text == formats.NONE else "text"
+        width = paint_text(painter, text_rect, self._text, self._role(), color_role)
         if self.is_best:
-            room.setLeft(room.left() + width + S2)
-            room.setRight(self.width())
-            paint_text(painter, room, _BEST, "tiny", "good")
+            text_rect.setLeft(text_rect.left() + width + S2)
+            text_rect.setRight(self.width())
+            paint_text(painter, text_rect, _BEST, "tiny", "good")
 
     def _role(self) -> Role:
         return "strong" if self.is_best else "body"
 
-    def _room(self) -> QRectF:
+    def _value_rect(self) -> QRectF:
         """Return the space for the value; "best" follows it."""
-        taken = text_width(_BEST, "tiny") + S2 if self.is_best else 0
-        return QRectF(S2, 0, max(self.width() - S2 - taken, 0), self.height())
+        best_w = text_width(_BEST, "tiny") + S2 if self.is_best else 0
+        return QRectF(S2, 0, max(self.width() - S2 - best_w, 0), self.height())
 
 
-class _Body(QWidget):
+class _TableBody(QWidget):
     """Rows in a grid, with a separator below each row of `lines`."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.lines: list[QWidget] = []
+        self.separated_cells: list[QWidget] = []
         self.grid = QGridLayout(self)
         self.grid.setContentsMargins(0, 0, 0, 0)
         self.grid.setSpacing(0)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        for cell in self.lines:
+        for cell in self.separated_cells:
             top = cell.geometry().bottom()
             painter.fillRect(QRectF(0, top, self.width(), 1), theme.current().q("line"))
 
@@ -221,23 +221,23 @@ class CompareTable(QWidget):
         opened, removed: A job's id.
     """
 
-    pointed = Signal(str)
-    opened = Signal(str)
-    removed = Signal(str)
+    job_hovered = Signal(str)
+    job_opened = Signal(str)
+    removal_requested = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._comparison = ComparisonTable()
         self._colours: Mapping[str, int] = {}
-        self._gone: Mapping[str, str] = {}
+        self._read_errors: Mapping[str, str] = {}
         self._names: tuple[str, ...] = ()
-        self._layout: tuple[object, ...] = ()
-        self._heads: list[_Head] = []
-        self._cells: dict[str, list[_Cell]] = {}
-        self._body = _Body(self)
-        self._equal = Label("", "small", "text3")
-        self._all = Switch("Show all")
-        self._all.toggled.connect(self._show_all)
+        self._layout_key: tuple[object, ...] = ()
+        self._heads: list[_ColumnHead] = []
+        self._cells: dict[str, list[_ValueCell]] = {}
+        self._body = _TableBody(self)
+        self._equal_label = Label("", "small", "text3")
+        self._all_switch = Switch("Show all")
+        self._all_switch.toggled.connect(self._refresh)
         self._column = col(self._body, gap=0)
         self.setLayout(self._column)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
@@ -246,7 +246,7 @@ class CompareTable(QWidget):
         self,
         comparison: ComparisonTable,
         colours: Mapping[str, int],
-        gone: Mapping[str, str],
+        read_errors: Mapping[str, str],
         names: Sequence[str],
     ) -> None:
         """Show the jobs, each in its colour.
@@ -255,25 +255,25 @@ class CompareTable(QWidget):
             names: The short name of each job, for where there is no room for its whole name.
             gone: Why a job could not be updated, by its id.
         """
-        self._comparison, self._colours, self._gone = comparison, colours, gone
+        self._comparison, self._colours, self._read_errors = comparison, colours, read_errors
         self._names = tuple(names)
-        wanted = (
+        layout_key = (
             len(comparison.jobs),
-            tuple((row.key, row.label) for row in self._shown()),
-            self._all.isChecked(),
+            tuple((row.key, row.label) for row in self._visible_rows()),
+            self._all_switch.isChecked(),
         )
         column, job_id = self._focused_head()
         head = self._heads[column] if job_id else None
-        if wanted != self._layout:
-            self._layout = wanted
+        if layout_key != self._layout_key:
+            self._layout_key = layout_key
             self._lay_out()
-        self._fill()
+        self._fill_cells()
         if job_id and self._heads:
             # When a job is removed, the job that takes its place gets the focus.
             ids = [head.job_id for head in self._heads]
-            at = ids.index(job_id) if job_id in ids else min(column, len(ids) - 1)
-            if self._heads[at] is not head:
-                self._heads[at].setFocus()
+            index = ids.index(job_id) if job_id in ids else min(column, len(ids) - 1)
+            if self._heads[index] is not head:
+                self._heads[index].setFocus()
 
     def texts(self) -> dict[str, list[str]]:
         """Return the texts of each row, for tests."""
@@ -283,12 +283,12 @@ class CompareTable(QWidget):
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
-        self.pointed.emit("")
+        self.job_hovered.emit("")
 
-    def _shown(self) -> tuple[ComparedRow, ...]:
-        found = self._comparison
-        equal = found.equal if self._all.isChecked() else ()
-        return (*found.results, *found.differing, *equal)
+    def _visible_rows(self) -> tuple[ComparedRow, ...]:
+        comparison = self._comparison
+        equal = comparison.equal if self._all_switch.isChecked() else ()
+        return (*comparison.results, *comparison.differing, *equal)
 
     def _focused_head(self) -> tuple[int, str]:
         """Return the column and the job of the head that has the focus; "" for none."""
@@ -300,89 +300,89 @@ class CompareTable(QWidget):
         return 0, ""
 
     @Slot()
-    def _show_all(self) -> None:
-        self.show_comparison(self._comparison, self._colours, self._gone, self._names)
+    def _refresh(self) -> None:
+        self.show_comparison(self._comparison, self._colours, self._read_errors, self._names)
 
     def _lay_out(self) -> None:
-        keeps_focus = self.window().focusWidget() is self._all
+        keeps_focus = self.window().focusWidget() is self._all_switch
         # Hidden while it is filled: otherwise the page is laid out again for each row.
-        body = _Body(self)
+        body = _TableBody(self)
         body.hide()
         grid = body.grid
         self._heads, self._cells = [], {}
-        found = self._comparison
-        grid.setColumnMinimumWidth(0, _FIRST_W)
+        comparison = self._comparison
+        grid.setColumnMinimumWidth(0, _NAME_W)
         grid.setColumnStretch(0, 2)
-        for column, _ in enumerate(found.jobs, 1):
-            grid.setColumnMinimumWidth(column, _COLUMN_LEAST_W)
+        for column, _ in enumerate(comparison.jobs, 1):
+            grid.setColumnMinimumWidth(column, _COLUMN_MIN_W)
             # Equal shares, whatever their content.
             grid.setColumnStretch(column, 3)
-            head = _Head(column - 1, len(found.jobs) > _ONE_LINE_UP_TO, body)
+            head = _ColumnHead(column - 1, len(comparison.jobs) > _MAX_ONE_LINE_JOBS, body)
             head.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-            head.entered.connect(self._point)
-            head.left.connect(lambda: self.pointed.emit(""))
-            head.opened.connect(self.opened)
-            head.removed.connect(self.removed)
+            head.entered.connect(self._report_hover)
+            head.focus_lost.connect(lambda: self.job_hovered.emit(""))
+            head.job_opened.connect(self.job_opened)
+            head.removal_requested.connect(self.removal_requested)
             grid.addWidget(head, 0, column)
             self._heads.append(head)
-        number = self._section(body, 1, "Results", found.results)
-        settings = (*found.differing, *(found.equal if self._all.isChecked() else ()))
-        title = "Settings" if self._all.isChecked() else "Settings that differ"
-        if not found.differing and not self._all.isChecked():
-            title = "All settings are the same" if len(found.jobs) > 1 else "Settings"
-        beside = QWidget(body)
-        beside.setLayout(row(STRETCH, self._equal, self._all, gap=S2, margins=(0, S4, 0, S1)))
-        grid.addWidget(beside, number, 1, 1, max(len(found.jobs), 1))
-        self._section(body, number, title, settings)
+        row_number = self._add_section(body, 1, "Results", comparison.results)
+        settings = (*comparison.differing, *(comparison.equal if self._all_switch.isChecked() else ()))
+        title = "Settings" if self._all_switch.isChecked() else "Settings that differ"
+        if not comparison.differing and not self._all_switch.isChecked():
+            title = "All settings are the same" if len(comparison.jobs) > 1 else "Settings"
+        controls = QWidget(body)
+        controls.setLayout(row(STRETCH, self._equal_label, self._all_switch, gap=S2, margins=(0, S4, 0, S1)))
+        grid.addWidget(controls, row_number, 1, 1, max(len(comparison.jobs), 1))
+        self._add_section(body, row_number, title, settings)
         self._column.replaceWidget(self._body, body)
         self._body.hide()
         self._body.deleteLater()
         self._body = body
         body.show()
         if keeps_focus:
-            self._all.setFocus()
+            self._all_switch.setFocus()
 
-    def _section(self, body: _Body, number: int, title: str, rows: Sequence[ComparedRow]) -> int:
+    def _add_section(self, body: _TableBody, row_number: int, title: str, rows: Sequence[ComparedRow]) -> int:
         """Add a section; return the number of the row after it."""
         caption = Label(title, "small_strong", "text3")
-        caption.setContentsMargins(0, S4 if number > 1 else S2, 0, S1)
-        body.grid.addWidget(caption, number, 0)
-        for shown in rows:
-            number += 1
-            name = Label(shown.label, "body", "text2", elide="right")
-            name.setMinimumHeight(TABLE_ROW_COMPACT_H)
-            body.grid.addWidget(name, number, 0)
-            body.lines.append(name)
-            self._cells[shown.key] = []
+        caption.setContentsMargins(0, S4 if row_number > 1 else S2, 0, S1)
+        body.grid.addWidget(caption, row_number, 0)
+        for compared_row in rows:
+            row_number += 1
+            name_label = Label(compared_row.label, "body", "text2", elide="right")
+            name_label.setMinimumHeight(TABLE_ROW_COMPACT_H)
+            body.grid.addWidget(name_label, row_number, 0)
+            body.separated_cells.append(name_label)
+            self._cells[compared_row.key] = []
             for column in range(len(self._comparison.jobs)):
-                cell = _Cell(column, body)
-                cell.entered.connect(self._point)
-                body.grid.addWidget(cell, number, column + 1)
-                self._cells[shown.key].append(cell)
-        if body.lines and rows:
-            body.lines.pop()
-        return number + 1
+                cell = _ValueCell(column, body)
+                cell.entered.connect(self._report_hover)
+                body.grid.addWidget(cell, row_number, column + 1)
+                self._cells[compared_row.key].append(cell)
+        if body.separated_cells and rows:
+            body.separated_cells.pop()
+        return row_number + 1
 
-    def _fill(self) -> None:
-        found = self._comparison
-        crowded = len(found.jobs) > _ONE_LINE_UP_TO
-        for head, view, name in zip(self._heads, found.jobs, self._names, strict=True):
-            shown_name = name if crowded else view.name
-            gone = self._gone.get(view.id, "")
-            head.show_job(view, shown_name, self._colours.get(view.id, 0), gone)
-        for shown in self._shown():
-            values = zip(self._cells[shown.key], row_texts(shown), shown.best, strict=True)
-            for cell, words, best in values:
-                cell.show_value(words, best)
-        count = len(found.equal)
-        hidden = "" if self._all.isChecked() else " hidden"
+    def _fill_cells(self) -> None:
+        comparison = self._comparison
+        has_short_names = len(comparison.jobs) > _MAX_ONE_LINE_JOBS
+        for head, view, name in zip(self._heads, comparison.jobs, self._names, strict=True):
+            shown_name = name if has_short_names else view.name
+            read_error = self._read_errors.get(view.id, "")
+            head.show_job(view, shown_name, self._colours.get(view.id, 0), read_error)
+        for compared_row in self._visible_rows():
+            values = zip(self._cells[compared_row.key], row_texts(compared_row), compared_row.best, strict=True)
+            for cell, text, is_best in values:
+                cell.show_value(text, is_best)
+        count = len(comparison.equal)
+        hidden = "" if self._all_switch.isChecked() else " hidden"
         # "equal" needs at least two jobs.
-        kind = "equal row" if len(found.jobs) > 1 else "row"
-        self._equal.setText(f"{formats.plural(count, kind)}{hidden}")
-        self._equal.setVisible(count > 0)
-        self._all.setVisible(count > 0)
+        noun = "equal row" if len(comparison.jobs) > 1 else "row"
+        self._equal_label.setText(f"{formats.plural(count, noun)}{hidden}")
+        self._equal_label.setVisible(count > 0)
+        self._all_switch.setVisible(count > 0)
 
     @Slot(int)
-    def _point(self, column: int) -> None:
+    def _report_hover(self, column: int) -> None:
         if column < len(self._comparison.jobs):
-            self.pointed.emit(self._comparison.jobs[column].id)
+            self.job_hovered.emit(self._comparison.jobs[column].id)

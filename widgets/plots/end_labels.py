@@ -91,19 +91,19 @@ def _overlapping_groups(spans: Sequence[tuple[float, float]]) -> list[list[int]]
     return groups
 
 
-def spread_labels(preferred: Sequence[float], height: float, low: float, high: float) -> list[float]:
+def spread_labels(preferred_centres: Sequence[float], height: float, low: float, high: float) -> list[float]:
     """Return centres for labels of one height, without overlap, all within low…high.
 
     Each is as near to its preferred place as the others allow: labels that would touch form a
     group, which is centred at the mean of its preferred places. They keep their order. If there are
     too many, they begin at `low` and overflow at the other end.
     """
-    order = sorted(range(len(preferred)), key=lambda i: preferred[i])
+    order = sorted(range(len(preferred_centres)), key=lambda i: preferred_centres[i])
     groups: list[tuple[float, list[int]]] = []  # the centre of the group, its members
 
     def make_group(members: list[int]) -> tuple[float, list[int]]:
         half_height = height * len(members) / 2
-        mean = sum(preferred[j] for j in members) / len(members)
+        mean = sum(preferred_centres[j] for j in members) / len(members)
         return max(min(mean, high - half_height), low + half_height), members
 
     for i in order:
@@ -113,7 +113,7 @@ def spread_labels(preferred: Sequence[float], height: float, low: float, high: f
             if lower_centre - upper_centre >= height * (len(upper) + len(lower)) / 2:
                 break
             groups[-2:] = [make_group(upper + lower)]
-    centres = [0.0] * len(preferred)
+    centres = [0.0] * len(preferred_centres)
     for centre, members in groups:
         for rank, i in enumerate(members):
             centres[i] = centre + height * (rank - (len(members) - 1) / 2)

@@ -144,10 +144,10 @@ def _time_step(span: float, max_count: int) -> int:
     return next((step for step in _TIME_STEPS if span / step <= max_count), _TIME_STEPS[-1])
 
 
-def _elapsed_text(place: float, step: int) -> str:
-    if place == 0:
+def _elapsed_text(seconds: float, step: int) -> str:
+    if seconds == 0:
         return "0"
-    whole_seconds = round(place)
+    whole_seconds = round(seconds)
     if step < _MINUTE:
         minutes, remaining_seconds = divmod(whole_seconds, _MINUTE)
         return f"{minutes}:{remaining_seconds:02d} min" if abs(whole_seconds) >= _MINUTE else f"{whole_seconds} s"

@@ -28,7 +28,7 @@ from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.atomic_files import read_json, cached_reader
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
@@ -251,7 +251,7 @@ def _reading(folder: JobFolder, path: Path) -> Iterator[None]:
         raise BackendError(f"{what} is damaged.", f"{_PUT_BACK} in {folder.path}.") from error
 
 
-@read_once(_CONFIGS_REMEMBERED)
+@cached_reader(_CONFIGS_REMEMBERED)
 def _config_in(path: Path) -> ParsedJob:
     return parse_job(tomllib.loads(path.read_text(encoding="utf-8-sig")))
 

@@ -18,7 +18,7 @@ from backend.base.log import suppress, swallowed
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
 from backend.node.metrics.heartbeats import Heartbeat
-from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.atomic_files import read_json, cached_reader
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry
@@ -196,6 +196,6 @@ def _readable_entries(root: DataRoot) -> Iterator[NodeEntry]:
             yield entry
 
 
-@read_once(_ENTRIES_REMEMBERED)
+@cached_reader(_ENTRIES_REMEMBERED)
 def _read_entry(path: Path) -> NodeEntry:
     return NodeEntry.from_dict(read_json(path))

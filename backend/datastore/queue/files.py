@@ -28,7 +28,7 @@ def queued_ids(root: OpenRoot) -> frozenset[str]:
         names = root.files.names(root.queue)
     except FileNotFoundError:
         return frozenset()
-    return frozenset(n for n in names if not n.startswith(".") and n != root.paused.name)
+    return frozenset(n for n in names if not n.startswith(".") and n != root.pause_file.name)
 
 
 def entries(root: OpenRoot) -> tuple[QueueEntry, ...]:
@@ -75,16 +75,16 @@ def leave(root: OpenRoot, folder: JobFolder) -> None:
 
 def pause(root: OpenRoot) -> None:
     root.files.make_folder(root.queue, exist_ok=True)
-    root.files.replace_json(root.paused, {"user": user_name(), "time": timestamps.utc_now()})
+    root.files.replace_json(root.pause_file, {"user": user_name(), "time": timestamps.utc_now()})
 
 
 def resume(root: OpenRoot) -> None:
-    root.files.remove(root.paused)
+    root.files.remove(root.pause_file)
 
 
 def who_paused(root: OpenRoot) -> str | None:
     """Return who paused the queue; see `waiting.who_paused`."""
     if not os.path.isdir(root.queue) and root.files.is_mounted:
         return None
-    root.files.refresh_file(root.paused)
+    root.files.refresh_file(root.pause_file)
     return queue_entries.paused_by(root)

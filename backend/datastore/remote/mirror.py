@@ -241,7 +241,7 @@ class Mirror(MirrorReader, NoStaging):
     def replace_bytes(self, path: Path, value: bytes) -> None:
         self._line.act(lambda files: files.write(self._remote(path), value))
         make_local_folder(path.parent)
-        replace_bytes(path, value, lasting=False)
+        replace_bytes(path, value, durable=False)
 
     def replace_json(self, path: Path, value: Any) -> None:
         text = json.dumps(value, allow_nan=False, indent=1) + "\n"
@@ -249,7 +249,7 @@ class Mirror(MirrorReader, NoStaging):
 
     def create(self, path: Path, value: bytes) -> None:
         self._line.act(lambda files: files.create(self._remote(path), value))
-        replace_bytes(path, value, lasting=False)
+        replace_bytes(path, value, durable=False)
 
     def rename(self, old: Path, new: Path) -> None:
         self._line.act(lambda files: files.rename(self._remote(old), self._remote(new)))

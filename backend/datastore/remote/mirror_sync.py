@@ -267,7 +267,7 @@ class MirrorReader:
             path.unlink(missing_ok=True)
             return
         make_local_folder(path.parent)
-        replace_bytes(path, content, lasting=False)
+        replace_bytes(path, content, durable=False)
         self._mark(path, remote)
 
     def _pull_appended(self, files: SftpFiles, path: Path, limit_bytes: int) -> bool:

@@ -127,7 +127,7 @@ class Agent:
         raw["heartbeat"] += self._earlier_beats
         # Compact, because only then Python's own fast encoder is used.
         self._status.replace_bytes(json.dumps(raw, allow_nan=False).encode())
-        self._status.take()
+        self._status.reserve()
         self._history.append(lines, reading)
 
     def _first_contact(self) -> int:

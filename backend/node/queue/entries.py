@@ -25,7 +25,7 @@ def queued_ids(root: DataRoot) -> tuple[str, ...]:
         # A share that is not mounted is not an empty queue.
         os.stat(root.jobs)
         return ()
-    return tuple(sorted(n for n in names if not n.startswith(".") and n != root.paused.name))
+    return tuple(sorted(n for n in names if not n.startswith(".") and n != root.pause_file.name))
 
 
 def entry_of(folder: JobFolder) -> QueueEntry | None:
@@ -72,7 +72,7 @@ def is_headed_by(root: DataRoot, entry: QueueEntry, node_key: str) -> bool:
 def paused_by(root: DataRoot) -> str | None:
     """Return None if the queue is not paused, otherwise the end of a sentence (" by ben")."""
     try:
-        raw = read_json(root.paused)
+        raw = read_json(root.pause_file)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

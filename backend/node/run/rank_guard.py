@@ -162,7 +162,7 @@ class Guard:
             f"{timestamps.utc_now('seconds')} ──\n"
         )
         self._log_start = os.fstat(self._log_fd).st_size
-        PreallocatedFile(self._attempt.rank_exit(self._plan.rank)).take()
+        PreallocatedFile(self._attempt.rank_exit(self._plan.rank)).reserve()
         refusal = self._refusal or self._mismatch()
         if refusal:
             cause = RankError(refusal, says_remedy=bool(self._refusal))

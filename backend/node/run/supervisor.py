@@ -146,7 +146,7 @@ class Supervisor:
             )
         # Rank 0 may have had no time to reserve that of the status.
         for path in (self._attempt.exit, self._folder.status):
-            PreallocatedFile(path).take()
+            PreallocatedFile(path).reserve()
         log_start = run_files.size(self._folder.mpirun_log)
         # mpirun starts ranks when it has reached all nodes, so those that can be seen are enough.
         self._silent_ranks = self._visible_ranks(launch)

@@ -63,10 +63,10 @@ def open_for_writing(path: Path, flags: int = os.O_APPEND) -> int:
     with suppress(FileExistsError):
         os.close(create(path))
     if not os.access(path, os.W_OK):
-        copy = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-        with path.open("rb") as source, open(create(copy), "wb") as target:
+        copy_path = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+        with path.open("rb") as source, open(create(copy_path), "wb") as target:
             shutil.copyfileobj(source, target)
-        os.replace(copy, path)
+        os.replace(copy_path, path)
     return os.open(path, os.O_RDWR | flags | _BINARY)
 
 
@@ -94,7 +94,7 @@ def make_folders(path: Path) -> None:
         make_folder(path, exist_ok=True)
 
 
-def inherit_access(path: Path, above: Path, *, is_read_only: bool = False) -> None:
+def inherit_access(path: Path, parent: Path, *, is_read_only: bool = False) -> None:
     """Give a folder, or a file, the mode, group and, as root, owner of ``above``.
 
     Raises:
@@ -102,24 +102,24 @@ def inherit_access(path: Path, above: Path, *, is_read_only: bool = False) -> No
     """
     if not _HAS_MODES:
         return
-    wanted = above.stat()
+    parent_status = parent.stat()
     # By descriptor: another user may put a link in its place at any moment.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
-        mode = read_only_mode(wanted.st_mode) if is_read_only else stat.S_IMODE(wanted.st_mode)
+        mode = read_only_mode(parent_status.st_mode) if is_read_only else stat.S_IMODE(parent_status.st_mode)
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             mode = file_mode(mode)
-        _set_access(descriptor, wanted, mode)
+        _set_access(descriptor, parent_status, mode)
     finally:
         os.close(descriptor)
 
 
-def _set_access(descriptor: int, wanted: os.stat_result, mode: int) -> None:
+def _set_access(descriptor: int, parent_status: os.stat_result, mode: int) -> None:
     if not _HAS_MODES:
         return
     # The user may not be in the group.
     with suppress(PermissionError):
-        os.fchown(descriptor, -1 if os.geteuid() else wanted.st_uid, wanted.st_gid)
+        os.fchown(descriptor, -1 if os.geteuid() else parent_status.st_uid, parent_status.st_gid)
     # After the owner: a change of that clears the bit of the group.
     os.fchmod(descriptor, mode)
 
@@ -127,18 +127,18 @@ def _set_access(descriptor: int, wanted: os.stat_result, mode: int) -> None:
 def is_closed(path: Path, root: os.stat_result) -> bool:
     """Return whether users who may read or write the data root may not so use ``path`` in it."""
     status = path.lstat()
-    needed = root.st_mode & (0o077 if stat.S_ISDIR(status.st_mode) else 0o044)
-    granted = status.st_mode & 0o077
+    needed_mode = root.st_mode & (0o077 if stat.S_ISDIR(status.st_mode) else 0o044)
+    granted_mode = status.st_mode & 0o077
     if status.st_gid != root.st_gid:
-        granted = granted & 0o007 | (granted & 0o007) << 3
-    return bool(needed & ~granted)
+        granted_mode = granted_mode & 0o007 | (granted_mode & 0o007) << 3
+    return bool(needed_mode & ~granted_mode)
 
 
-def is_narrower(path: Path, above: Path) -> bool:
+def is_narrower(path: Path, parent: Path) -> bool:
     """Return whether our folder is writable for fewer users than ``above`` and can be changed."""
     if not _HAS_MODES:
         return False
-    mine, theirs = path.stat(), above.stat()
-    may_change = os.geteuid() in (0, mine.st_uid)
-    lacks = stat.S_IMODE(theirs.st_mode) & ~stat.S_IMODE(mine.st_mode) & _OTHERS_WRITE
-    return may_change and bool(lacks or (os.geteuid() == 0 and mine.st_uid != theirs.st_uid))
+    own_status, parent_status = path.stat(), parent.stat()
+    may_change = os.geteuid() in (0, own_status.st_uid)
+    missing_modes = stat.S_IMODE(parent_status.st_mode) & ~stat.S_IMODE(own_status.st_mode) & _OTHERS_WRITE
+    return may_change and bool(missing_modes or (os.geteuid() == 0 and own_status.st_uid != parent_status.st_uid))

@@ -23,37 +23,37 @@ T = TypeVar("T")
 
 TEMPORARY = re.compile(r"\.(.+\.(\d+\.)?[0-9a-f]{8}\.tmp|.+\.pt\.\d+\.tmp|now-[0-9a-f]{8,16})")
 """Names of this program's temporary files, whose writers rename or remove them at once."""
-_PIECE_BYTES = 2**16
+_CHUNK_BYTES = 2**16
 _NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def replace_bytes(
-    path: Path, content: bytes, mode: int | None = None, *, lasting: bool = True
+    path: Path, content: bytes, mode: int | None = None, *, durable: bool = True
 ) -> None:
     """Put ``content`` at ``path`` in one step: a reader sees the old file or the new one, whole.
 
     Pass ``lasting=False`` for a file that can be fetched again after a power cut.
     """
-    replace_chunks(path, (content,), mode, lasting=lasting)
+    replace_chunks(path, (content,), mode, durable=durable)
 
 
 def replace_chunks(
-    path: Path, pieces: Iterable[bytes], mode: int | None = None, *, lasting: bool = True
+    path: Path, chunks: Iterable[bytes], mode: int | None = None, *, durable: bool = True
 ) -> None:
     """Do the same for content that does not fit into memory; a failure leaves no file behind."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary_path = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(access_modes.create(fresh), "wb") as file:
-            for piece in pieces:
-                file.write(piece)
+        with open(access_modes.create(temporary_path), "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
             file.flush()
-            if lasting:
+            if durable:
                 os.fsync(file.fileno())
         if mode is not None:
-            fresh.chmod(mode)
-        os.replace(fresh, path)
+            temporary_path.chmod(mode)
+        os.replace(temporary_path, path)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
         raise
 
 
@@ -62,7 +62,7 @@ def replace_json(path: Path, value: Any, mode: int | None = None) -> None:
     replace_bytes(path, (json.dumps(value, allow_nan=False, indent=1) + "\n").encode(), mode)
 
 
-def read_once(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]:
+def cached_reader(max_files: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]:
     """Cache what was read of a file until `replace_bytes` replaces it.
 
     For files that are read each second and written once. An exception is not cached.
@@ -71,19 +71,19 @@ def read_once(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]
         most: The largest number of files in the cache.
     """
 
-    def known(read: Callable[[Path], T]) -> Callable[[Path], T]:
-        @lru_cache(maxsize=most)
+    def decorate(read: Callable[[Path], T]) -> Callable[[Path], T]:
+        @lru_cache(maxsize=max_files)
         def read_in_state(path: Path, _state: tuple[int, int, int]) -> T:
             return read(path)
 
         @wraps(read)
-        def found(path: Path) -> T:
-            now = os.stat(path)
-            return read_in_state(path, (now.st_ino, now.st_size, now.st_mtime_ns))
+        def read_cached(path: Path) -> T:
+            status = os.stat(path)
+            return read_in_state(path, (status.st_ino, status.st_size, status.st_mtime_ns))
 
-        return found
+        return read_cached
 
-    return known
+    return decorate
 
 
 def open_regular_file(path: Path) -> int:
@@ -113,8 +113,8 @@ def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
     try:
         # Read in pieces: a buffer of the limit's size for each small file on every thread would
         # be memory that the allocator keeps.
-        while len(content) <= limit_bytes and (piece := os.read(descriptor, _PIECE_BYTES)):
-            content += piece
+        while len(content) <= limit_bytes and (chunk := os.read(descriptor, _CHUNK_BYTES)):
+            content += chunk
     finally:
         os.close(descriptor)
     if len(content) > limit_bytes:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-_PIECE_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 def files_of(path: Path) -> Iterator[tuple[str, Path]]:
@@ -21,14 +21,14 @@ def files_of(path: Path) -> Iterator[tuple[str, Path]]:
     if not path.is_dir():
         yield "", path
         return
-    found = [Path(place, name) for place, _, names in os.walk(path) for name in names]
-    yield from sorted((one.relative_to(path).as_posix(), one) for one in found)
+    paths = [Path(folder, name) for folder, _, names in os.walk(path) for name in names]
+    yield from sorted((file_path.relative_to(path).as_posix(), file_path) for file_path in paths)
 
 
 def size_of(path: Path) -> int:
     if not path.is_dir():
         return path.stat().st_size
-    return sum(one.lstat().st_size for _, one in files_of(path))
+    return sum(file_path.lstat().st_size for _, file_path in files_of(path))
 
 
 def sha256_of(path: Path, on_bytes: Callable[[int], None] = lambda count: None) -> str:
@@ -36,21 +36,21 @@ def sha256_of(path: Path, on_bytes: Callable[[int], None] = lambda count: None) 
     if not path.is_dir():
         return hash_file(path, on_bytes)
     return folder_sha256(
-        (name, "" if one.is_symlink() else hash_file(one, on_bytes)) for name, one in files_of(path)
+        (name, "" if file_path.is_symlink() else hash_file(file_path, on_bytes)) for name, file_path in files_of(path)
     )
 
 
 def folder_sha256(files: Iterable[tuple[str, str]]) -> str:
     """Return the hash of a folder from the sorted paths and hashes of its files."""
-    whole = hashlib.sha256()
+    folder_digest = hashlib.sha256()
     for name, digest in files:
-        whole.update(os.fsencode(name) + f"\0{digest}\n".encode())
-    return whole.hexdigest()
+        folder_digest.update(os.fsencode(name) + f"\0{digest}\n".encode())
+    return folder_digest.hexdigest()
 
 
 def hash_file(path: Path, on_bytes: Callable[[int], None] = lambda count: None) -> str:
     digest = hashlib.sha256()
-    buffer = memoryview(bytearray(_PIECE_BYTES))
+    buffer = memoryview(bytearray(_CHUNK_BYTES))
     with path.open("rb", buffering=0) as file:
         while count := file.readinto(buffer):
             digest.update(buffer[:count])

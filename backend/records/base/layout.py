@@ -102,7 +102,7 @@ class DataRoot:
         return self.path / "queue"
 
     @property
-    def paused(self) -> Path:
+    def pause_file(self) -> Path:
         return self.queue / "paused.json"
 
     @property
@@ -392,14 +392,14 @@ def script_checkpoint_name(epoch: int, step: int) -> str:
 
 def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
     """Return what `checkpoint_name` made a name of, None for another name."""
-    named = re.fullmatch(r"(?:epoch-(\d+)-)?step-(\d+)", checkpoint)
-    return None if named is None else (int(named[1] or 0), int(named[2]))
+    match = re.fullmatch(r"(?:epoch-(\d+)-)?step-(\d+)", checkpoint)
+    return None if match is None else (int(match[1] or 0), int(match[2]))
 
 
 def checkpoint_text(name: str) -> str:
     """Return "epoch 3, step 540" for the name of a checkpoint, another name as it is."""
-    place = epoch_and_step(name)
-    return name if place is None else position_text(*place)
+    position = epoch_and_step(name)
+    return name if position is None else position_text(*position)
 
 
 def position_text(epoch: int, step: int, count: Callable[[int], str] = "{:,}".format) -> str:

@@ -41,5 +41,5 @@ def count_of(value: int, total: int) -> str:
 
 def name_list(names: Sequence[str], limit: int = 4) -> str:
     """Format a list: ``a, b, c, d and 3 more``."""
-    shown = ", ".join(names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {count(len(names) - limit)} more"
+    shown_names = ", ".join(names[:limit])
+    return shown_names if len(names) <= limit else f"{shown_names} and {count(len(names) - limit)} more"

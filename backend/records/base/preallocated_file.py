@@ -31,18 +31,18 @@ class PreallocatedFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._spare = path.with_name(f".{path.name}.spare")
-        self._is_taken = False
+        self._is_reserved = False
 
-    def take(self) -> None:
+    def reserve(self) -> None:
         """Reserve the space if there is room; free if it is reserved already."""
-        if self._is_taken:
+        if self._is_reserved:
             return
         with suppress(OSError):
             # Another user's run may have left one that is of no use here.
             if not os.access(self._spare, os.W_OK):
                 # fsync reports blocks that were only promised.
                 replace_bytes(self._spare, b" " * _BYTES)
-            self._is_taken = True
+            self._is_reserved = True
 
     def replace_json(self, value: Any) -> None:
         """Replace the file in one step, as `atomic_files.replace_json`, even on a full disk.
@@ -65,19 +65,19 @@ class PreallocatedFile:
             self._spare.unlink()
 
     def _write_over(self, content: bytes) -> bool:
-        kept = self._spare.with_name(f"{self._spare.name}.tmp")
+        previous_path = self._spare.with_name(f"{self._spare.name}.tmp")
         try:
             with self._spare.open("r+b") as file:
                 # JSON may end with blanks; truncating the file would free reserved space.
                 file.write(content.ljust(os.fstat(file.fileno()).st_size))
                 file.flush()
                 os.fsync(file.fileno())
-            kept.unlink(missing_ok=True)
+            previous_path.unlink(missing_ok=True)
             with suppress(FileNotFoundError):
-                os.link(self._path, kept)
+                os.link(self._path, previous_path)
             os.replace(self._spare, self._path)
             with suppress(FileNotFoundError):
-                os.replace(kept, self._spare)
+                os.replace(previous_path, self._spare)
         except OSError:
             # The caller raises the error of the write itself.
             return False

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 
-CALLED = "RINGMASTER_CALLED"
+NAME_VARIABLE = "RINGMASTER_CALLED"
 """A launcher sets it to its own name, because it starts ``main.py`` by another path."""
 
 
-def _called() -> str:
+def _command_name() -> str:
     # Removed from the environment: child processes have another name.
-    return os.environ.pop(CALLED, "") or "main.py"
+    return os.environ.pop(NAME_VARIABLE, "") or "main.py"
 
 
-COMMAND = _called()
+COMMAND = _command_name()
 
 
-def to_remove(host: str, port: int) -> str:
+def forget_command(host: str, port: int) -> str:
     """Return the command that removes the accepted keys of an sshd."""
     return (
         f"{COMMAND} node forget {shlex.quote(host)}{'' if port in (0, 22) else f' --port {port}'}"

@@ -25,19 +25,19 @@ def protect(folders: Iterable[str]) -> None:
     In a container that may not mount, root can still write. A folder with the working folder in it
     is not a version, and stays as it is.
     """
-    here = os.path.join(os.path.realpath(os.curdir), "")
-    wanted = [
+    working_folder = os.path.join(os.path.realpath(os.curdir), "")
+    version_folders = [
         folder
         for folder in dict.fromkeys(folders)
         if folder
         and os.path.isdir(folder)
-        and not here.startswith(os.path.join(os.path.realpath(folder), ""))
+        and not working_folder.startswith(os.path.join(os.path.realpath(folder), ""))
     ]
     with suppress(OSError, AttributeError):
         if os.geteuid() == 0:
-            _mount_read_only(wanted)
+            _mount_read_only(version_folders)
         else:
-            for folder in wanted:
+            for folder in version_folders:
                 _deny_writes(folder)
 
 
@@ -63,13 +63,13 @@ def _mount_read_only(folders: list[str]) -> None:
 def _deny_writes(folder: str) -> None:
     """Take the right to write from all folders in it; done once, as the top shows."""
     if os.stat(folder).st_mode & _WRITE:
-        for place, _, _ in os.walk(folder, topdown=False):
-            os.chmod(place, os.stat(place).st_mode & ~_WRITE & 0o7777)
+        for subfolder, _, _ in os.walk(folder, topdown=False):
+            os.chmod(subfolder, os.stat(subfolder).st_mode & ~_WRITE & 0o7777)
 
 
 def allow_writes(folder: str) -> None:
     """Undo `protect` for a folder that is to be changed or removed."""
-    for place, _, names in os.walk(folder):
-        for path in (place, *(os.path.join(place, name) for name in names)):
+    for subfolder, _, names in os.walk(folder):
+        for path in (subfolder, *(os.path.join(subfolder, name) for name in names)):
             if not os.path.islink(path):
                 os.chmod(path, os.stat(path).st_mode & 0o7777 | 0o200)

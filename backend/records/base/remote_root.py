@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 SCHEME = "ssh://"
-_FORM = re.compile(
+_PATTERN = re.compile(
     r"ssh://(?:(?P<user>[^@/:]+)@)?"
     r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^@/:\[\]\s]+))"
     r"(?::(?P<port>[0-9]{1,5}))?"
@@ -36,7 +36,7 @@ class RemoteRoot:
         Raises:
             ValueError: It is not such an address; the message is a sentence.
         """
-        match = _FORM.fullmatch(text)
+        match = _PATTERN.fullmatch(text)
         if match is None:
             raise ValueError(
                 f"“{text}” should be ssh://[USER@]HOST[:PORT]/ABSOLUTE/PATH, without a password"
@@ -53,14 +53,14 @@ class RemoteRoot:
         return f"{self.host}:{self.path}"
 
     def __str__(self) -> str:
-        return SCHEME + self._place + quote(self.path)
+        return SCHEME + self._authority + quote(self.path)
 
     def url(self, path: str) -> str:
         """Return an address of a remote ``path`` that file managers open."""
-        return f"sftp://{self._place}{quote(path)}"
+        return f"sftp://{self._authority}{quote(path)}"
 
     @property
-    def _place(self) -> str:
+    def _authority(self) -> str:
         user = f"{quote(self.user)}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return user + host + (f":{self.port}" if self.port else "")

@@ -35,8 +35,8 @@ def kind_of(value: object) -> str:
 class SchemaError(ValueError):
     """A value that does not fit. ``where`` grows from the value outwards."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
         self.path = ""
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Rules:
 
 
 _FIELDS = "__dataclass_fields__"
-_WORDS: Mapping[Any, str] = {
+_TYPE_LABELS: Mapping[Any, str] = {
     str: "text",
     bool: "true or false",
     int: "a whole number",
@@ -65,26 +65,26 @@ _WORDS: Mapping[Any, str] = {
 }
 
 
-def _scalar(kind: Callable[[Any], Any], *accepted: type) -> Reader:
+def _scalar_reader(kind: Callable[[Any], Any], *accepted_types: type) -> Reader:
     """Return a reader that converts to ``kind`` what is ``accepted``, by default everything."""
 
     def read(raw: Any) -> Any:
         try:
-            if not accepted or type(raw) in accepted:
+            if not accepted_types or type(raw) in accepted_types:
                 return kind(raw)
         except (TypeError, ValueError, OverflowError):
             pass  # The sentence below is clearer.
-        raise SchemaError(f"must be {_WORDS[kind]}, not {kind_of(raw)}")
+        raise SchemaError(f"must be {_TYPE_LABELS[kind]}, not {kind_of(raw)}")
 
     return read
 
 
-LENIENT = Rules({**{kind: _scalar(kind) for kind in _WORDS}, Any: lambda raw: raw})
+LENIENT = Rules({**{kind: _scalar_reader(kind) for kind in _TYPE_LABELS}, Any: lambda raw: raw})
 """Values are converted; unknown keys are ignored, because a newer program wrote them."""
 STRICT = Rules(
     {
-        **{kind: _scalar(kind, kind) for kind in _WORDS},
-        float: _scalar(float, float, int),
+        **{kind: _scalar_reader(kind, kind) for kind in _TYPE_LABELS},
+        float: _scalar_reader(float, float, int),
         Any: lambda raw: raw,
     },
     refuses_unknown=True,
@@ -99,9 +99,9 @@ class Record:
     ``needs`` are fields that must be in the JSON although they have a default.
     """
 
-    _what: str
-    _newest: int
-    _needs: frozenset[str]
+    _label: str
+    _newest_schema: int
+    _required_fields: frozenset[str]
     _rules: Rules
 
     def __init_subclass__(
@@ -125,7 +125,7 @@ class Record:
             return build(cls, raw, cls._rules)
         except SchemaError as error:
             where = error.path.lstrip(".") or "table"
-            raise ValueError(f"{cls._what} without a usable {where}: it {error.args[0]}") from None
+            raise ValueError(f"{cls._label} without a usable {where}: it {error.args[0]}") from None
 
 
 def build(record: Callable[..., _T], raw: object, rules: Rules) -> _T:
@@ -134,22 +134,22 @@ def build(record: Callable[..., _T], raw: object, rules: Rules) -> _T:
     Raises:
         ValueError: It does not fit; the message names the field.
     """
-    built: _T = _record_reader(record, rules)(raw)
-    return built
+    value: _T = _record_reader(record, rules)(raw)
+    return value
 
 
-def check_schema(raw: Mapping[str, Any], what: str, newest: int) -> None:
+def check_schema(raw: Mapping[str, Any], label: str, newest_schema: int) -> None:
     """Check the format number of a record. ``what`` names its kind in the message: "node".
 
     Raises:
         ValueError: It has no number, or a newer Ringmaster wrote it.
     """
-    schema = raw.get("schema")
-    if not isinstance(schema, int) or schema > newest:
-        raise ValueError(f"{what} of format {schema!r}; this Ringmaster reads up to {newest}")
+    schema_number = raw.get("schema")
+    if not isinstance(schema_number, int) or schema_number > newest_schema:
+        raise ValueError(f"{label} of format {schema_number!r}; this Ringmaster reads up to {newest_schema}")
 
 
-class _Unions(ast.NodeTransformer):
+class _UnionRewriter(ast.NodeTransformer):
     """Write ``X | Y`` as ``Union[X, Y]``, which Python 3.9 can evaluate."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
@@ -157,9 +157,9 @@ class _Unions(ast.NodeTransformer):
         return ast.Subscript(ast.Name("Union", ast.Load()), kinds, ast.Load())
 
 
-def type_of(text: str, names: Mapping[str, Any]) -> Any:
+def evaluate_annotation(text: str, names: Mapping[str, Any]) -> Any:
     """Evaluate an annotation, such as ``tuple[int, ...] | None``."""
-    tree = _Unions().visit(ast.parse(text, mode="eval"))
+    tree = _UnionRewriter().visit(ast.parse(text, mode="eval"))
     return eval(ast.unparse(tree), {**names, "Union": Union})
 
 
@@ -182,13 +182,13 @@ def json_value(value: Any, documents: bool = False) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (tuple, list)):
-        return [json_value(one, documents) for one in value]
+        return [json_value(element, documents) for element in value]
     if isinstance(value, Mapping):
-        return {key: json_value(one, documents) for key, one in value.items()}
+        return {key: json_value(element, documents) for key, element in value.items()}
     if hasattr(value, _FIELDS):
-        own = documents and (getattr(value, "to_json", None) or getattr(value, "to_dict", None))
-        if own:
-            return json_value(own(), documents)
+        to_document = documents and (getattr(value, "to_json", None) or getattr(value, "to_dict", None))
+        if to_document:
+            return json_value(to_document(), documents)
         stored = _stored_fields(value.__class__)
         return {key: json_value(getattr(value, field.name), documents) for key, field in stored}
     return str(value) if isinstance(value, PurePath) else value
@@ -197,61 +197,61 @@ def json_value(value: Any, documents: bool = False) -> Any:
 @cache
 def _record_reader(record: Any, rules: Rules) -> Reader:
     """Return the reader of a dataclass. Its fields are analysed once: a reading has 600 values."""
-    names, newest = vars(sys.modules[record.__module__]), getattr(record, "_newest", 0)
-    plan = []
+    names, newest_schema = vars(sys.modules[record.__module__]), getattr(record, "_newest", 0)
+    field_plans = []
     for key, field in _stored_fields(record):
-        read, as_is = field.metadata.get(READ), frozenset[type]()
+        read, exact_types = field.metadata.get(READ), frozenset[type]()
         if read is None:
-            read, as_is = _reader(type_of(str(field.type), names), rules)
+            read, exact_types = _reader_of(evaluate_annotation(str(field.type), names), rules)
         has_default = field.default is not MISSING or field.default_factory is not MISSING
-        is_needed = not has_default or field.name in getattr(record, "_needs", ())
-        plan.append((key, field.name, as_is, read, is_needed))
+        is_required = not has_default or field.name in getattr(record, "_needs", ())
+        field_plans.append((key, field.name, exact_types, read, is_required))
 
     def read_record(raw: Any) -> Any:
         if not isinstance(raw, dict):
             raise SchemaError(f"must be a table, not {kind_of(raw)}")
-        if newest:
-            check_schema(raw, record._what, newest)
+        if newest_schema:
+            check_schema(raw, record._what, newest_schema)
         values: dict[str, Any] = {}
         key = ""
         try:
-            for key, name, as_is, read, is_needed in plan:
+            for key, name, exact_types, read, is_required in field_plans:
                 if key in raw:
                     value = raw[key]
-                    values[name] = value if type(value) in as_is else read(value)
-                elif is_needed:
+                    values[name] = value if type(value) in exact_types else read(value)
+                elif is_required:
                     raise SchemaError("is missing")
             if rules.refuses_unknown and len(values) < len(raw):
-                keys = {key for key, *_ in plan}
+                keys = {key for key, *_ in field_plans}
                 key = next(key for key in raw if key not in keys)
                 raise SchemaError("is unknown")
         except (SchemaError, AttributeError, TypeError) as error:
-            known = error if isinstance(error, SchemaError) else SchemaError("has another form")
-            known.path = f".{key}{known.path}"
-            raise known from None
+            schema_error = error if isinstance(error, SchemaError) else SchemaError("has another form")
+            schema_error.path = f".{key}{schema_error.path}"
+            raise schema_error from None
         return record(**values)
 
     return read_record
 
 
-def _reader(kind: Any, rules: Rules) -> tuple[Reader, frozenset[type]]:
+def _reader_of(kind: Any, rules: Rules) -> tuple[Reader, frozenset[type]]:
     """Return a reader, and the types of the values that do not need it."""
-    inner, as_is = get_args(kind), rules.exact_types & {kind}
+    type_args, exact_types = get_args(kind), rules.exact_types & {kind}
     if kind in rules.readers:
-        return rules.readers[kind], as_is
+        return rules.readers[kind], exact_types
     if hasattr(kind, _FIELDS):
-        return _record_reader(kind, rules), as_is
+        return _record_reader(kind, rules), exact_types
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _member(kind), as_is
-    read, as_is = _reader(inner[1 if get_origin(kind) is Mapping else 0], rules)
+        return _enum_reader(kind), exact_types
+    read, exact_types = _reader_of(type_args[1 if get_origin(kind) is Mapping else 0], rules)
     if get_origin(kind) is Union:
-        return read, as_is | {type(None)}
+        return read, exact_types | {type(None)}
     if get_origin(kind) is tuple:
-        return _elements(read, as_is, rules.max_elements), frozenset()
-    return _mapping(read, as_is), frozenset()
+        return _tuple_reader(read, exact_types, rules.max_elements), frozenset()
+    return _mapping_reader(read, exact_types), frozenset()
 
 
-def _member(kind: type[Enum]) -> Reader:
+def _enum_reader(kind: type[Enum]) -> Reader:
     def read(raw: Any) -> Enum:
         try:
             return kind(raw)
@@ -261,35 +261,35 @@ def _member(kind: type[Enum]) -> Reader:
     return read
 
 
-def _elements(read: Reader, as_is: frozenset[type], most: int) -> Reader:
+def _tuple_reader(read: Reader, exact_types: frozenset[type], max_elements: int) -> Reader:
     def read_all(raw: Any) -> tuple[Any, ...]:
         if not isinstance(raw, list):
             raise SchemaError(f"must be a list, not {kind_of(raw)}")
-        if len(raw) > most:
-            raise SchemaError(f"contains more than {most} elements")
-        if as_is.issuperset(map(type, raw)):
+        if len(raw) > max_elements:
+            raise SchemaError(f"contains more than {max_elements} elements")
+        if exact_types.issuperset(map(type, raw)):
             return tuple(raw)
-        return tuple(value for _, value in _each(enumerate(raw), read, as_is, "[{}]"))
+        return tuple(value for _, value in _read_pairs(enumerate(raw), read, exact_types, "[{}]"))
 
     return read_all
 
 
-def _mapping(read: Reader, as_is: frozenset[type]) -> Reader:
+def _mapping_reader(read: Reader, exact_types: frozenset[type]) -> Reader:
     def read_all(raw: Any) -> dict[str, Any]:
         if not isinstance(raw, dict):
             raise SchemaError(f"must be a table, not {kind_of(raw)}")
-        return dict(_each(raw.items(), read, as_is, ".{}"))
+        return dict(_read_pairs(raw.items(), read, exact_types, ".{}"))
 
     return read_all
 
 
-def _each(
-    pairs: Iterable[Any], read: Reader, as_is: frozenset[type], form: str
+def _read_pairs(
+    pairs: Iterable[Any], read: Reader, exact_types: frozenset[type], path_format: str
 ) -> Iterator[tuple[Any, Any]]:
     key: Any = None
     try:
         for key, value in pairs:
-            yield key, value if type(value) in as_is else read(value)
+            yield key, value if type(value) in exact_types else read(value)
     except SchemaError as error:
-        error.path = form.format(key) + error.path
+        error.path = path_format.format(key) + error.path
         raise

@@ -13,17 +13,17 @@ SEQUENCE = re.compile(
 
 def last_state(line: AnyStr) -> AnyStr:
     """Return what a line shows in the end: the text after its last carriage return."""
-    back = b"\r" if isinstance(line, bytes) else "\r"
-    return line.rstrip(back).rpartition(back)[2]
+    carriage_return = b"\r" if isinstance(line, bytes) else "\r"
+    return line.rstrip(carriage_return).rpartition(carriage_return)[2]
 
 
 def strip_codes(text: str) -> str:
     """Remove colour codes, control characters and earlier states of progress bars."""
-    return "\n".join(map(_plain, text.split("\n")))
+    return "\n".join(map(_strip_line, text.split("\n")))
 
 
-def _plain(line: str) -> str:
+def _strip_line(line: str) -> str:
     if line.isprintable():
         return line
-    shown = SEQUENCE.sub("", last_state(line))
-    return "".join(c for c in shown if c == "\t" or c.isprintable() or category(c) == "Zs")
+    text = SEQUENCE.sub("", last_state(line))
+    return "".join(c for c in text if c == "\t" or c.isprintable() or category(c) == "Zs")

@@ -12,15 +12,15 @@ class EvenClock:
     """A clock that was right when it was made and is never set since: its times are in order."""
 
     def __init__(self) -> None:
-        self._begin = datetime.now(timezone.utc)
-        self._from_s = _measured_s()
+        self._start = datetime.now(timezone.utc)
+        self._start_s = _measured_s()
 
     def elapsed_s(self) -> float:
         """Return the seconds since it was made."""
-        return _measured_s() - self._from_s
+        return _measured_s() - self._start_s
 
     def utc_now(self, timespec: str = "milliseconds") -> str:
-        return stamp(self._begin + timedelta(seconds=self.elapsed_s()), timespec)
+        return stamp(self._start + timedelta(seconds=self.elapsed_s()), timespec)
 
 
 def _measured_s() -> float:
@@ -30,8 +30,8 @@ def _measured_s() -> float:
 
 def time_before(text: str, by_s: float) -> str:
     """Return the time ``by_s`` seconds before the time of a record; "" if it has none."""
-    found = instant(text)
-    return "" if found is None else stamp(found - timedelta(seconds=by_s))
+    time = instant(text)
+    return "" if time is None else stamp(time - timedelta(seconds=by_s))
 
 
 def utc_now(timespec: str = "milliseconds") -> str:
@@ -39,9 +39,9 @@ def utc_now(timespec: str = "milliseconds") -> str:
     return stamp(datetime.now(timezone.utc), timespec)
 
 
-def stamp(when: datetime, timespec: str = "milliseconds") -> str:
+def stamp(moment: datetime, timespec: str = "milliseconds") -> str:
     """Format a time that has a zone, as files store it."""
-    return when.astimezone(timezone.utc).isoformat(timespec=timespec).replace("+00:00", "Z")
+    return moment.astimezone(timezone.utc).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def parse_time(text: str) -> datetime:
@@ -51,10 +51,10 @@ def parse_time(text: str) -> datetime:
         ValueError: It is not a time, or has no zone.
     """
     # Python 3.9 does not parse Z.
-    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    if found.tzinfo is None:
+    time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if time.tzinfo is None:
         raise ValueError(f"a time without its zone: {text}")
-    return found
+    return time
 
 
 def instant(text: str) -> datetime | None:
@@ -67,5 +67,5 @@ def instant(text: str) -> datetime | None:
 
 def seconds(text: str) -> float:
     """Return the time of a record in seconds since 1970, 0.0 if it has none."""
-    found = instant(text)
-    return found.timestamp() if found is not None else 0.0
+    time = instant(text)
+    return time.timestamp() if time is not None else 0.0

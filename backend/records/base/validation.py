@@ -35,31 +35,31 @@ class ConfigError:
 
     def message_for(self, label: str) -> str:
         """Return the whole sentence, with ``label`` as the name of the field."""
-        said = self.message.removeprefix(f"{self.path}: ")
-        return said if said[:1].isupper() or said[:1].isdigit() else f"{label} {said}"
+        clause = self.message.removeprefix(f"{self.path}: ")
+        return clause if clause[:1].isupper() or clause[:1].isdigit() else f"{label} {clause}"
 
 
 class Table:
     """A table of a job file being checked: each key is taken once, then `done` finds the rest."""
 
-    def __init__(self, raw: Mapping[str, Any], path: str, faults: list[ConfigError]) -> None:
-        self._left = dict(raw)
+    def __init__(self, raw: Mapping[str, Any], path: str, errors: list[ConfigError]) -> None:
+        self._remaining_values = dict(raw)
         self._path = path
-        self._faults = faults
+        self._errors = errors
 
     def name_of(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def add_error(self, key: str, sentence: str) -> None:
-        self._faults.append(ConfigError(self.name_of(key), f"{self.name_of(key)}: {sentence}"))
+    def add_error(self, key: str, message: str) -> None:
+        self._errors.append(ConfigError(self.name_of(key), f"{self.name_of(key)}: {message}"))
 
     def __contains__(self, key: str) -> bool:
-        return key in self._left
+        return key in self._remaining_values
 
     def take_value(self, key: str, default: Any) -> Any:
         """Return the raw value, unchecked. ``REQUIRED`` as default makes a missing key a fault."""
-        if key in self._left:
-            return self._left.pop(key)
+        if key in self._remaining_values:
+            return self._remaining_values.pop(key)
         if default is REQUIRED:
             self.add_error(key, "is missing.")
         return default
@@ -82,8 +82,8 @@ class Table:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            shown = f"{value:g}" if isinstance(value, float) else kind_of(value)
-            self.add_error(key, f"must be a whole number, not {shown}.")
+            shown_value = f"{value:g}" if isinstance(value, float) else kind_of(value)
+            self.add_error(key, f"must be a whole number, not {shown_value}.")
             return low
         if value < low or (high is not None and value > high):
             self.add_error(key, f"must be {range_text(low, high)}.")
@@ -94,8 +94,8 @@ class Table:
         self,
         key: str,
         default: Any,
-        ok: Callable[[float], bool],
-        wanted: str,
+        is_valid: Callable[[float], bool],
+        requirement: str,
     ) -> float:
         """Take a finite number for which ``ok``; ``wanted`` completes "must be …"."""
         value = self.take_value(key, default)
@@ -112,8 +112,8 @@ class Table:
         if not math.isfinite(number):
             self.add_error(key, f"must be a number, not {number:g}.")
             return 0.0
-        if not ok(number):
-            self.add_error(key, f"must be {wanted}.")
+        if not is_valid(number):
+            self.add_error(key, f"must be {requirement}.")
             return 0.0
         return number
 
@@ -129,8 +129,8 @@ class Table:
         if value is REQUIRED:
             return choices[0]
         if value not in choices:
-            shown = value if isinstance(value, str) else kind_of(value)
-            self.add_error(key, f"must be one of {', '.join(choices)}, not “{sanitize(shown)}”.")
+            shown_value = value if isinstance(value, str) else kind_of(value)
+            self.add_error(key, f"must be one of {', '.join(choices)}, not “{sanitize(shown_value)}”.")
             return choices[0]
         return str(value)
 
@@ -141,13 +141,13 @@ class Table:
                 self.add_error(key, f"must be a table, not {kind_of(value)}.")
             value = {}
             return Table(value, self.name_of(key), [])
-        return Table(value, self.name_of(key), self._faults)
+        return Table(value, self.name_of(key), self._errors)
 
-    def report_unknown_keys(self, known: tuple[str, ...]) -> None:
+    def report_unknown_keys(self, known_keys: tuple[str, ...]) -> None:
         """Report keys that were not taken as unknown. Call it last."""
-        for key in self._left:
-            near = closest_match(key, known)
-            hint = f" Did you mean “{near}”?" if near else ""
+        for key in self._remaining_values:
+            suggestion = closest_match(key, known_keys)
+            hint = f" Did you mean “{suggestion}”?" if suggestion else ""
             self.add_error(key, f"is not a setting of a job.{hint}")
 
 
@@ -160,16 +160,16 @@ REQUIRED = _Required()
 
 
 def range_text(low: int, high: int | None) -> str:
-    least = number_format.count(low)
+    low_text = number_format.count(low)
     return (
-        f"{least} or more" if high is None else f"between {least} and {number_format.count(high)}"
+        f"{low_text} or more" if high is None else f"between {low_text} and {number_format.count(high)}"
     )
 
 
-def closest_match(word: str, known: tuple[str, ...]) -> str:
+def closest_match(word: str, known_words: tuple[str, ...]) -> str:
     import difflib
 
-    return next(iter(difflib.get_close_matches(word, known, 1)), "")
+    return next(iter(difflib.get_close_matches(word, known_words, 1)), "")
 
 
 def sanitize(text: str, limit: int = 60) -> str:
@@ -177,11 +177,11 @@ def sanitize(text: str, limit: int = 60) -> str:
 
     Bytes of a file's name that are not UTF-8 are escapes: caf\\xe9.png.
     """
-    shown = text
+    safe_text = text
     if not text.isprintable():
         text = re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
-        shown = "".join("?" if unicodedata.category(c).startswith("C") else c for c in text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+        safe_text = "".join("?" if unicodedata.category(c).startswith("C") else c for c in text)
+    return safe_text if len(safe_text) <= limit else safe_text[: limit - 1] + "…"
 
 
 RESERVED_NAMES = frozenset(
@@ -198,28 +198,28 @@ def name_error(name: str) -> str:
     """
     if not name:
         return "Enter a name."
-    shown = sanitize(name)
+    safe_name = sanitize(name)
     if any(unicodedata.category(c).startswith("C") for c in name):
         return (
-            f"The name “{shown}” contains a character that cannot be shown; "
+            f"The name “{safe_name}” contains a character that cannot be shown; "
             "use letters, digits, spaces, - _ and dots."
         )
     if len(name.encode()) > 100:
-        return f"The name “{shown}” is longer than 100 bytes; choose a shorter one."
+        return f"The name “{safe_name}” is longer than 100 bytes; choose a shorter one."
     if name != name.strip() or name.startswith((".", "-")) or name.endswith("."):
         return (
-            f"The name “{shown}” begins with a space, a dot or -, or ends with a space or a dot; "
+            f"The name “{safe_name}” begins with a space, a dot or -, or ends with a space or a dot; "
             "remove that."
         )
-    bad = sorted(set(name) & set('/\\:*?"<>|@'))
-    if bad:
+    bad_characters = sorted(set(name) & set('/\\:*?"<>|@'))
+    if bad_characters:
         return (
-            f"The name “{shown}” contains {' '.join(bad)}, which not every file system allows in a "
+            f"The name “{safe_name}” contains {' '.join(bad_characters)}, which not every file system allows in a "
             "folder's name; remove that."
         )
     if name.split(".")[0].upper() in RESERVED_NAMES:
         return (
-            f"The name “{shown}” is reserved by Windows, and Windows machines may mount the same "
+            f"The name “{safe_name}” is reserved by Windows, and Windows machines may mount the same "
             "folder; choose another name."
         )
     return ""
@@ -236,15 +236,15 @@ def job_name_error(name: str) -> str:
     return ""
 
 
-MOST_TAGS = 50
+MAX_TAGS = 50
 _TAG_BYTES = 100
 _NOTES_BYTES = 100_000
 
 
 def tags_error(tags: Sequence[str]) -> str:
     """Return why a job cannot have these tags, or ""."""
-    if len(tags) > MOST_TAGS:
-        return f"A job can have at most {MOST_TAGS} tags; these are {len(tags)}."
+    if len(tags) > MAX_TAGS:
+        return f"A job can have at most {MAX_TAGS} tags; these are {len(tags)}."
     for tag in tags:
         if not tag.strip() or tag != tag.strip():
             return "A tag needs at least one letter, and no space at its beginning or end."
@@ -274,7 +274,7 @@ def variable_error(name: str) -> str:
         or name[0].isdigit()
     ):
         return "names have letters, digits and _, no spaces, and no digit first."
-    own = ("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")
-    if name.startswith(own) or name == "CUDA_VISIBLE_DEVICES":
+    reserved_prefixes = ("OMPI_", "PMIX_", "PRTE_", "RINGMASTER_")
+    if name.startswith(reserved_prefixes) or name == "CUDA_VISIBLE_DEVICES":
         return "is set by Ringmaster itself and cannot be changed by a job."
     return ""

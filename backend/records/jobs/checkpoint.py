@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
-from backend.records.base.atomic_files import read_json, read_once
+from backend.records.base.atomic_files import read_json, cached_reader
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
@@ -138,7 +138,7 @@ def to_resume(known: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint
     return newest_until(known, sound_step) or latest
 
 
-@read_once(_REMEMBERED)
+@cached_reader(_REMEMBERED)
 def read_record(sidecar: Path) -> Checkpoint:
     """Read one record.
 

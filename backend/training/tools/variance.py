@@ -77,7 +77,7 @@ class _LayerCalls:
         self._call_counts: Counter[str] = Counter()
 
     def hook_for(self, name: str) -> Callable[..., None]:
-        def note(module: torch.nn.Module, _inputs: object, output: Any) -> None:
+        def forward_hook(module: torch.nn.Module, _inputs: object, output: Any) -> None:
             tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point() and tensor.ndim]
             self.is_full |= len(self.rows) == _CALL_LIMIT
             if not tensors or self.is_full:
@@ -99,7 +99,7 @@ class _LayerCalls:
                 gradient_hook = partial(self._add_gradient, row_index)
                 tensors[0].register_hook(gradient_hook)  # type: ignore[no-untyped-call]
 
-        return note
+        return forward_hook
 
     def _add_gradient(self, row_index: int, gradient: torch.Tensor) -> None:
         row, value = self.rows[row_index], gradient.detach()

@@ -43,11 +43,11 @@ def weight_events(request: Mapping[str, Any], report: tool_protocol.Report) -> d
             continue
         fit_weights(batch.model, load_weights(path), path.stem)
         with _event_writer(folder, path.stem) as events:
-            for weight, parameter in batch.model.named_parameters():
+            for weight_name, parameter in batch.model.named_parameters():
                 values = as_array(parameter)
                 finite = values[numpy.isfinite(values)] if values is not None else ()
                 if len(finite):
-                    events.add_histogram(weight, finite, step)
+                    events.add_histogram(weight_name, finite, step)
     return {"graph": has_graph}
 
 

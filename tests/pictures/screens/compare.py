@@ -45,7 +45,7 @@ screen("compare-reading")(
 def compare_gone(stage: Stage) -> None:
     page = put_updates(stage, three()[:2])
     page.set_jobs((*page.ids, "id9"))
-    page.show_gone("id9", "The job id9 is in the trash.")
+    page.show_read_error("id9", "The job id9 is in the trash.")
 
 
 screen("compare-empty", (LARGE, SMALL, SMALLEST))(lambda stage: put_updates(stage, ()))
@@ -67,7 +67,7 @@ def _parallel(stage: Stage, count: int) -> ComparePage:
     page.set_jobs((jobs[0].id,))
     page.show_update(ComparedUpdate(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)
-    page.parallel.plot.point(page.parallel.shown.ranked()[1].job_id)
+    page.parallel.plot.highlight_job(page.parallel.coordinates.ranked()[1].job_id)
     stage.settle()
     bar = page._scroll.verticalScrollBar()
     bar.setValue(bar.maximum())
@@ -80,8 +80,8 @@ screen("parallel")(lambda stage: _parallel(stage, 6))
 @screen("parallel-60", published=("light",))
 def parallel_60(stage: Stage) -> None:
     page = _parallel(stage, 60)
-    page.parallel.plot.brush(1, 0.45, 0.8)
-    page.parallel.plot.brush(0, 0.0, 0.5)
+    page.parallel.plot.set_brush(1, 0.45, 0.8)
+    page.parallel.plot.set_brush(0, 0.0, 0.5)
 
 
 screen("parallel-500")(lambda stage: _parallel(stage, 500))

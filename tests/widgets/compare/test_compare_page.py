@@ -27,7 +27,7 @@ from widgets.common.state_badge import StateGlyph
 from widgets.compare.compare_page import ComparePage, short_names
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
-from widgets.compare.table import _Cell, _Head, row_texts
+from widgets.compare.table import _ValueCell, _ColumnHead, row_texts
 from widgets.jobs.list.job_rows import JobRows
 from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_legend import Legend
@@ -64,7 +64,7 @@ def plots(page):
 
 def headers(page):
     """The heads of the columns, in their order; rows that go are deleted later."""
-    found = [one for one in page.table.findChildren(_Head) if not one.isHidden()]
+    found = [one for one in page.table.findChildren(_ColumnHead) if not one.isHidden()]
     found = [one for one in found if one.isVisibleTo(page)]
     return sorted(found, key=lambda one: one.x())
 
@@ -179,7 +179,7 @@ def test_pointing_at_a_column_lifts_its_curves(page):
     panel = plots(page)["loss"]
     calm = panel.grab().toImage()
     text = page.table.texts()["loss"][1]
-    cell = named(_Cell, page.table, text)
+    cell = named(_ValueCell, page.table, text)
     at = QPointF(3, 3)
     QApplication.sendEvent(cell, QEnterEvent(at, at, at))
     QApplication.processEvents()
@@ -193,9 +193,9 @@ def test_pointing_at_a_column_lifts_its_curves(page):
 def test_the_table_keeps_its_rows_while_the_jobs_go_on(page):
     jobs = eight()
     show(page, jobs)
-    cells = page.table.findChildren(_Cell)
+    cells = page.table.findChildren(_ValueCell)
     page.show_update(update_of(jobs[0].view, 5001, 25))
-    assert page.table.findChildren(_Cell) == cells
+    assert page.table.findChildren(_ValueCell) == cells
 
 
 def test_the_same_key_shows_and_hides_all_rows(page, qtbot):

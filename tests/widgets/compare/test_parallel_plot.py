@@ -27,7 +27,7 @@ LEFT = Qt.MouseButton.LeftButton
 @pytest.fixture
 def plot(qtbot):
     made = owned(qtbot, ParallelPlot(), 900, 320)
-    made.show_parallel(parallel_plot(sweep()))
+    made.show_coordinates(parallel_plot(sweep()))
     made.show()
     return made
 

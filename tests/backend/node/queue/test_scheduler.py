@@ -147,9 +147,9 @@ def test_jobs_of_other_heads_and_a_paused_queue_are_left_alone(
     theirs = queued(root, "theirs", node="gpu2")
     queued(root, "desk", node="this-computer")
     queued(root, "mine")
-    replace_json(root.paused, {"user": "ben"})
+    replace_json(root.pause_file, {"user": "ben"})
     assert poll(watch, clock) == ()
-    root.paused.unlink()
+    root.pause_file.unlink()
     assert poll(watch, clock) == ("mine",)
     assert theirs.queued.exists()
 

@@ -50,7 +50,7 @@ def _write_everything() -> None:
     LocalFiles().create(folder / "job.lock", b"{}")
     replace_json(folder / "status.json", {})
     PreallocatedFile(folder / "exit.json").replace_json({})
-    PreallocatedFile(folder / "exit.json").take()
+    PreallocatedFile(folder / "exit.json").reserve()
     os.close(open_for_writing(folder / "rank-0.log"))
     open_history(folder / "output" / "history.toml")[0].close()
     make_folders(folder / "attempts" / "1")

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backend.records
-from backend.records.base.schema import KEY, READ, STRICT, SchemaError, Record, build, type_of
+from backend.records.base.schema import KEY, READ, STRICT, SchemaError, Record, build, evaluate_annotation
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
@@ -78,7 +78,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     fields = {
         one.name: FIELDS[one.name]
         if one.name in FIELDS
-        else values_of(type_of(str(one.type), names))
+        else values_of(evaluate_annotation(str(one.type), names))
         for one in dataclasses.fields(kind)
         if one.metadata.get(READ, True)
     }
@@ -139,7 +139,7 @@ def test_an_annotation_is_evaluated_without_the_operator_of_python_3_10(
     text: str, same: str
 ) -> None:
     names = {**vars(typing), "Old": _Old}
-    assert type_of(text, names) == type_of(same, names)
+    assert evaluate_annotation(text, names) == evaluate_annotation(same, names)
 
 
 def test_an_infinite_number_is_written_as_null() -> None:

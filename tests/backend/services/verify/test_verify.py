@@ -41,7 +41,7 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 @pytest.fixture
 def rig(stocked: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    monkeypatch.setattr(scan, "LEFT_AFTER_S", 0.0)
+    monkeypatch.setattr(scan, "STALE_AFTER_S", 0.0)
     return copied(stocked, tmp_path / "rig")
 
 
@@ -138,7 +138,7 @@ def test_a_repair_of_any_damages_loses_no_byte(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scan, "LEFT_AFTER_S", 0.0)
+    monkeypatch.setattr(scan, "STALE_AFTER_S", 0.0)
     rig = copied(stocked, tmp_path_factory.mktemp("damaged") / "rig")
     for number in sorted(which):
         try:
