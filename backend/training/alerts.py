@@ -17,9 +17,9 @@ best (``fastai/callback/schedule.py``: ``smooth_loss > 4*best_loss``); torch-lr-
 WINDOW = 32
 """Steps whose median is the smoothed loss: half of them must be high, so outliers do not count."""
 _SOUND_FACTOR = 2.0
-_TIMED = 64
+_STEP_COUNT = 64
 PATIENCE_FACTOR = 10.0
-LEAST_PATIENCE_S = 45.0
+MIN_PATIENCE_S = 45.0
 """A cable that is unplugged for 15 s can keep the steps of a run waiting for twice as long."""
 
 
@@ -37,13 +37,13 @@ class DivergenceWatch:
 
     def __init__(self) -> None:
         self._losses: deque[float] = deque(maxlen=WINDOW)
-        self._first = math.nan
-        self._best = math.inf
+        self._first_median = math.nan
+        self._best_median = math.inf
         self._best_step = 0
-        self._is_over = False
+        self._has_diverged = False
         self.sound_step = 0
 
-    def see(self, step: int, loss: float) -> Alarm | None:
+    def add(self, step: int, loss: float) -> Alarm | None:
         """Return the alarm at the step that raises it; not again before the loss has come back."""
         if not math.isfinite(loss):
             return None
@@ -52,24 +52,24 @@ class DivergenceWatch:
             self.sound_step = max(0, step - WINDOW // 2)
             return None
         median = sorted(self._losses)[WINDOW // 2]
-        if math.isnan(self._first):
-            self._first = median
-        if median < self._best:
-            self._best, self._best_step = median, step
-        if self._best <= 0 or median <= _SOUND_FACTOR * self._best:
+        if math.isnan(self._first_median):
+            self._first_median = median
+        if median < self._best_median:
+            self._best_median, self._best_step = median, step
+        if self._best_median <= 0 or median <= _SOUND_FACTOR * self._best_median:
             self.sound_step = max(0, step - WINDOW // 2)
-            self._is_over = False
+            self._has_diverged = False
             return None
-        gained = self._first - self._best
-        over = median > FACTOR * self._best and median - self._best > gained / 2
-        if not over or self._is_over:
+        gain = self._first_median - self._best_median
+        is_high = median > FACTOR * self._best_median and median - self._best_median > gain / 2
+        if not is_high or self._has_diverged:
             return None
-        self._is_over = True
+        self._has_diverged = True
         return Alarm(
             DIVERGED,
             step,
-            f"The loss is {median:.3g}, {median / self._best:.1f} times its best "
-            f"({self._best:.3g} at step {self._best_step}).",
+            f"The loss is {median:.3g}, {median / self._best_median:.1f} times its best "
+            f"({self._best_median:.3g} at step {self._best_step}).",
         )
 
 
@@ -78,40 +78,40 @@ class StandstillWatch:
 
     def __init__(
         self,
-        least_s: float = LEAST_PATIENCE_S,
+        min_patience_s: float = MIN_PATIENCE_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._least_s = least_s
+        self._min_patience_s = min_patience_s
         self._monotonic = monotonic
-        self._seconds: deque[float] = deque(maxlen=_TIMED)
-        self._since = monotonic()
+        self._seconds: deque[float] = deque(maxlen=_STEP_COUNT)
+        self._last_progress_s = monotonic()
 
-    def steps(self, seconds: Sequence[float]) -> None:
+    def add_steps(self, seconds: Sequence[float]) -> None:
         """Record steps, with the seconds that each took."""
         self._seconds.extend(seconds)
-        self.moved()
+        self.add_progress()
 
-    def moved(self) -> None:
+    def add_progress(self) -> None:
         """Record other progress: an evaluation began, a checkpoint was made."""
-        self._since = self._monotonic()
+        self._last_progress_s = self._monotonic()
 
     def check(self, step: int) -> Alarm | None:
         """Return the alarm while the step after ``step`` is overdue."""
         if not self._seconds:
             return None
-        usual = statistics.median(self._seconds)
-        waited = self._monotonic() - self._since
-        if waited <= max(self._least_s, PATIENCE_FACTOR * usual):
+        median_s = statistics.median(self._seconds)
+        waited_s = self._monotonic() - self._last_progress_s
+        if waited_s <= max(self._min_patience_s, PATIENCE_FACTOR * median_s):
             return None
         return Alarm(
             STANDSTILL,
             step,
-            f"No step since step {step}; a step takes {_time(usual)}, and this one has taken "
-            f"more than {_time(max(self._least_s, PATIENCE_FACTOR * usual))}.",
+            f"No step since step {step}; a step takes {_time_label(median_s)}, and this one has taken "
+            f"more than {_time_label(max(self._min_patience_s, PATIENCE_FACTOR * median_s))}.",
         )
 
 
-def _time(seconds: float) -> str:
+def _time_label(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1e3:.0f} ms"
     return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -27,9 +27,9 @@ from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.metric_names import PUSH_WINDOW, PUSHES_PER_SECOND
 from backend.records.jobs.state import JobState
 from backend.training.data import TrainingOrder, spans
-from backend.training.leader import POLL_S, Leader, say_trained
-from backend.training.loop import make_optimizer, served, trained
-from backend.training.parameter_server import ParameterServer, picked, shards
+from backend.training.leader import POLL_S, Leader, report_thawed
+from backend.training.loop import make_optimizer, served_parameters, trained_parameters
+from backend.training.parameter_server import ParameterServer, sent_parameters, shard_indices
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.step_times import RankStep
@@ -42,7 +42,7 @@ from backend.training.train_state import Batch, Outcome, Rank0Services
 QUORUM = 0.75
 """Chilimbi et al., "Project Adam" (OSDI 2014), section 3.2.2: an epoch ends when 75 % of the
 replicas are done."""
-_PIECES = 10
+_PORTION_COUNT = 10
 """Of one worker's share of an epoch, with the policy “portion”."""
 
 
@@ -69,13 +69,13 @@ class PushRate:
 class _Shard:
     """The part of a server: its parameters, and the optimizer."""
 
-    def __init__(self, config: JobConfig, meeting: Rendezvous, model: torch.nn.Module) -> None:
+    def __init__(self, config: JobConfig, rendezvous: Rendezvous, model: torch.nn.Module) -> None:
         self.model = model
         self._settings = config.optimizer
-        found = served(model)
-        self.optimizer = make_optimizer(self._settings, found)
-        count = len(trained(model))
-        for parameter in found[count:]:
+        parameters = served_parameters(model)
+        self.optimizer = make_optimizer(self._settings, parameters)
+        count = len(trained_parameters(model))
+        for parameter in parameters[count:]:
             # Adagrad begins with a state, which is of the size of the parameter.
             self.optimizer.state.pop(parameter, None)
         if config.strategy.servers > count:
@@ -85,9 +85,9 @@ class _Shard:
                 "Set fewer servers; one is enough for most models.",
             )
         self.shards = [
-            [found[place] for place in one] for one in shards(found, config.strategy.servers)
+            [parameters[index] for index in indices] for indices in shard_indices(parameters, config.strategy.servers)
         ]
-        self.parameters = self.shards[meeting.rank]
+        self.parameters = self.shards[rendezvous.rank]
         self.server = ParameterServer(self.parameters, self.optimizer, config.strategy)
         self.lock = threading.Lock()
 
@@ -95,19 +95,19 @@ class _Shard:
         """Apply a push, if its worker says so to all servers."""
         if not message["counts"]:
             return
-        found = iter(gradients)
-        given = [next(found) if is_sent else None for is_sent in message["sent"]]
-        for place in compress(range(len(given)), message["sent"]):
-            if not self.server.trained[place]:
-                self._thaw(place)
-        self.server.push(worker, given, message["rate"], fetches=message["fetch"])
+        gradient_iterator = iter(gradients)
+        all_gradients = [next(gradient_iterator) if is_sent else None for is_sent in message["sent"]]
+        for index in compress(range(len(all_gradients)), message["sent"]):
+            if not self.server.trained[index]:
+                self._thaw(index)
+        self.server.push(worker, all_gradients, message["rate"], fetches=message["fetch"])
 
-    def _thaw(self, place: int) -> None:
-        parameter = self.parameters[place]
-        self.server.thaw(place)
+    def _thaw(self, index: int) -> None:
+        parameter = self.parameters[index]
+        self.server.thaw(index)
         if parameter not in self.optimizer.state:
             self.optimizer.state.update(make_optimizer(self._settings, [parameter]).state)
-        say_trained(self.model, [parameter])
+        report_thawed(self.model, [parameter])
 
     @property
     def trained(self) -> bytes:
@@ -119,25 +119,25 @@ class ShardServer:
     """A server besides rank 0: it applies pushes, and hands its state to rank 0."""
 
     launch: Launch
-    meeting: Rendezvous
+    rendezvous: Rendezvous
     beat: RankHeartbeat
     batch: Batch = field(default_factory=Batch)
 
     def run(self) -> Outcome:
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
-        own = self.meeting.rank
-        workers = range(self.launch.config.strategy.servers, self.meeting.world_size)
+        rank = self.rendezvous.rank
+        workers = range(self.launch.config.strategy.servers, self.rendezvous.world_size)
         channels = [
-            (worker, Channel(self.meeting, worker, own, keepalive=True)) for worker in workers
+            (worker, Channel(self.rendezvous, worker, rank, keepalive=True)) for worker in workers
         ]
-        head = Channel(self.meeting, own, 0, keepalive=True)
+        head = Channel(self.rendezvous, rank, 0, keepalive=True)
         self.beat.beat(Phase.SETUP)
         subject = open_subject(self.launch, torch.device("cpu"), 0, self.beat)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
-        shard = self._shard = _Shard(self.launch.config, self.meeting, subject.model)
-        threads = [threading.Thread(target=self._serve, args=one, daemon=True) for one in channels]
+        shard = self._shard = _Shard(self.launch.config, self.rendezvous, subject.model)
+        threads = [threading.Thread(target=self._serve, args=args, daemon=True) for args in channels]
         state, values = head.receive(shard.parameters)
-        _take_state(shard, state, values)
+        _restore_state(shard, state, values)
         for thread in threads:
             thread.start()
         while True:
@@ -148,13 +148,13 @@ class ShardServer:
             if message["kind"] == "state":
                 with shard.lock:
                     state = {"state": _optimizer_state(shard), "sent": shard.trained}
-                    head.send(state, picked(shard.parameters, state))
+                    head.send(state, sent_parameters(shard.parameters, state))
 
     def _serve(self, worker: int, channel: Channel) -> None:
         shard = self._shard
         try:
             while True:
-                message, gradients = channel.receive(partial(picked, shard.parameters))
+                message, gradients = channel.receive(partial(sent_parameters, shard.parameters))
                 with shard.lock:
                     if message["kind"] == "push":
                         shard.apply(worker, message, gradients)
@@ -168,13 +168,13 @@ class ShardServer:
 
 
 def _optimizer_state(shard: _Shard) -> dict[int, Any]:
-    found: dict[int, Any] = shard.optimizer.state_dict()["state"]
-    return found
+    state: dict[int, Any] = shard.optimizer.state_dict()["state"]
+    return state
 
 
-def _take_state(shard: _Shard, state: dict[int, Any], values: Sequence[torch.Tensor]) -> None:
-    whole = shard.optimizer.state_dict()
-    shard.optimizer.load_state_dict({**whole, "state": state})
+def _restore_state(shard: _Shard, state: dict[int, Any], values: Sequence[torch.Tensor]) -> None:
+    full_state = shard.optimizer.state_dict()
+    shard.optimizer.load_state_dict({**full_state, "state": state})
     fill(shard.parameters, values)
 
 
@@ -184,20 +184,20 @@ class AsyncServer(Leader):
     def __init__(
         self,
         launch: Launch,
-        meeting: Rendezvous,
+        rendezvous: Rendezvous,
         beat: RankHeartbeat,
         services: Rank0Services,
     ) -> None:
-        super().__init__(launch, meeting, beat, services)
+        super().__init__(launch, rendezvous, beat, services)
         self._portions: deque[tuple[int | None, list[int]]] = deque()
-        self._given: dict[int, list[int]] = {}
-        self._drops = False
-        self._queue: set[int] = set()
-        self._parts: dict[int, RankStep] = {}
+        self._assigned_batches: dict[int, list[int]] = {}
+        self._drops_batches = False
+        self._waiting_workers: set[int] = set()
+        self._rank_steps: dict[int, RankStep] = {}
 
     def _open(self) -> torch.optim.Optimizer:
         config = self._config
-        self._shard = shard = _Shard(config, self._meeting, self._model)
+        self._shard = shard = _Shard(config, self._rendezvous, self._model)
         self._parameters = shard.parameters
         self._order = TrainingOrder(self._sizes[0], config.batch_size, 0, 1, config.seed)
         return shard.optimizer
@@ -205,16 +205,16 @@ class AsyncServer(Leader):
     def _connect(self) -> None:
         super()._connect()
         servers = range(1, self._config.strategy.servers)
-        self._heads = [Channel(self._meeting, server, 0, keepalive=True) for server in servers]
+        self._server_channels = [Channel(self._rendezvous, server, 0, keepalive=True) for server in servers]
 
     def _set_up(self) -> None:
         super()._set_up()
         shard = self._shard
         states = _optimizer_state(shard)
-        number_of = {id(p): n for n, p in enumerate(served(self._model))}
-        for head, parameters in zip(self._heads, shard.shards[1:], strict=True):
-            own = {number_of[id(p)] for p in parameters}
-            head.send({n: one for n, one in states.items() if n in own}, parameters)
+        index_by_id = {id(p): n for n, p in enumerate(served_parameters(self._model))}
+        for channel, parameters in zip(self._server_channels, shard.shards[1:], strict=True):
+            indices = {index_by_id[id(p)] for p in parameters}
+            channel.send({n: state for n, state in states.items() if n in indices}, parameters)
 
     @property
     def _steps_per_epoch(self) -> int:
@@ -232,31 +232,31 @@ class AsyncServer(Leader):
 
     def _restore(self, saved: dict[str, Any]) -> None:
         super()._restore(saved)
-        self._go_to_state()
+        self._seek_order()
         # A synchronous job takes the first samples that are left of the epoch.
-        self._state.done = self._order.taken()
+        self._state.done_spans = self._order.done_position_spans()
         if len(saved["ranks"]) == self._config.workers:
             self._saved_states = dict(zip(self._workers, saved["ranks"], strict=True))
 
-    def _go_to_state(self) -> None:
+    def _seek_order(self) -> None:
         state = self._state
-        self._order.go_to(state.epoch, state.position, tuple(state.done))
+        self._order.seek(state.epoch, state.position, tuple(state.done_spans))
 
     def _epoch(self) -> bool:
         self._progress.begin_epoch(bool(self._sizes[1]))
         with self._changed:
-            self._go_to_state()
-            self._pieces = self._order.pieces()
-            left = list(range(len(self._pieces)))
+            self._seek_order()
+            self._batch_positions = self._order.remaining_batches()
+            batch_numbers = list(range(len(self._batch_positions)))
             if self._launch.steps_limit:
-                left = left[: self._launch.steps_limit * len(self._live)]
-            self._portions = self._dealt(left)
-            self._drops = False
-            self._last_push = time.perf_counter()
-            self._push_rate = PushRate(self._last_push)
+                batch_numbers = batch_numbers[: self._launch.steps_limit * len(self._live_workers)]
+            self._portions = self._deal_batches(batch_numbers)
+            self._drops_batches = False
+            self._last_push_s = time.perf_counter()
+            self._push_rate = PushRate(self._last_push_s)
         self._resume()
         while not self._is_over():
-            stop = self._services.watcher.wanted
+            stop = self._services.watcher.is_requested
             if not (stop or self._is_due()):
                 continue
             self._pause()
@@ -273,16 +273,16 @@ class AsyncServer(Leader):
         return False
 
     def _has_batches_left(self) -> bool:
-        return any(batches for _, batches in self._portions) or any(self._given.values())
+        return any(batches for _, batches in self._portions) or any(self._assigned_batches.values())
 
-    def _dealt(self, batches: list[int]) -> deque[tuple[int | None, list[int]]]:
+    def _deal_batches(self, batches: list[int]) -> deque[tuple[int | None, list[int]]]:
         """Deal the batches of an epoch: to each live worker its shard, or in small pieces."""
-        live = sorted(self._live)
+        workers = sorted(self._live_workers)
         if self._config.strategy.setting("policy") == "portion":
-            size = max(1, len(batches) // (_PIECES * len(live)))
-            pieces = [batches[n : n + size] for n in range(0, len(batches), size)]
-            return deque((None, piece) for piece in pieces)
-        return deque((worker, batches[n :: len(live)]) for n, worker in enumerate(live))
+            size = max(1, len(batches) // (_PORTION_COUNT * len(workers)))
+            portions = [batches[n : n + size] for n in range(0, len(batches), size)]
+            return deque((None, portion) for portion in portions)
+        return deque((worker, batches[n :: len(workers)]) for n, worker in enumerate(workers))
 
     def _is_over(self) -> bool:
         """Wait a moment; return whether this epoch's batches are done."""
@@ -290,24 +290,24 @@ class AsyncServer(Leader):
         with self._changed:
             self._changed.wait(POLL_S)
             self._check()
-            if self._config.strategy.setting("policy") == "quorum" and not self._drops:
-                busy = {worker for worker, _ in self._portions} | self._given.keys()
-                done = len(self._live - busy)
-                if done and done >= QUORUM * len(self._live):
-                    self._drops = True
+            if self._config.strategy.setting("policy") == "quorum" and not self._drops_batches:
+                busy = {worker for worker, _ in self._portions} | self._assigned_batches.keys()
+                idle_count = len(self._live_workers - busy)
+                if idle_count and idle_count >= QUORUM * len(self._live_workers):
+                    self._drops_batches = True
                     self._portions.clear()
-            return not self._portions and not self._given
+            return not self._portions and not self._assigned_batches
 
     def _evaluate(self) -> dict[str, float] | None:
         self._resume()
-        found = super()._evaluate()
+        values = super()._evaluate()
         self._pause()
-        return found
+        return values
 
     def _end(self, outcome: Outcome) -> None:
         super()._end(outcome)
-        for head in self._heads:
-            head.send({"kind": "end", "finished": outcome is Outcome.FINISHED})
+        for channel in self._server_channels:
+            channel.send({"kind": "end", "finished": outcome is Outcome.FINISHED})
 
     # --- checkpoints ---------------------------------------------------------------------------
 
@@ -318,14 +318,14 @@ class AsyncServer(Leader):
 
     def _gather_servers(self) -> None:
         shard = self._shard
-        whole = shard.optimizer.state_dict()
-        for head, parameters in zip(self._heads, shard.shards[1:], strict=True):
-            head.send({"kind": "state"})
-            message, values = head.receive(partial(picked, parameters))
-            whole["state"] |= message["state"]
-            fill(picked(parameters, message), values)
-        if self._heads:
-            shard.optimizer.load_state_dict(whole)
+        full_state = shard.optimizer.state_dict()
+        for channel, parameters in zip(self._server_channels, shard.shards[1:], strict=True):
+            channel.send({"kind": "state"})
+            message, values = channel.receive(partial(sent_parameters, parameters))
+            full_state["state"] |= message["state"]
+            fill(sent_parameters(parameters, message), values)
+        if self._server_channels:
+            shard.optimizer.load_state_dict(full_state)
 
     # --- the workers' threads ------------------------------------------------------------------
 
@@ -333,85 +333,85 @@ class AsyncServer(Leader):
         self, worker: int, channel: Channel, message: Any, tensors: Sequence[torch.Tensor]
     ) -> bool:
         if message["kind"] == "push":
-            self._queue.add(worker)
+            self._waiting_workers.add(worker)
         return super()._answer(worker, channel, message, tensors)
 
     def _reply(
         self, worker: int, channel: Channel, message: Any, tensors: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        self._queue.discard(worker)
+        self._waiting_workers.discard(worker)
         if message["kind"] != "push":
             return super()._reply(worker, channel, message, tensors)
-        self._take(worker, message, tensors)
-        self._hold(worker, channel, lambda: {"kind": "go"})
-        drop = self._drops or self._ending is not None
+        self._apply_push(worker, message, tensors)
+        self._wait_for_answer(worker, channel, lambda: {"kind": "go"})
+        drop = self._drops_batches or self._is_finished is not None
         answer = {"kind": "go", "rate": self._rate(), "drop": drop}
         return self._with_parameters(worker, answer) if message["fetch"] else (answer, [])
 
-    def _pull(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
+    def _parameters_for(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
         return self._shard.trained, self._shard.server.pull(worker)
 
-    def _work(self, worker: int) -> dict[str, Any] | None:
+    def _next_task(self, worker: int) -> dict[str, Any] | None:
         for portion in self._portions:
             if portion[0] in (None, worker):
                 self._portions.remove(portion)
                 if not portion[1]:
                     return None
-                self._given[worker] = list(portion[1])
+                self._assigned_batches[worker] = list(portion[1])
                 return {
                     "kind": "train",
-                    "order": (self._order.epoch, self._order.position, self._order.done),
+                    "order": (self._order.epoch, self._order.position, self._order.done_spans),
                     "batches": portion[1],
                     "rate": self._rate(),
                 }
         return None
 
-    def _note(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
-        super()._note(worker, message, tensors)
+    def _process_report(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
+        super()._process_report(worker, message, tensors)
         if message["kind"] == "done":
-            self._given.pop(worker, None)
+            self._assigned_batches.pop(worker, None)
 
     def _rate(self) -> float:
         state = self._state
         step = (state.epoch - 1) * self._steps_per_epoch + self._epoch_steps
         return learning_rate(self._config, self._steps_per_epoch, step)
 
-    def _take(self, worker: int, message: Any, gradients: Sequence[torch.Tensor]) -> None:
+    def _apply_push(self, worker: int, message: Any, gradients: Sequence[torch.Tensor]) -> None:
         """Apply a push, and record it as a step of the job."""
         shard, state = self._shard, self._state
-        now = time.perf_counter()
+        now_s = time.perf_counter()
         loss = message["loss"]
         shard.apply(worker, message, gradients)
         self._commit(hold=False)
-        self._times[worker] = message["ms"]
-        self._parts[worker] = RankStep(*message["parts"])
+        self._step_ms[worker] = message["ms"]
+        self._rank_steps[worker] = RankStep(*message["parts"])
         state.step += 1
         state.epoch_step += 1
         for number in message["batches"]:
-            state.done += spans(self._pieces[number])
-            state.position += len(self._pieces[number])
-        given = self._given.get(worker)
-        if given is not None:
-            del given[: len(message["batches"])]
+            state.done_spans += spans(self._batch_positions[number])
+            state.position += len(self._batch_positions[number])
+        batch_numbers = self._assigned_batches.get(worker)
+        if batch_numbers is not None:
+            del batch_numbers[: len(message["batches"])]
         # Pushes that are on their way come first, so it may be some steps later.
-        has_reason = self._services.watcher.wanted or self._is_due()
+        has_reason = self._services.watcher.is_requested or self._is_due()
         self._is_paused |= has_reason and self._has_batches_left()
-        seconds = now - self._last_push
-        self._last_push = now
-        samples = sum(len(self._pieces[number]) for number in message["batches"])
-        live = {
+        seconds = now_s - self._last_push_s
+        self._last_push_s = now_s
+        samples = sum(len(self._batch_positions[number]) for number in message["batches"])
+        metrics = {
             **shard.server.staleness.metrics(),
-            **self._push_rate.add(now, samples),
-            "server queue": float(len(self._queue)),
+            **self._push_rate.add(now_s, samples),
+            "server queue": float(len(self._waiting_workers)),
         }
-        size = self._meeting.world_size
+        size = self._rendezvous.world_size
         losses = [0.0] * size
         losses[worker] = loss
         pending = PendingStep(
             *(state.step, state.epoch, state.epoch_step, message["rate"], seconds),
-            *(self._config.gradient_norm is not None, live),
+            *(self._config.gradient_norm is not None, metrics),
         )
-        times = tuple(self._times.get(rank, 0.0) for rank in range(size))
+        times = tuple(self._step_ms.get(rank, 0.0) for rank in range(size))
         result = StepResult(
             stop=False,
             save=False,
@@ -422,18 +422,18 @@ class AsyncServer(Leader):
             metrics=message["metrics"],
             losses=tuple(losses),
             rank_step_ms=times,
-            rank_steps=tuple(self._parts.get(rank, RankStep()) for rank in range(size))
-            if self._live <= self._parts.keys()
+            rank_steps=tuple(self._rank_steps.get(rank, RankStep()) for rank in range(size))
+            if self._live_workers <= self._rank_steps.keys()
             else (),
         )
-        self._held = pending, result
+        self._held_step = pending, result
 
-    def _take_back(self, worker: int) -> None:
+    def _reassign_work(self, worker: int) -> None:
         """The others get its batches in this epoch or the next."""
-        self._parts.pop(worker, None)
-        left = self._given.pop(worker, [])
-        portions = [one for one in self._portions if one[0] != worker]
-        if self._config.strategy.setting("policy") == "portion" and left:
-            portions.append((None, left))
+        self._rank_steps.pop(worker, None)
+        batch_numbers = self._assigned_batches.pop(worker, [])
+        portions = [portion for portion in self._portions if portion[0] != worker]
+        if self._config.strategy.setting("policy") == "portion" and batch_numbers:
+            portions.append((None, batch_numbers))
         self._portions = deque(portions)
         self._shard.server.release(worker)

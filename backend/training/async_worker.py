@@ -26,8 +26,8 @@ from backend.training import user_code
 from backend.training.checkpoint import fit_weights, load_checkpoint, load_weights
 from backend.training.checkpoint_content import (
     freeze,
-    frozen,
-    put_buffers,
+    frozen_names,
+    restore_buffers,
     random_state,
     restore_random_state,
 )
@@ -36,24 +36,24 @@ from backend.training.data import (
     BatchIndices,
     TrainingOrder,
     ValidationOrder,
-    loader,
-    portions,
+    make_loader,
+    deal_portions,
     seed_everything,
 )
 from backend.training.evaluation import Evaluation
 from backend.training.finite import BufferWatch, norm_of
-from backend.training.loop import served
-from backend.training.parameter_server import picked, shards, trains
-from backend.training.step_sync import means
-from backend.training.strategies.alone import Alone
-from backend.training.strategies.base import fill, to_train
+from backend.training.loop import served_parameters
+from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
+from backend.training.step_sync import mean_metrics
+from backend.training.strategies.alone import SingleProcess
+from backend.training.strategies.base import fill, trainable_parameters
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import Subject, open_subject, traits
+from backend.training.subject import Subject, open_subject, collect_traits
 from backend.training.train_state import Batch, Outcome
 
 
-class Chosen(Sampler[BatchIndices]):
+class TaskSampler(Sampler[BatchIndices]):
     """The batches of a task; set before each pass."""
 
     def __init__(self) -> None:
@@ -69,14 +69,14 @@ class Chosen(Sampler[BatchIndices]):
 @dataclass
 class AsyncWorker:
     launch: Launch
-    meeting: Rendezvous
+    rendezvous: Rendezvous
     device: torch.device
     beat: RankHeartbeat
     batch: Batch = field(default_factory=Batch)
 
     def run(self) -> Outcome:
         self._set_up()
-        answer = self._ask({"kind": "ready", "traits": self._traits})
+        answer = self._request({"kind": "ready", "traits": self._traits})
         while answer["kind"] != "end":
             gradients: list[torch.Tensor] = []
             if answer["kind"] == "train":
@@ -87,7 +87,7 @@ class AsyncWorker:
                 result = self._evaluate(answer)
             else:
                 result = {"kind": "ready"}
-            answer = self._ask(result, gradients)
+            answer = self._request(result, gradients)
         del self._batches, self._evaluation
         return Outcome.FINISHED if answer["finished"] else Outcome.INTERRUPTED
 
@@ -95,50 +95,50 @@ class AsyncWorker:
         config, strategy = self.launch.config, self.launch.config.strategy
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self._servers = [
-            Channel(self.meeting, self.meeting.rank, server, keepalive=True)
+            Channel(self.rendezvous, self.rendezvous.rank, server, keepalive=True)
             for server in range(strategy.servers)
         ]
         self.beat.beat(Phase.SETUP)
-        number = self.meeting.rank - strategy.servers
-        subject = open_subject(self.launch, self.device, number, self.beat)
+        worker_number = self.rendezvous.rank - strategy.servers
+        subject = open_subject(self.launch, self.device, worker_number, self.beat)
         self._model = subject.model
-        frozen_before = self._read_weights(subject, number)
-        self._traits = traits(subject, self.launch, self.device)
+        frozen_names = self._read_weights(subject, worker_number)
+        self._traits = collect_traits(subject, self.launch, self.device)
         self._sizes = self._traits[0]
         self._epoch_batches: tuple[object, list[BatchIndices]] = (None, [])
         on_gpu = self.device.type == "cuda"
-        self._chosen, self._judged = Chosen(), Chosen()
-        self._batches = loader(subject.training, self._chosen, config.loader_workers, on_gpu)
+        self._training_sampler, self._validation_sampler = TaskSampler(), TaskSampler()
+        self._batches = make_loader(subject.training, self._training_sampler, config.loader_workers, on_gpu)
         self._evaluation: Evaluation | None = None
         if subject.validation is not None:
             self._validation_order = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
-            self._validation = loader(
-                subject.validation, self._judged, config.loader_workers, on_gpu
+            self._validation = make_loader(
+                subject.validation, self._validation_sampler, config.loader_workers, on_gpu
             )
             self._evaluation = Evaluation(
                 self._validation,
                 self._validation_order,
-                Alone(),
+                SingleProcess(),
                 self.device,
                 self.beat,
                 self.batch,
                 False,
             )
-            kept = random_state(self.device)
+            saved_random = random_state(self.device)
             self._evaluation.rehearse(self._model)
-            restore_random_state(kept, self.device)
+            restore_random_state(saved_random, self.device)
         self._buffer_watch = BufferWatch(
             self._model, self.device, keeps=not self.launch.config.stop_on_nan
         )
-        self._parameters = served(self._model)
+        self._parameters = served_parameters(self._model)
         # A gradient has its parameter's shape; it travels from the CPU.
         self._shards = [
-            [self._parameters[place] for place in one]
-            for one in shards(self._parameters, strategy.servers)
+            [self._parameters[index] for index in indices]
+            for indices in shard_indices(self._parameters, strategy.servers)
         ]
-        if frozen_before is not None:
-            freeze(self._model, frozen_before)
-        self._since_fetch = 0
+        if frozen_names is not None:
+            freeze(self._model, frozen_names)
+        self._steps_since_fetch = 0
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._exchange_ms = 0.0
 
@@ -153,8 +153,8 @@ class AsyncWorker:
             saved = load_checkpoint(path)
             fit_weights(self._model, saved["model"], path.name)
             ranks = saved["ranks"]
-            own = ranks[number if len(ranks) == launch.config.workers else 0]
-            names: list[str] | None = own.get("frozen")
+            rank_state = ranks[number if len(ranks) == launch.config.workers else 0]
+            names: list[str] | None = rank_state.get("frozen")
             return names
         if launch.start_from:
             fit_weights(self._model, load_weights(path), path.name, subject.pass_batch)
@@ -169,97 +169,97 @@ class AsyncWorker:
     def _portions(self) -> list[list[BatchIndices]]:
         config = self.launch.config
         size = config.strategy.setting("portion")
-        return portions(self._sizes[0], size, config.batch_size, config.seed)
+        return deal_portions(self._sizes[0], size, config.batch_size, config.seed)
 
-    def _ask(self, message: dict[str, Any], gradients: Sequence[torch.Tensor] = ()) -> Any:
+    def _request(self, message: dict[str, Any], gradients: Sequence[torch.Tensor] = ()) -> Any:
         """Send to rank 0, and return its answer; parameters that come with it are taken."""
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         head = self._servers[0]
         head.send(message, gradients)
         while True:
-            answer, values = head.receive(partial(picked, self._shards[0]))
+            answer, values = head.receive(partial(sent_parameters, self._shards[0]))
             if answer["kind"] != "state":
                 break
             head.send(self._state())
         if values:
-            fill(picked(self._shards[0], answer), values)
+            fill(sent_parameters(self._shards[0], answer), values)
         if "state" in answer:
-            put_buffers(self._model, answer["state"]["buffers"])
+            restore_buffers(self._model, answer["state"]["buffers"])
             restore_random_state(answer["state"]["random"], self.device)
         self.beat.beat(Phase.COMPUTING)
         return answer
 
     def _state(self) -> dict[str, Any]:
-        own = {"random": random_state(self.device), "buffers": self._buffers()}
-        return {**own, "frozen": frozen(self._model)}
+        state = {"random": random_state(self.device), "buffers": self._buffers()}
+        return {**state, "frozen": frozen_names(self._model)}
 
     def _buffers(self) -> dict[str, torch.Tensor]:
-        return {name: one.detach().cpu() for name, one in self._model.named_buffers()}
+        return {name: buffer.detach().cpu() for name, buffer in self._model.named_buffers()}
 
     def _untrained(self) -> list[str]:
         """Return what the model has replaced or added: the servers do not have it."""
-        known = {id(one) for one in self._parameters}
-        return [name for name, one in to_train(self._model).items() if id(one) not in known]
+        parameter_ids = {id(parameter) for parameter in self._parameters}
+        return [name for name, parameter in trainable_parameters(self._model).items() if id(parameter) not in parameter_ids]
 
     def _fetch(self) -> None:
         """Take the parameters of the other servers; rank 0's come with its answer."""
         for server, shard in zip(self._servers[1:], self._shards[1:], strict=True):
             server.send({"kind": "pull"})
-            _take(server, shard)
+            _receive_parameters(server, shard)
 
     def _train(self, task: dict[str, Any]) -> dict[str, Any]:
         strategy = self.launch.config.strategy
         self._fetch()
         self._model.train()
         if self._epoch_batches[0] != task["order"]:
-            self._order.go_to(*task["order"])
-            self._epoch_batches = task["order"], list(self._order.batches(self._order.pieces()))
+            self._order.seek(*task["order"])
+            self._epoch_batches = task["order"], list(self._order.batches(self._order.remaining_batches()))
         numbers = task["batches"]
-        self._chosen.batches = [self._epoch_batches[1][number] for number in numbers]
-        pushed: list[int] = []
+        self._training_sampler.batches = [self._epoch_batches[1][number] for number in numbers]
+        batch_numbers: list[int] = []
         losses: list[float] = []
         metrics: list[dict[str, float]] = []
         rate = task["rate"]
         for parameter in self._parameters:
             parameter.grad = None
         batches = iter(self._batches)
-        for place, number in enumerate(numbers):
-            began = time.perf_counter()
+        for index, number in enumerate(numbers):
+            started_s = time.perf_counter()
             self.beat.beat(Phase.LOADING_DATA)
-            self.batch.where = "loader"
+            self.batch.stage = "loader"
             data, target = user_code.split_batch(next(batches))
-            loaded = time.perf_counter()
-            self._cpu_wait.begin()
-            if not pushed:
+            loaded_s = time.perf_counter()
+            self._cpu_wait.begin_step()
+            if not batch_numbers:
                 self._buffer_watch.keep()
-            meta = self._step(data, target)
-            wait_ms = self._cpu_wait.end()
-            pushed.append(number)
-            losses.append(meta["loss"])
-            metrics.append(meta["metrics"])
-            self._since_fetch += 1
-            is_last = place == len(numbers) - 1
-            if len(pushed) < strategy.setting("n_push") and not is_last:
+            push = self._step(data, target)
+            wait_ms = self._cpu_wait.end_step()
+            batch_numbers.append(number)
+            losses.append(push["loss"])
+            metrics.append(push["metrics"])
+            self._steps_since_fetch += 1
+            is_last = index == len(numbers) - 1
+            if len(batch_numbers) < strategy.setting("n_push") and not is_last:
                 continue
-            ended = time.perf_counter()
+            ended_s = time.perf_counter()
             # The exchange is that of the push before, since this one is to come.
-            parts = [(loaded - began) * 1e3, (ended - loaded) * 1e3, self._exchange_ms, wait_ms]
-            meta |= {"batches": pushed, "ms": (ended - began) * 1e3, "parts": parts}
-            meta["loss"], meta["metrics"] = sum(losses) / len(losses), means(metrics)
-            meta |= self._judge(meta["loss"])
-            wants = self._since_fetch >= strategy.setting("n_fetch") or is_last
-            answer = self._push(meta | {"fetch": wants, "rate": rate})
-            self._exchange_ms = (time.perf_counter() - ended) * 1e3
-            if wants:
-                self._since_fetch = 0
-            elif meta["counts"]:
+            parts = [(loaded_s - started_s) * 1e3, (ended_s - loaded_s) * 1e3, self._exchange_ms, wait_ms]
+            push |= {"batches": batch_numbers, "ms": (ended_s - started_s) * 1e3, "parts": parts}
+            push["loss"], push["metrics"] = sum(losses) / len(losses), mean_metrics(metrics)
+            push |= self._check_push(push["loss"])
+            is_fetch = self._steps_since_fetch >= strategy.setting("n_fetch") or is_last
+            answer = self._push(push | {"fetch": is_fetch, "rate": rate})
+            self._exchange_ms = (time.perf_counter() - ended_s) * 1e3
+            if is_fetch:
+                self._steps_since_fetch = 0
+            elif push["counts"]:
                 with torch.no_grad():
                     for parameter in self._parameters:
                         if parameter.grad is not None:
                             parameter.sub_(parameter.grad, alpha=rate)
             for parameter in self._parameters:
                 parameter.grad = None
-            pushed, losses, metrics, rate = [], [], [], answer["rate"]
+            batch_numbers, losses, metrics, rate = [], [], [], answer["rate"]
             if answer["drop"]:
                 break
         del batches
@@ -267,32 +267,32 @@ class AsyncWorker:
 
     def _portion(self, task: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """Sum loss, metrics and gradients over the samples of a portion."""
-        began = time.perf_counter()
+        started_s = time.perf_counter()
         self._model.train()
-        chosen = list(compress(self._shards[0], task["trained"]))
+        parameters = list(compress(self._shards[0], task["trained"]))
         for parameter in self._parameters:
             parameter.grad = None
-        for parameter in chosen:
+        for parameter in parameters:
             # As another worker's model has thawed it: all have one loss.
             parameter.requires_grad_()
-        self._chosen.batches = shares = self._portions[task["number"]]
+        self._training_sampler.batches = shares = self._portions[task["number"]]
         loss, metrics, counts = 0.0, dict[str, float](), dict[str, int]()
         self._buffer_watch.keep()
         batches = iter(self._batches)
         for share in shares:
             self.beat.beat(Phase.LOADING_DATA)
-            self.batch.where = "loader"
+            self.batch.stage = "loader"
             seed_everything(share.number)
             data, target = user_code.split_batch(next(batches))
-            found = self._step(data, target, len(share))
-            loss += len(share) * found["loss"]
-            for name, value in found["metrics"].items():
+            values = self._step(data, target, len(share))
+            loss += len(share) * values["loss"]
+            for name, value in values["metrics"].items():
                 metrics[name] = metrics.get(name, 0.0) + len(share) * value
                 counts[name] = counts.get(name, 0) + len(share)
         del batches
-        judgement = self._judge(loss)
+        push_check = self._check_push(loss)
         result = {
-            **judgement,
+            **push_check,
             "kind": "portion",
             "number": task["number"],
             "samples": sum(len(share) for share in shares),
@@ -301,11 +301,11 @@ class AsyncWorker:
             "counts": counts,
             "buffers": self._buffers(),
             "untrained": self._untrained(),
-            "trains": trains(self._shards[0]),
+            "trains": trained_flags(self._shards[0]),
             "sent": task["trained"],
-            "ms": (time.perf_counter() - began) * 1e3,
+            "ms": (time.perf_counter() - started_s) * 1e3,
         }
-        return result, [_gradient(parameter) for parameter in chosen]
+        return result, [_gradient(parameter) for parameter in parameters]
 
     def _step(self, data: Any, target: Any, weight: float = 1.0) -> dict[str, Any]:
         """Add the gradients of one batch; return its loss and metrics."""
@@ -313,15 +313,15 @@ class AsyncWorker:
         if self.device.type == "cuda":
             data = user_code.to_device(data, self.device)
             target = user_code.to_device(target, self.device)
-        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
+        self.batch.data, self.batch.target, self.batch.stage = data, target, "forward"
         output = user_code.compute_output(self._model, data)
         loss = user_code.compute_loss(self._model, output, target)
         metrics = user_code.compute_metrics(self._model, output, target)
-        self.batch.where = "backward"
+        self.batch.stage = "backward"
         torch.autograd.backward(loss * weight)
         return {"kind": "push", "loss": loss.item(), "metrics": metrics}
 
-    def _judge(self, loss: float) -> dict[str, Any]:
+    def _check_push(self, loss: float) -> dict[str, Any]:
         """Clip the gradient; return its norm before, and whether the push counts.
 
         The buffers of a push that does not count are restored.
@@ -338,40 +338,40 @@ class AsyncWorker:
             self._buffer_watch.restore()
         return {"norm": float(norm), "has_nan_buffer": is_nan, "counts": counts}
 
-    def _push(self, meta: dict[str, Any]) -> Any:
+    def _push(self, push: dict[str, Any]) -> Any:
         """Push to the other servers first: what rank 0 has seen, all have applied."""
-        others = zip(self._servers[1:], self._shards[1:], strict=True)
-        for server, shard in reversed(list(others)):
-            server.send({**meta, "sent": _used(shard)}, _gradients(shard))
-            _take(server, shard)
-        first = self._shards[0]
-        return self._ask({**meta, "sent": _used(first)}, _gradients(first))
+        servers = zip(self._servers[1:], self._shards[1:], strict=True)
+        for server, shard in reversed(list(servers)):
+            server.send({**push, "sent": _used_flags(shard)}, _gradients(shard))
+            _receive_parameters(server, shard)
+        first_shard = self._shards[0]
+        return self._request({**push, "sent": _used_flags(first_shard)}, _gradients(first_shard))
 
     @torch.no_grad()
     def _evaluate(self, task: dict[str, Any]) -> dict[str, Any]:
         assert self._evaluation is not None
         self._fetch()
-        put_buffers(self._model, task["buffers"])
-        kept = random_state(self.device)
+        restore_buffers(self._model, task["buffers"])
+        saved_random = random_state(self.device)
         self._model.eval()
-        self._judged.batches = [self._validation_order.share(n) for n in task["batches"]]
+        self._validation_sampler.batches = [self._validation_order.batch_indices(n) for n in task["batches"]]
         values: list[tuple[int, dict[str, float] | None]] = []
         for number, batch in zip(task["batches"], self._validation, strict=True):
             self.beat.beat(Phase.EVALUATING)
-            values.append((number, self._evaluation.values(self._model, batch)))
+            values.append((number, self._evaluation.compute_values(self._model, batch)))
         # Before parameters are fetched: adapters that are merged for the evaluation change them.
         self._model.train()
-        restore_random_state(kept, self.device)
+        restore_random_state(saved_random, self.device)
         return {"kind": "values", "values": values, "piece": task["piece"]}
 
 
-def _take(server: Channel, shard: Sequence[torch.nn.Parameter]) -> None:
+def _receive_parameters(server: Channel, shard: Sequence[torch.nn.Parameter]) -> None:
     """Take a server's answer with the parameters that it sends."""
-    answer, values = server.receive(partial(picked, shard))
-    fill(picked(shard, answer), values)
+    answer, values = server.receive(partial(sent_parameters, shard))
+    fill(sent_parameters(shard, answer), values)
 
 
-def _used(shard: Sequence[torch.nn.Parameter]) -> bytes:
+def _used_flags(shard: Sequence[torch.nn.Parameter]) -> bytes:
     """Return for each parameter whether the steps used it."""
     return bytes(parameter.grad is not None for parameter in shard)
 

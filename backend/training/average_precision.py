@@ -20,7 +20,7 @@ import torch
 OVERLAPS = (0.5, 0.75)
 """The least intersection over union of a detection that is right."""
 _POINTS = tuple(number * 0.01 for number in range(101))
-_MOST = 100
+_MAX_BOXES = 100
 
 
 class PictureMatches(NamedTuple):
@@ -31,15 +31,15 @@ class PictureMatches(NamedTuple):
     """
 
     group: str
-    true: Mapping[int, int]
-    found: Mapping[int, Sequence[tuple[float, tuple[bool | None, ...]]]]
+    true_counts: Mapping[int, int]
+    detections: Mapping[int, Sequence[tuple[float, tuple[bool | None, ...]]]]
 
 
 class ClassPrecision(NamedTuple):
     """The true boxes of a class, counted, and for each of `OVERLAPS` the precision by recall."""
 
     label: int
-    boxes: int
+    box_count: int
     curves: tuple[tuple[float, ...], ...]
 
     def area(self, number: int) -> float:
@@ -53,83 +53,83 @@ def matches_of(output: Any, target: Any) -> list[PictureMatches]:
         return []
     if len(output) != len(target):
         return []
-    found = [match(*pair) for pair in zip(output, target, strict=True)]
-    return [one for one in found if one is not None] if all(found) else []
+    matches = [match_picture(*pair) for pair in zip(output, target, strict=True)]
+    return [result for result in matches if result is not None] if all(matches) else []
 
 
-def match(output: Any, target: Any) -> PictureMatches | None:
+def match_picture(output: Any, target: Any) -> PictureMatches | None:
     """Match the detections of one picture with its true boxes; None for another task."""
     if not (_has_boxes(output, "scores") and _has_boxes(target)):
         return None
     boxes, labels = _boxes(output)
     true_boxes, true_labels = _boxes(target)
     scores = torch.as_tensor(output["scores"]).detach().cpu().double()
-    is_number = boxes.isfinite().all(1) & scores.isfinite()
-    crowd, difficult = (_marks(target, key, len(true_boxes)) for key in ("iscrowd", "difficult"))
-    found, true = {}, {}
+    is_finite = boxes.isfinite().all(1) & scores.isfinite()
+    crowd, difficult = (_box_flags(target, key, len(true_boxes)) for key in ("iscrowd", "difficult"))
+    detections, true_counts = {}, {}
     for label in {*labels.tolist(), *true_labels.tolist()}:
-        own = (is_number & (labels == label)).nonzero().flatten()
-        own = own[scores[own].argsort(descending=True, stable=True)][:_MOST]
-        of_label = true_labels == label
-        there = true_boxes[of_label & ~crowd & ~difficult]
-        true[label] = len(there)
-        shared = overlaps(boxes[own], there).tolist()
-        with_optional = torch.cat(
+        indices = (is_finite & (labels == label)).nonzero().flatten()
+        indices = indices[scores[indices].argsort(descending=True, stable=True)][:_MAX_BOXES]
+        is_label = true_labels == label
+        class_boxes = true_boxes[is_label & ~crowd & ~difficult]
+        true_counts[label] = len(class_boxes)
+        class_overlaps = overlaps(boxes[indices], class_boxes).tolist()
+        optional_overlaps = torch.cat(
             [
-                torch.zeros(len(own), 1),
-                overlaps(boxes[own], true_boxes[of_label & difficult & ~crowd]),
-                overlaps(boxes[own], true_boxes[of_label & crowd], of_first=True),
+                torch.zeros(len(indices), 1),
+                overlaps(boxes[indices], true_boxes[is_label & difficult & ~crowd]),
+                overlaps(boxes[indices], true_boxes[is_label & crowd], by_first=True),
             ],
             1,
         )
-        optional = with_optional.amax(1).tolist()
-        right = zip(
-            *(_right(shared, len(there), least, optional) for least in OVERLAPS), strict=True
+        max_optional = optional_overlaps.amax(1).tolist()
+        hits = zip(
+            *(_match_boxes(class_overlaps, len(class_boxes), threshold, max_optional) for threshold in OVERLAPS), strict=True
         )
-        found[label] = list(zip(scores[own].tolist(), right, strict=True))
-    return PictureMatches(str(target.get("set", "")), true, found)
+        detections[label] = list(zip(scores[indices].tolist(), hits, strict=True))
+    return PictureMatches(str(target.get("set", "")), true_counts, detections)
 
 
-def overlaps(some: torch.Tensor, others: torch.Tensor, *, of_first: bool = False) -> torch.Tensor:
+def overlaps(boxes: torch.Tensor, other_boxes: torch.Tensor, *, by_first: bool = False) -> torch.Tensor:
     """Return the intersection over the union of each two boxes, or over the first one."""
-    low = torch.maximum(some[:, None, :2], others[:, :2])
-    high = torch.minimum(some[:, None, 2:], others[:, 2:])
-    shared = (high - low).clamp(min=0).prod(2)
-    own = (some[:, 2:] - some[:, :2]).prod(1)[:, None]
-    union = own if of_first else own + (others[:, 2:] - others[:, :2]).prod(1) - shared
-    return torch.where(shared > 0, shared / union, 0.0)
+    low = torch.maximum(boxes[:, None, :2], other_boxes[:, :2])
+    high = torch.minimum(boxes[:, None, 2:], other_boxes[:, 2:])
+    intersection = (high - low).clamp(min=0).prod(2)
+    area = (boxes[:, 2:] - boxes[:, :2]).prod(1)[:, None]
+    union = area if by_first else area + (other_boxes[:, 2:] - other_boxes[:, :2]).prod(1) - intersection
+    return torch.where(intersection > 0, intersection / union, 0.0)
 
 
-def by_class(pictures: Iterable[PictureMatches]) -> list[ClassPrecision]:
+def precision_by_class(pictures: Iterable[PictureMatches]) -> list[ClassPrecision]:
     """Return the precision of each class that has true boxes. Pictures are in their order."""
     pictures = list(pictures)
     counts: dict[int, int] = {}
     for picture in pictures:
-        for label, count in picture.true.items():
+        for label, count in picture.true_counts.items():
             counts[label] = counts.get(label, 0) + count
-    found = []
+    precisions = []
     for label, count in sorted(counts.items()):
         if count:
-            every = [one for picture in pictures for one in picture.found.get(label, ())]
-            every.sort(key=lambda one: -one[0])
+            detections = [detection for picture in pictures for detection in picture.detections.get(label, ())]
+            detections.sort(key=lambda detection: -detection[0])
             curves = (
-                _curve([hit for _, right in every if (hit := right[number]) is not None], count)
+                _curve([hit for _, hits in detections if (hit := hits[number]) is not None], count)
                 for number in range(len(OVERLAPS))
             )
-            found.append(ClassPrecision(label, count, tuple(curves)))
-    return found
+            precisions.append(ClassPrecision(label, count, tuple(curves)))
+    return precisions
 
 
-def means(pictures: Sequence[PictureMatches]) -> dict[str, float]:
+def mean_precisions(pictures: Sequence[PictureMatches]) -> dict[str, float]:
     """Return the mean over the classes by the name of a metric, of each set."""
-    found = {}
+    means = {}
     for group in dict.fromkeys(picture.group for picture in pictures):
-        classes = by_class(picture for picture in pictures if picture.group == group)
-        for number, least in enumerate(OVERLAPS):
-            name = f"AP{least * 100:.0f}" + (f" of {group}" if group else "")
+        classes = precision_by_class(picture for picture in pictures if picture.group == group)
+        for number, threshold in enumerate(OVERLAPS):
+            name = f"AP{threshold * 100:.0f}" + (f" of {group}" if group else "")
             if classes:
-                found[name] = math.fsum(one.area(number) for one in classes) / len(classes)
-    return found
+                means[name] = math.fsum(precision.area(number) for precision in classes) / len(classes)
+    return means
 
 
 def _has_boxes(value: Any, *keys: str) -> bool:
@@ -139,8 +139,8 @@ def _has_boxes(value: Any, *keys: str) -> bool:
     shape = getattr(value.get("boxes"), "shape", None)
     if shape is None or ((len(shape) != 2 or shape[1] != 4) and shape[:1] != (0,)):
         return False
-    others = [value[key] for key in ("labels", *keys) if key in value]
-    return all(getattr(one, "shape", None) == shape[:1] for one in others)
+    box_values = [value[key] for key in ("labels", *keys) if key in value]
+    return all(getattr(box_value, "shape", None) == shape[:1] for box_value in box_values)
 
 
 def _boxes(value: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -149,43 +149,43 @@ def _boxes(value: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return boxes, labels.long()
 
 
-def _marks(target: Mapping[str, Any], key: str, count: int) -> torch.Tensor:
+def _box_flags(target: Mapping[str, Any], key: str, count: int) -> torch.Tensor:
     """Return which true boxes have a mark; none, if the target has not one for each."""
-    given = target.get(key)
-    marks = torch.as_tensor(() if given is None else given).detach().cpu().reshape(-1).bool()
+    flags = target.get(key)
+    marks = torch.as_tensor(() if flags is None else flags).detach().cpu().reshape(-1).bool()
     return marks if len(marks) == count else torch.zeros(count, dtype=torch.bool)
 
 
-def _right(
-    shared: list[list[float]], count: int, least: float, optional: list[float]
+def _match_boxes(
+    box_overlaps: list[list[float]], count: int, threshold: float, optional_overlaps: list[float]
 ) -> list[bool | None]:
     """Give each detection the true box with which it overlaps most, if none before it took that.
 
     ``optional``: how much each detection overlaps with boxes that need not be found.
     """
     free = [True] * count
-    right: list[bool | None] = []
-    for row, aside in zip(shared, optional, strict=True):
-        best, place = min(least, 1 - 1e-10), -1
+    hits: list[bool | None] = []
+    for row, optional_overlap in zip(box_overlaps, optional_overlaps, strict=True):
+        best, best_index = min(threshold, 1 - 1e-10), -1
         for number, overlap in enumerate(row):
             if free[number] and overlap >= best:
-                best, place = overlap, number
-        is_optional = place < 0 and aside >= min(least, 1 - 1e-10)
-        right.append(None if is_optional else place >= 0)
-        if place >= 0:
-            free[place] = False
-    return right
+                best, best_index = overlap, number
+        is_optional = best_index < 0 and optional_overlap >= min(threshold, 1 - 1e-10)
+        hits.append(None if is_optional else best_index >= 0)
+        if best_index >= 0:
+            free[best_index] = False
+    return hits
 
 
 def _curve(right: Sequence[bool], count: int) -> tuple[float, ...]:
     """Return the best precision from each point of recall on; 0 beyond the highest recall."""
-    hits = list(accumulate(right, initial=0))[1:]
-    best = [hit / number for number, hit in enumerate(hits, 1)]
-    for place in range(len(best) - 2, -1, -1):
-        best[place] = max(best[place], best[place + 1])
-    curve, place = [], 0
+    hit_sums = list(accumulate(right, initial=0))[1:]
+    best_precisions = [hit / number for number, hit in enumerate(hit_sums, 1)]
+    for index in range(len(best_precisions) - 2, -1, -1):
+        best_precisions[index] = max(best_precisions[index], best_precisions[index + 1])
+    curve, index = [], 0
     for point in _POINTS:
-        while place < len(hits) and hits[place] / count < point:
-            place += 1
-        curve.append(best[place] if place < len(hits) else 0.0)
+        while index < len(hit_sums) and hit_sums[index] / count < point:
+            index += 1
+        curve.append(best_precisions[index] if index < len(hit_sums) else 0.0)
     return tuple(curve)

@@ -47,7 +47,7 @@ from backend.records.jobs.checkpoint import (
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.training import weights_file
-from backend.training.finite import not_finite
+from backend.training.finite import not_finite_names
 
 FORMAT = 1
 _WAIT_S = 60.0
@@ -66,26 +66,26 @@ class Checkpointer:
         self._config_sha256 = config_sha256
         self._copies: dict[str, torch.Tensor] = {}
         self._thread: threading.Thread | None = None
-        self._last: tuple[Any, Checkpoint] | None = None
-        self._bug: BaseException | None = None
-        self._saved: Checkpoint | None = None
+        self._last_save: tuple[Any, Checkpoint] | None = None
+        self._writer_error: BaseException | None = None
+        self._last_checkpoint: Checkpoint | None = None
         self.failure = ""
         """Why the last checkpoint could not be written, or ""."""
-        self.on_failure: Callable[[int, str], None] = lambda step, sentence: None
+        self.on_failure: Callable[[int, str], None] = lambda step, message: None
         """Called with the step of a checkpoint that failed, after one that did not."""
         self.sound_step: int | None = None
         """Up to this step the weights are good, according to the losses: such a checkpoint is kept.
         """
         self.expected_nan: Collection[str] = ()
         """Names of the model's tensors in which NaN is meant."""
-        self.on_not_finite: Callable[[int, str], None] = lambda step, sentence: None
+        self.on_nan: Callable[[int, str], None] = lambda step, message: None
         """Called with the step of a checkpoint that holds NaN, and a sentence about it."""
-        self.not_finite = ""
+        self.nan_message = ""
         """That sentence if the last checkpoint holds NaN, or "". It is never the newest or best."""
         access_modes.make_folders(folder.checkpoints)
         # A run that was killed in a save left an incomplete file; this folder has one writer.
-        for half in folder.checkpoints.glob(".epoch-*.tmp"):
-            half.unlink(missing_ok=True)
+        for temporary_path in folder.checkpoints.glob(".epoch-*.tmp"):
+            temporary_path.unlink(missing_ok=True)
 
     def save(
         self,
@@ -113,9 +113,9 @@ class Checkpointer:
             metrics=dict(metrics),
             reason=reason,
         )
-        self._last = copy, record
+        self._last_save = copy, record
         self._thread = threading.Thread(
-            target=self._write, args=self._last, name="checkpoint-writer"
+            target=self._write, args=self._last_save, name="checkpoint-writer"
         )
         self._thread.start()
 
@@ -124,15 +124,15 @@ class Checkpointer:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self._bug is not None:
-            bug, self._bug = self._bug, None
+        if self._writer_error is not None:
+            bug, self._writer_error = self._writer_error, None
             raise bug
 
-    def try_again(self) -> None:
+    def write_again(self) -> None:
         """Write the last checkpoint once more, and return when that is done."""
         self.wait()
-        if self._last is not None:
-            self._write(*self._last)
+        if self._last_save is not None:
+            self._write(*self._last_save)
             self.wait()
 
     def continue_from(self, path: Path) -> None:
@@ -143,21 +143,21 @@ class Checkpointer:
                     replace_json(self._folder.latest, record.to_dict())
 
     @property
-    def saved(self) -> Checkpoint | None:
+    def last_checkpoint(self) -> Checkpoint | None:
         """Return the newest checkpoint that this run wrote and verified."""
-        return self._saved
+        return self._last_checkpoint
 
     def newest_name(self) -> str:
         """Return the name of the job's newest checkpoint, "" without any."""
-        known = finite(read_checkpoints(self._folder.checkpoints))
-        return known[-1].name if known else ""
+        checkpoints = finite(read_checkpoints(self._folder.checkpoints))
+        return checkpoints[-1].name if checkpoints else ""
 
-    def newest_sound(self) -> Checkpoint | None:
+    def newest_sound_checkpoint(self) -> Checkpoint | None:
         """Return the newest checkpoint up to `sound_step`."""
-        known = read_checkpoints(self._folder.checkpoints)
-        return newest_until(known, self.sound_step)
+        checkpoints = read_checkpoints(self._folder.checkpoints)
+        return newest_until(checkpoints, self.sound_step)
 
-    def _copy(self, value: Any, path: str, seen: dict[Any, torch.Tensor]) -> Any:
+    def _copy(self, value: Any, path: str, copies: dict[Any, torch.Tensor]) -> Any:
         """Return ``value`` with every tensor copied; two names of one tensor stay one."""
         if isinstance(value, torch.Tensor):
             tensor = value.detach()
@@ -168,67 +168,67 @@ class Checkpointer:
                 tuple(tensor.stride()),
                 tensor.device,
             )
-            if tensor.numel() and key in seen:
-                return seen[key]
+            if tensor.numel() and key in copies:
+                return copies[key]
             # A copy into memory that was written before is three times as fast as into new memory.
             copy = self._copies.get(path)
             if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
                 copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
                 self._copies[path] = copy
             copy.copy_(tensor)
-            seen[key] = copy
+            copies[key] = copy
             return copy
         if isinstance(value, Mapping):
-            return {k: self._copy(part, f"{path}/{k}", seen) for k, part in value.items()}
+            return {k: self._copy(part, f"{path}/{k}", copies) for k, part in value.items()}
         if isinstance(value, (list, tuple)):
-            parts = [self._copy(part, f"{path}/{n}", seen) for n, part in enumerate(value)]
+            parts = [self._copy(part, f"{path}/{n}", copies) for n, part in enumerate(value)]
             return tuple(parts) if isinstance(value, tuple) else parts
         return value
 
     def _write(self, state: Any, record: Checkpoint) -> None:
         try:
-            if record.name in kept_names(self._folder.checkpoints):
+            if record.name in permanent_names(self._folder.checkpoints):
                 # A run that resumed from an older one writes this name again.
                 record = replace(record, name=f"{record.name}-run{self._run}")
-            names = not_finite(state, self.expected_nan)
+            names = not_finite_names(state, self.expected_nan)
             record = replace(record, not_finite=number_format.name_list(names) if names else "")
-            self._saved = write_checkpoint(self._folder.checkpoints, state, record)
-            self.failure = self.not_finite = ""
+            self._last_checkpoint = write_checkpoint(self._folder.checkpoints, state, record)
+            self.failure = self.nan_message = ""
             if names:
-                self.not_finite = (
+                self.nan_message = (
                     f"The checkpoint {record.name} holds NaN or infinite numbers, in "
                     f"{record.not_finite}. A resume takes one from before."
                 )
-                self.on_not_finite(record.step, self.not_finite)
+                self.on_nan(record.step, self.nan_message)
             else:
-                replace_json(self._folder.latest, self._saved.to_dict())
+                replace_json(self._folder.latest, self._last_checkpoint.to_dict())
             self._retire()
         except OSError as error:
             swallowed(error)
             is_first = not self.failure
             self.failure = (
                 f"The checkpoint {record.name} could not be written: "
-                f"{reason_of(error, self._folder.checkpoints)} ({self._folder.checkpoints})."
+                f"{failure_reason(error, self._folder.checkpoints)} ({self._folder.checkpoints})."
             )
             if is_first:
                 newest = ""
                 with suppress(OSError):
                     newest = self.newest_name()
-                kept = f"The newest one is {newest}." if newest else "There is no other one yet."
-                self.on_failure(record.step, f"{self.failure} {kept}")
+                hint = f"The newest one is {newest}." if newest else "There is no other one yet."
+                self.on_failure(record.step, f"{self.failure} {hint}")
         except BaseException as error:  # noqa: BLE001 - raised by the next call of `wait`
-            self._bug = error
+            self._writer_error = error
 
     def _retire(self) -> None:
         """Remove what the policy does not keep; two verified checkpoints always stay."""
-        known = read_checkpoints(self._folder.checkpoints)
-        for old in retired(known, self._policy, self.sound_step):
-            path = Path(old.path)
+        checkpoints = read_checkpoints(self._folder.checkpoints)
+        for checkpoint in retired(checkpoints, self._policy, self.sound_step):
+            path = Path(checkpoint.path)
             # The record first: a file without a record is not a checkpoint.
             sidecar_of(path).unlink(missing_ok=True)
-            if old.name in kept_names(path.parent):
+            if checkpoint.name in permanent_names(path.parent):
                 # Marked after it was listed; the mark must stay valid.
-                replace_json(sidecar_of(path), old.to_dict())
+                replace_json(sidecar_of(path), checkpoint.to_dict())
             else:
                 path.unlink(missing_ok=True)
 
@@ -241,13 +241,13 @@ class NotSaved(BackendError):
 
     def __init__(self, failure: str, newest: str = "") -> None:
         """``newest``: the name of the job's newest checkpoint, "" without any."""
-        full = any(one in failure for one in ("No space left", "quota", "no more files"))
-        first = "Free space" if full else "Make sure that the nodes can write to the data root"
-        then = f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
-        super().__init__(failure, f"{first}, then {then}.")
+        is_disk_full = any(phrase in failure for phrase in ("No space left", "quota", "no more files"))
+        first_remedy = "Free space" if is_disk_full else "Make sure that the nodes can write to the data root"
+        second_remedy = f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
+        super().__init__(failure, f"{first_remedy}, then {second_remedy}.")
 
 
-def reason_of(error: OSError, folder: Path) -> str:
+def failure_reason(error: OSError, folder: Path) -> str:
     """Return why the file system refuses a file there: "No space left" has several causes."""
     reason = error.strerror or str(error)
     if error.errno == errno.EROFS:
@@ -259,22 +259,22 @@ def reason_of(error: OSError, folder: Path) -> str:
     if error.errno != errno.ENOSPC:
         return reason
     try:
-        found = os.statvfs(folder)
+        space = os.statvfs(folder)
     except OSError as failed:
         swallowed(failed)
         return reason
-    free = number_format.size(found.f_bavail * found.f_frsize)
-    if found.f_files and not found.f_favail:
-        return f"{reason}: it takes no more files (no free inodes), with {free} free"
-    if found.f_bavail * found.f_frsize >= _MUCH_BYTES:
-        return f"{reason}, with {free} free: a quota or a limit of the file system is reached"
+    free_size = number_format.size(space.f_bavail * space.f_frsize)
+    if space.f_files and not space.f_favail:
+        return f"{reason}: it takes no more files (no free inodes), with {free_size} free"
+    if space.f_bavail * space.f_frsize >= _LARGE_FREE_BYTES:
+        return f"{reason}, with {free_size} free: a quota or a limit of the file system is reached"
     return reason
 
 
-_MUCH_BYTES = 2**30
+_LARGE_FREE_BYTES = 2**30
 
 
-def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: float) -> str:
+def finish_writing(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: float) -> str:
     """Wait until the last checkpoint is on the disk; return why it is not, or "".
 
     A share that is away for a minute, or a full disk where a user frees space, costs no work. The
@@ -285,7 +285,7 @@ def write_out(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: fl
     while checkpointer.failure and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
         beat.beat(Phase.SAVING)
-        checkpointer.try_again()
+        checkpointer.write_again()
     return checkpointer.failure
 
 
@@ -293,7 +293,7 @@ def sidecar_of(path: Path) -> Path:
     return path.with_suffix(SIDECAR_SUFFIX)
 
 
-def kept_names(folder: Path) -> set[str]:
+def permanent_names(folder: Path) -> set[str]:
     """Return the checkpoints that a user keeps permanently."""
     # NFS caches that a file does not exist, but not a folder's content.
     return {path.stem for path in folder.glob(f"*{KEEP_SUFFIX}")}
@@ -321,9 +321,9 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
         OSError: The disk is full, the share is gone, or the file differs from what was written.
     """
     path = folder / f"{record.name}{CHECKPOINT_SUFFIX}"
-    half = folder / f".{path.name}.{os.getpid()}.tmp"
+    temporary_path = folder / f".{path.name}.{os.getpid()}.tmp"
     try:
-        with open(access_modes.create(half), "wb") as file:
+        with open(access_modes.create(temporary_path), "wb") as file:
             hashing = _HashingFile(file)
             try:
                 torch.save(state, cast("IO[bytes]", hashing))
@@ -335,22 +335,22 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
             file.flush()
             os.fsync(file.fileno())
         digest = hashing.sha256.hexdigest()
-        if sha256_of(half) != digest:
+        if sha256_of(temporary_path) != digest:
             raise OSError(f"{path.name} reads back differently than it was written")
-        _prove_loadable(half)
-        size = half.stat().st_size
+        _require_loadable(temporary_path)
+        size = temporary_path.stat().st_size
         # A record of an older file of this name would certify the wrong bytes.
         sidecar_of(path).unlink(missing_ok=True)
-        os.replace(half, path)
+        os.replace(temporary_path, path)
     except BaseException:
-        half.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
         raise
-    proved = replace(record, bytes=size, sha256=digest, path=str(path))
-    replace_json(sidecar_of(path), proved.to_dict())
-    return proved
+    verified_record = replace(record, bytes=size, sha256=digest, path=str(path))
+    replace_json(sidecar_of(path), verified_record.to_dict())
+    return verified_record
 
 
-def _prove_loadable(path: Path) -> None:
+def _require_loadable(path: Path) -> None:
     """Map the file, do not read it: only its structure is checked, which takes a millisecond."""
     try:
         torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -386,22 +386,22 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     Raises:
         BackendError: It is damaged, was exchanged, or is not a checkpoint. Nothing was executed.
     """
-    reason = fault_of(path)
+    reason = damage_reason(path)
     if not reason:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001 - a hostile file may raise anything
             reason = (
-                f"it contains more than weights and numbers, and was not loaded ({_first(error)})"
+                f"it contains more than weights and numbers, and was not loaded ({_first_line(error)})"
             )
         else:
             if isinstance(state, dict) and state.get("format") == FORMAT:
                 return state
             reason = "it is not a checkpoint of this version of Ringmaster"
-    raise BackendError(f"The checkpoint {path.name} cannot be used: {reason}.", offer_before(path))
+    raise BackendError(f"The checkpoint {path.name} cannot be used: {reason}.", resume_remedy(path))
 
 
-def fault_of(path: Path) -> str:
+def damage_reason(path: Path) -> str:
     """Return why the checkpoint is not the file that was written, or "". Execute nothing."""
     if not path.exists():
         return "the file is missing"
@@ -414,8 +414,8 @@ def fault_of(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size != record.bytes:
-            written = number_format.count(record.bytes)
-            return f"it has {number_format.count(size)} bytes instead of {written}"
+            expected_size = number_format.count(record.bytes)
+            return f"it has {number_format.count(size)} bytes instead of {expected_size}"
         if sha256_of(path) != record.sha256:
             return "its content is not what was written (the SHA-256 differs)"
     except OSError as error:
@@ -423,15 +423,15 @@ def fault_of(path: Path) -> str:
     return ""
 
 
-def offer_before(path: Path) -> str:
+def resume_remedy(path: Path) -> str:
     """Name the newest undamaged checkpoint before this one."""
-    known = read_checkpoints(path.parent)
-    step = next((c.step for c in known if c.name == path.stem), None)
-    for other in reversed(known):
-        if other.name == path.stem or (step is not None and other.step > step):
+    checkpoints = read_checkpoints(path.parent)
+    step = next((c.step for c in checkpoints if c.name == path.stem), None)
+    for other_checkpoint in reversed(checkpoints):
+        if other_checkpoint.name == path.stem or (step is not None and other_checkpoint.step > step):
             continue
-        if not fault_of(Path(other.path)):
-            return f"Resume from the one before, {other.name}, which is undamaged."
+        if not damage_reason(Path(other_checkpoint.path)):
+            return f"Resume from the one before, {other_checkpoint.name}, which is undamaged."
     return "There is no undamaged checkpoint before it; start the job over."
 
 
@@ -451,40 +451,40 @@ def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     if path.suffix == ".safetensors":
         return _load_safetensors(path), ()
     if sidecar_of(path).is_file():
-        reason = fault_of(path)
+        reason = damage_reason(path)
         if reason:
             raise BackendError(
-                f"The checkpoint {path.name} cannot be used: {reason}.", offer_before(path)
+                f"The checkpoint {path.name} cannot be used: {reason}.", resume_remedy(path)
             )
     try:
         loaded = weights_file.load(path)
     except Exception as error:
         raise BackendError(
-            f"{path.name} is not a weights file: {_first(error)}.", weights_file.remedy(path)
+            f"{path.name} is not a weights file: {_first_line(error)}.", weights_file.remedy(path)
         ) from error
-    weights = _by_name(loaded)
+    weights = _find_state_dict(loaded)
     if weights is None:
         raise BackendError(f"{path.name} contains no named weights.", weights_file.remedy(path))
-    kept = {str(k): v for k, v in weights.items() if not isinstance(v, weights_file.StandIn)}
-    return kept, weights_file.others(loaded, weights)
+    tensors = {str(k): v for k, v in weights.items() if not isinstance(v, weights_file.StandIn)}
+    return tensors, weights_file.other_names(loaded, weights)
 
 
-def _by_name(loaded: object) -> Mapping[Any, Any] | None:
+def _find_state_dict(loaded: object) -> Mapping[Any, Any] | None:
     """Return the state dict in a saved object: itself, under a usual key, or the only one in it."""
     if not isinstance(loaded, Mapping):
         return None
-    inside = {
+    inner_dicts = {
         key: value
         for key, value in loaded.items()
         if isinstance(value, Mapping)
-        and any(isinstance(one, torch.Tensor) for one in value.values())
+        and any(isinstance(item, torch.Tensor) for item in value.values())
     }
     for key in ("model", "state_dict", "model_state_dict"):
-        if key in inside:
-            return inside[key]
+        if key in inner_dicts:
+            return inner_dicts[key]
     if any(isinstance(value, torch.Tensor) for value in loaded.values()):
         return loaded
-    return next(iter(inside.values())) if len(inside) == 1 else None
+    return next(iter(inner_dicts.values())) if len(inner_dicts) == 1 else None
 
 
 def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -495,7 +495,7 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise BackendError(
-            f"{path.name} is not a safetensors file: {_first(error)}.",
+            f"{path.name} is not a safetensors file: {_first_line(error)}.",
             "Save it again with safetensors.torch.save_file(model.state_dict(), …).",
         ) from error
 
@@ -521,22 +521,22 @@ def fit_weights(
         BackendError: They belong to another architecture, or match only in part; it lists which.
     """
     names = list(model.state_dict())
-    tries = [(weights, "")]
+    candidates = [(weights, "")]
     for prefix in _common_prefixes(weights):
-        cut = {name.removeprefix(prefix): value for name, value in weights.items()}
-        tries.append((cut, f"The prefix “{prefix}” was removed from the names in {source}."))
+        renamed_weights = {name.removeprefix(prefix): value for name, value in weights.items()}
+        candidates.append((renamed_weights, f"The prefix “{prefix}” was removed from the names in {source}."))
     for prefix in _common_prefixes(names):
-        added = {prefix + name: value for name, value in weights.items()}
-        tries.append((added, f"The prefix “{prefix}” was added to the names in {source}."))
+        renamed_weights = {prefix + name: value for name, value in weights.items()}
+        candidates.append((renamed_weights, f"The prefix “{prefix}” was added to the names in {source}."))
     # Of equals the first: the names as they are.
-    fitting, sentence = max(tries, key=lambda one: len(one[0].keys() & set(names)))
-    if pass_batch is not None and _with_tied(model.state_dict(), fitting).keys() < set(names):
+    fitting_weights, message = max(candidates, key=lambda candidate: len(candidate[0].keys() & set(names)))
+    if pass_batch is not None and _add_tied(model.state_dict(), fitting_weights).keys() < set(names):
         pass_batch()
-    _put(model, fitting, source)
-    return sentence
+    _load_weights_into(model, fitting_weights, source)
+    return message
 
 
-def _with_tied(own: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+def _add_tied(model_state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
     """Add to ``weights`` what is in the memory of others of them, such as tied weights.
 
     Files often hold these once: safetensors' ``save_model`` drops the second name.
@@ -544,99 +544,99 @@ def _with_tied(own: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, 
     Args:
         own: The model's state dict.
     """
-    found = dict(weights)
+    all_weights = dict(weights)
     memories: dict[int, list[str]] = {}
-    for name, value in own.items():
+    for name, value in model_state.items():
         if type(value) is torch.Tensor and value.layout is torch.strided and value.numel():
             memories.setdefault(value.untyped_storage().data_ptr(), []).append(name)
     for names in memories.values():
-        given = [name for name in names if _has_shape(weights.get(name), own[name])]
-        missing = [name for name in names if name not in weights]
-        if not given or not missing:
+        saved_names = [name for name in names if _has_shape(weights.get(name), model_state[name])]
+        missing_names = [name for name in names if name not in weights]
+        if not saved_names or not missing_names:
             continue
         # The memory as it will be, and which of its numbers are in the file.
-        nbytes = own[names[0]].untyped_storage().nbytes()
+        nbytes = model_state[names[0]].untyped_storage().nbytes()
         memory = torch.zeros(nbytes, dtype=torch.uint8)
         is_known = torch.zeros(nbytes, dtype=torch.uint8)
-        for name in given:
-            _within(memory, own[name]).copy_(weights[name])
-            _bytes_within(is_known, own[name]).fill_(1)
-        for name in missing:
-            if _bytes_within(is_known, own[name]).all():
-                found[name] = _within(memory, own[name])
-    return found
+        for name in saved_names:
+            _view_as(memory, model_state[name]).copy_(weights[name])
+            _byte_view_as(is_known, model_state[name]).fill_(1)
+        for name in missing_names:
+            if _byte_view_as(is_known, model_state[name]).all():
+                all_weights[name] = _view_as(memory, model_state[name])
+    return all_weights
 
 
-def _has_shape(value: Any, own: torch.Tensor) -> bool:
-    return isinstance(value, torch.Tensor) and value.shape == own.shape
+def _has_shape(value: Any, tensor: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == tensor.shape
 
 
-def _within(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _view_as(memory: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """Return the part of the memory that a tensor has in its own."""
-    whole = memory[: len(memory) // like.element_size() * like.element_size()].view(like.dtype)
-    return whole.as_strided(like.shape, like.stride(), like.storage_offset())
+    typed_memory = memory[: len(memory) // tensor.element_size() * tensor.element_size()].view(tensor.dtype)
+    return typed_memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
-def _bytes_within(memory: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _byte_view_as(memory: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of that part."""
-    size = like.element_size()
+    size = tensor.element_size()
     return memory.as_strided(
-        (*like.shape, size),
-        (*(size * one for one in like.stride()), 1),
-        like.storage_offset() * size,
+        (*tensor.shape, size),
+        (*(size * stride for stride in tensor.stride()), 1),
+        tensor.storage_offset() * size,
     )
 
 
 def _common_prefixes(names: Iterable[str]) -> list[str]:
     """Return the dotted prefixes of all names, ``a.`` and ``a.b.`` of ``a.b.x`` and ``a.b.y``."""
-    first, *others = [name.split(".")[:-1] for name in names] or [[]]
+    first_path, *other_paths = [name.split(".")[:-1] for name in names] or [[]]
     count = 0
-    while count < len(first) and all(other[: count + 1] == first[: count + 1] for other in others):
+    while count < len(first_path) and all(path[: count + 1] == first_path[: count + 1] for path in other_paths):
         count += 1
-    return [".".join(first[: number + 1]) + "." for number in range(count)]
+    return [".".join(first_path[: number + 1]) + "." for number in range(count)]
 
 
-def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> None:
-    own = model.state_dict()
-    weights = _with_tied(own, weights)
-    missing = [key for key in own if key not in weights]
-    surplus = [key for key in weights if key not in own]
-    wrong = [
-        f"{key} {list(weights[key].shape)} instead of {list(own[key].shape)}"
-        for key in own
-        if isinstance(own[key], torch.Tensor)
+def _load_weights_into(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> None:
+    model_state = model.state_dict()
+    weights = _add_tied(model_state, weights)
+    missing_names = [key for key in model_state if key not in weights]
+    surplus_names = [key for key in weights if key not in model_state]
+    shape_errors = [
+        f"{key} {list(weights[key].shape)} instead of {list(model_state[key].shape)}"
+        for key in model_state
+        if isinstance(model_state[key], torch.Tensor)
         and isinstance(weights.get(key), torch.Tensor)
         # A layer that only training uses takes its shape from the file.
-        and not is_lazy(own[key])
-        and weights[key].shape != own[key].shape
+        and not is_lazy(model_state[key])
+        and weights[key].shape != model_state[key].shape
     ]
-    if missing or surplus or wrong:
-        fitting = len(own) - len(missing) - len(wrong)
+    if missing_names or surplus_names or shape_errors:
+        fitting_count = len(model_state) - len(missing_names) - len(shape_errors)
         parts = []
-        if missing:
-            parts.append(f"not in the file: {number_format.name_list(missing)}")
-        if wrong:
-            parts.append(f"different shape: {number_format.name_list(wrong)}")
-        if surplus:
-            parts.append(f"not in the model: {number_format.name_list(surplus)}")
-        how = (
-            f"{fitting} of the model's {len(own)} weights match"
-            if fitting
+        if missing_names:
+            parts.append(f"not in the file: {number_format.name_list(missing_names)}")
+        if shape_errors:
+            parts.append(f"different shape: {number_format.name_list(shape_errors)}")
+        if surplus_names:
+            parts.append(f"not in the model: {number_format.name_list(surplus_names)}")
+        summary = (
+            f"{fitting_count} of the model's {len(model_state)} weights match"
+            if fitting_count
             else "no name matches the model's"
         )
         raise BackendError(
-            f"The weights in {source} do not belong to this model: {how}; {'; '.join(parts)}.",
+            f"The weights in {source} do not belong to this model: {summary}; {'; '.join(parts)}.",
             "Choose weights that were trained with this model.",
         )
     try:
         model.load_state_dict(dict(weights))
     except (RuntimeError, TypeError, ValueError, KeyError) as error:
         raise BackendError(
-            f"The weights in {source} do not belong to this model: {_first(error)}.",
+            f"The weights in {source} do not belong to this model: {_first_line(error)}.",
             "Choose weights that were trained with this model.",
         ) from error
 
 
-def _first(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__).strip().rstrip(".")[:200]

@@ -25,7 +25,7 @@ def content(
     scaler: torch.amp.GradScaler,
     train_state: TrainState,
     ranks: Sequence[Any],
-    measured: Mapping[str, float],
+    metrics: Mapping[str, float],
     launch: Launch,
 ) -> dict[str, Any]:
     """Return the whole content.
@@ -44,7 +44,7 @@ def content(
         "scaler": scaler.state_dict(),
         "course": train_state.to_dict(),
         "ranks": ranks,
-        "metrics": dict(measured),
+        "metrics": dict(metrics),
         "job": {
             "id": launch.job_id,
             "run": launch.run,
@@ -59,7 +59,7 @@ def content(
     }
 
 
-def own_buffers(
+def rank_buffers(
     model: torch.nn.Module, strategy: Strategy, gather: Callable[[Any], list[Any]]
 ) -> dict[str, torch.Tensor]:
     """Return the buffers of this rank that neither the state dict nor rank 0 has for it.
@@ -72,51 +72,51 @@ def own_buffers(
     if strategy.world_size > 1:
         for name, buffer in buffers.items():
             hashes[name] = hashlib.sha256(bytes_of(buffer).numpy().data).digest()
-    first = gather(hashes)[0]
+    rank0_hashes = gather(hashes)[0]
     if strategy.rank == 0:
-        kept = model.state_dict().keys()
-        return {name: buffer for name, buffer in buffers.items() if name not in kept}
-    return {name: buffer for name, buffer in buffers.items() if hashes[name] != first.get(name)}
+        state_names = model.state_dict().keys()
+        return {name: buffer for name, buffer in buffers.items() if name not in state_names}
+    return {name: buffer for name, buffer in buffers.items() if hashes[name] != rank0_hashes.get(name)}
 
 
-def put_buffers(
+def restore_buffers(
     model: torch.nn.Module, saved: Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 ) -> None:
     """Restore what `own_buffers` returned; a list comes from a checkpoint before 0.1.0."""
-    own = dict(model.named_buffers())
-    named = saved if isinstance(saved, Mapping) else dict(zip(own, saved, strict=False))
-    for name, buffer in named.items():
-        if name in own:
-            own[name].resize_(buffer.shape).copy_(buffer)
+    model_buffers = dict(model.named_buffers())
+    saved_buffers = saved if isinstance(saved, Mapping) else dict(zip(model_buffers, saved, strict=False))
+    for name, buffer in saved_buffers.items():
+        if name in model_buffers:
+            model_buffers[name].resize_(buffer.shape).copy_(buffer)
 
 
-def frozen(model: torch.nn.Module) -> list[str]:
+def frozen_names(model: torch.nn.Module) -> list[str]:
     """Return the names of the parameters that the model does not train at the moment."""
-    return [name for name, one in model.named_parameters() if not one.requires_grad]
+    return [name for name, parameter in model.named_parameters() if not parameter.requires_grad]
 
 
 def freeze(model: torch.nn.Module, names: Collection[str]) -> None:
     """Restore what `frozen` returned, also on a model that froze or thawed layers later."""
-    for name, one in model.named_parameters():
-        if one.requires_grad == (name in names):
-            one.requires_grad_(name not in names)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad == (name in names):
+            parameter.requires_grad_(name not in names)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
     """Return the random generators of a rank, as tensors that load with ``weights_only=True``."""
-    version, words, gauss = random.getstate()
+    version, state_words, gauss = random.getstate()
     state: dict[str, Any] = {
         "torch": torch.get_rng_state(),
-        "python": {"version": version, "words": torch.tensor(words), "gauss": gauss},
+        "python": {"version": version, "words": torch.tensor(state_words), "gauss": gauss},
     }
     # Not every node has numpy; then no code can have drawn from it.
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        kind, keys, place, has_gauss, cached = numpy.random.get_state()
+        kind, keys, position, has_gauss, cached = numpy.random.get_state()
         state["numpy"] = {
             "kind": str(kind),
             "keys": torch.tensor(keys.astype("int64").tolist()),
-            "place": int(place),
+            "place": int(position),
             "has_gauss": int(has_gauss),
             "cached": float(cached),
         }
@@ -141,5 +141,5 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
 
 
 def _version(module: str) -> str:
-    found = sys.modules.get(module)
-    return str(getattr(found, "__version__", "")) if found else ""
+    loaded_module = sys.modules.get(module)
+    return str(getattr(loaded_module, "__version__", "")) if loaded_module else ""

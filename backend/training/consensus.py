@@ -45,7 +45,7 @@ _EPSILON = 1e-12
 
 
 @dataclass(frozen=True)
-class Rules:
+class ConsensusSettings:
     """The settings of the strategy."""
 
     beta: float = 1.0
@@ -53,7 +53,7 @@ class Rules:
     variant: str = "admm"
 
     @classmethod
-    def of(cls, strategy: StrategyConfig) -> Rules:
+    def from_strategy(cls, strategy: StrategyConfig) -> ConsensusSettings:
         return cls(
             float(strategy.setting("beta")),
             int(strategy.setting("inner_rounds")),
@@ -71,43 +71,43 @@ class ConsensusUpdate:
     """
 
     def __init__(
-        self, parts: ModelParts, number: int, rules: Rules, twin: torch.nn.Module | None = None
+        self, parts: ModelParts, number: int, settings: ConsensusSettings, twin_layer: torch.nn.Module | None = None
     ) -> None:
         """``twin``: in a published form, this part's own layer after the cut above it."""
         self._parts = parts
         self._number = number
-        self._rules = rules
-        self._is_published = rules.variant in PUBLISHED_VARIANTS
-        self._twin = twin
-        self.live: dict[str, float] = {}
-        self.bytes_whole = self.bytes_split = 0
-        self.begin()
+        self._settings = settings
+        self._is_published = settings.variant in PUBLISHED_VARIANTS
+        self._twin_layer = twin_layer
+        self.figures: dict[str, float] = {}
+        self.unsplit_bytes = self.split_bytes = 0
+        self.begin_batch()
 
-    def begin(self) -> None:
+    def begin_batch(self) -> None:
         """Begin a batch."""
-        self._last: tuple[torch.Tensor, ...] | None = None
+        self._last_round: tuple[torch.Tensor, ...] | None = None
 
-    def forward(self, data: Any, given: torch.Tensor | None) -> Any:
+    def forward(self, data: Any, cut_input: torch.Tensor | None) -> Any:
         """Return the part's output, whose graph is kept for `objective`.
 
         Args:
             given: x of the cut below; None for the first part.
         """
-        if given is not None:
-            given = self._begin_copy(data, given)
+        if cut_input is not None:
+            cut_input = self._begin_copy(data, cut_input)
         self._data = data
-        if self.bytes_whole:
-            self._output = self._parts.run(self._number, data, given)
+        if self.unsplit_bytes:
+            self._output = self._parts.run(self._number, data, cut_input)
         else:
-            self._output = self._measured(data, given)
+            self._output = self._run_measured(data, cut_input)
         return self._output
 
-    def _measured(self, data: Any, given: torch.Tensor | None) -> Any:
+    def _run_measured(self, data: Any, cut_input: torch.Tensor | None) -> Any:
         """Return the output, and note the memory that its graph holds for the backward pass."""
         with SavedTensors(self._parts.model) as saved_tensors:
-            output = self._parts.run(self._number, data, given)
-        self.bytes_whole = saved_tensors.bytes
-        self.bytes_split = self.bytes_whole + (2 * given.nbytes if given is not None else 0)
+            output = self._parts.run(self._number, data, cut_input)
+        self.unsplit_bytes = saved_tensors.bytes
+        self.split_bytes = self.unsplit_bytes + (2 * cut_input.nbytes if cut_input is not None else 0)
         return output
 
     def _begin_copy(self, data: Any, x: torch.Tensor) -> torch.Tensor:
@@ -115,12 +115,12 @@ class ConsensusUpdate:
         self._x = self._y = x
         if self._is_published:
             with torch.no_grad():
-                self._shown = self._parts.first_layers[self._number](data, x)
+                self._layer_output = self._parts.first_layers[self._number](data, x)
         else:
             self._u = torch.zeros_like(x)
-            if self._last is not None:
-                self._y, u, beta, gradient = self._last
-                u = u + beta / self._rules.rounds * (x - self._y)
+            if self._last_round is not None:
+                self._y, u, beta, gradient = self._last_round
+                u = u + beta / self._settings.rounds * (x - self._y)
                 self._u = _at_most(u, gradient)
             self._y = self._y.detach().requires_grad_()
         # A module that works in place changes this copy.
@@ -142,35 +142,35 @@ class ConsensusUpdate:
         self._measure("multiplier", u)
         return (u * residual + beta / 2 * residual * residual).sum() / len(x)
 
-    def _disagreement(self, x: torch.Tensor, shown: torch.Tensor) -> torch.Tensor:
-        assert self._twin is not None
-        own = self._twin(self._data, x)
-        self._measure("residual", own.detach() - shown)
-        error = _square(own - shown)
-        if self._rules.variant != "dual-layer":
-            size = _square(own) + _square(shown) + _EPSILON
-            is_constant = self._rules.variant == "dual-layer-normalised"
+    def _disagreement(self, x: torch.Tensor, upper_output: torch.Tensor) -> torch.Tensor:
+        assert self._twin_layer is not None
+        lower_output = self._twin_layer(self._data, x)
+        self._measure("residual", lower_output.detach() - upper_output)
+        error = _square(lower_output - upper_output)
+        if self._settings.variant != "dual-layer":
+            size = _square(lower_output) + _square(upper_output) + _EPSILON
+            is_constant = self._settings.variant == "dual-layer-normalised"
             error = error / (size.detach() if is_constant else size)
         return error.mean() / 2
 
     def answer(self) -> list[torch.Tensor]:
         """Step y after the backward pass; return what the part below needs."""
         if self._is_published:
-            return [self._shown]
+            return [self._layer_output]
         x, u, gradient = self._x, self._u, self._y.grad
         # Of each sample's loss: the loss of the batch is their mean.
         gradient = torch.zeros_like(x) if gradient is None else gradient * len(x)
         pull = gradient - u
-        least = (_square(pull) / (REACH**2 * _square(x) + _EPSILON)).sqrt()
-        beta = least.clamp(min=self._rules.beta)
+        min_beta = (_square(pull) / (REACH**2 * _square(x) + _EPSILON)).sqrt()
+        beta = min_beta.clamp(min=self._settings.beta)
         difference = pull / beta
-        self._last = x - difference, u, beta, gradient
+        self._last_round = x - difference, u, beta, gradient
         return [difference, u, beta]
 
     def _measure(self, name: str, value: torch.Tensor) -> None:
         """Keep the mean norm of the samples' values at the cut above this part."""
         norm = float(_square(value.detach()).sqrt().mean())
-        self.live[f"{name} at cut {self._number + 1}"] = norm
+        self.figures[f"{name} at cut {self._number + 1}"] = norm
 
 
 def _square(value: torch.Tensor) -> torch.Tensor:

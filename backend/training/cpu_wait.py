@@ -7,9 +7,9 @@ import time
 
 from backend.base.log import suppress
 
-_EVERY = 8
+_STEP_INTERVAL = 8
 """Steps between two measurements; each reads the kernel's figure twice, in about 20 µs."""
-_FIGURES = "/proc/thread-self/schedstat"
+_SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
 class CpuWait:
@@ -24,31 +24,31 @@ class CpuWait:
         """``threads``: how many compute a step."""
         self._cores = len(os.sched_getaffinity(0)) if threads == 1 else 0
         self._steps = 0
-        self._began_ms = self._began_others_ms = 0.0
+        self._start_wait_ms = self._start_others_ms = 0.0
         self._ms = 0.0
 
-    def begin(self) -> None:
-        if self._steps % _EVERY == 0:
-            self._began_ms, self._began_others_ms = waited_ms(), others_ms()
+    def begin_step(self) -> None:
+        if self._steps % _STEP_INTERVAL == 0:
+            self._start_wait_ms, self._start_others_ms = thread_wait_ms(), other_threads_ms()
 
-    def end(self) -> float:
+    def end_step(self) -> float:
         """Return the milliseconds since `begin` of the last step that was measured."""
-        if self._steps % _EVERY == 0:
-            self._ms = waited_ms() - self._began_ms
+        if self._steps % _STEP_INTERVAL == 0:
+            self._ms = thread_wait_ms() - self._start_wait_ms
             if self._cores:
-                own_ms = (others_ms() - self._began_others_ms) / self._cores
+                own_ms = (other_threads_ms() - self._start_others_ms) / self._cores
                 self._ms = max(0.0, self._ms - own_ms)
         self._steps += 1
         return self._ms
 
 
-def others_ms() -> float:
+def other_threads_ms() -> float:
     """Return the CPU time of the other threads of this process until now."""
     return (time.process_time() - time.thread_time()) * 1e3
 
 
-def waited_ms() -> float:
+def thread_wait_ms() -> float:
     """Return the wait of this thread until now; 0 where the kernel does not count it."""
-    with suppress(OSError, ValueError, IndexError), open(_FIGURES, encoding="ascii") as file:
+    with suppress(OSError, ValueError, IndexError), open(_SCHEDSTAT, encoding="ascii") as file:
         return int(file.read().split()[1]) / 1e6
     return 0.0

@@ -29,12 +29,12 @@ NO_METRICS = frozenset(
 )
 GROUPS = ("mode", "split", "phase", "subset", "stage")
 """Names of a text that says of what a row's values are, such as ``"mode": "val"``."""
-_PIECE_BYTES = 4_000_000
+_CHUNK_BYTES = 4_000_000
 """Of one file at once; the rest is read the next time."""
 _HEAD_BYTES = 65_536
 _DOCUMENT_BYTES = 50_000_000
-_LONGEST_LINE = 100_000
-_MOST_ELEMENTS = 16
+_MAX_LINE_BYTES = 100_000
+_MAX_ELEMENTS = 16
 """Of a list in a row, such as the twelve figures of COCO; a longer one is no metric."""
 _DELIMITERS = (",", ";", "\t", None)
 _EVENTS = b"brain.Event:"
@@ -90,7 +90,7 @@ class CurveFile:
         is_stream = self._format not in (None, self._document)
         if is_stream or signature != self._signature:
             self._signature = signature
-            content = self._file.read(_PIECE_BYTES if is_stream else _HEAD_BYTES)
+            content = self._file.read(_CHUNK_BYTES if is_stream else _HEAD_BYTES)
             if self._file.offset == 0:
                 # New, or not what was read before.
                 self._was_document |= self._format == self._document
@@ -104,15 +104,15 @@ class CurveFile:
         Raises:
             OSError: The file cannot be read.
         """
-        added = self._file.read(_PIECE_BYTES)
+        content = self._file.read(_CHUNK_BYTES)
         # A progress bar writes its line again and again, without an end.
-        end = max(added.rfind(b"\n"), added.rfind(b"\r")) + 1
-        if not end and len(added) > _LONGEST_LINE:
+        end = max(content.rfind(b"\n"), content.rfind(b"\r")) + 1
+        if not end and len(content) > _MAX_LINE_BYTES:
             # A line without an end, such as a file of bytes.
-            end = len(added)
-        self._file.advance(added[:end])
-        for line in added[:end].splitlines():
-            if len(line) <= _LONGEST_LINE:
+            end = len(content)
+        self._file.advance(content[:end])
+        for line in content[:end].splitlines():
+            if len(line) <= _MAX_LINE_BYTES:
                 yield line.decode("utf-8-sig", "replace")
 
     def _recognize(self, head: bytes) -> Any:
@@ -122,25 +122,25 @@ class CurveFile:
         if b"\0" in head:
             return None
         # The last line may be incomplete.
-        complete = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
-        lines = complete.decode("utf-8-sig", "replace").splitlines()
+        complete_content = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+        lines = complete_content.decode("utf-8-sig", "replace").splitlines()
         objects = [row for line in lines if (row := json_object(line)) is not None]
-        if len(objects) > 1 or (objects and has_position(list(flat(objects[0])))):
+        if len(objects) > 1 or (objects and has_position(list(flatten_row(objects[0])))):
             return self._json_lines
         if head.lstrip()[:1] in (b"{", b"["):
             return self._document
         return self._table if self._has_header(lines) else None
 
     def _has_header(self, lines: Sequence[str]) -> bool:
-        first = next((n for n, line in enumerate(lines) if line.strip()), None)
-        if first is None:
+        header_index = next((n for n, line in enumerate(lines) if line.strip()), None)
+        if header_index is None:
             return False
         for delimiter in _DELIMITERS:
-            names = _fields(lines[first].lstrip("# "), delimiter)
+            names = _fields(lines[header_index].lstrip("# "), delimiter)
             # Blanks separate words of any text; numbers below make it a table.
-            below = _fields(lines[first + 1], None) if len(lines) > first + 1 else []
+            next_fields = _fields(lines[header_index + 1], None) if len(lines) > header_index + 1 else []
             is_table = delimiter or (
-                len(below) == len(names) and all(number_of(x) is not None for x in below)
+                len(next_fields) == len(names) and all(number_of(x) is not None for x in next_fields)
             )
             if len(names) > 1 and has_position(names) and is_table:
                 self._delimiter, self._header = delimiter, []
@@ -172,19 +172,19 @@ class CurveFile:
         from google.protobuf.message import DecodeError
         from tensorboardX.proto.event_pb2 import Event
 
-        added, start = self._file.read(_PIECE_BYTES), 0
-        while len(added) >= start + 12:
-            end = start + struct.unpack_from("<Q", added, start)[0] + 16
-            if len(added) < end:
-                if not start and end > _PIECE_BYTES and end <= self._signature[1]:
+        content, start = self._file.read(_CHUNK_BYTES), 0
+        while len(content) >= start + 12:
+            end = start + struct.unpack_from("<Q", content, start)[0] + 16
+            if len(content) < end:
+                if not start and end > _CHUNK_BYTES and end <= self._signature[1]:
                     # A picture, for example.
                     self._file.skip(end)
                 break
             with suppress(DecodeError):
-                event = Event.FromString(added[start + 12 : end - 4])
+                event = Event.FromString(content[start + 12 : end - 4])
                 scalars = {value.tag: _scalar(value) for value in event.summary.value}
                 yield {**scalars, "step": event.step}
-            self._file.advance(added[start:end])
+            self._file.advance(content[start:end])
             start = end
 
 
@@ -196,15 +196,15 @@ def json_object(line: str) -> dict[str, Any] | None:
     return None
 
 
-def flat(row: Row, prefix: str = "") -> dict[str, Any]:
+def flatten_row(row: Row, prefix: str = "") -> dict[str, Any]:
     """Return a row with the values of the tables and short lists in it, named by their paths."""
     values: dict[str, Any] = {}
     for key, value in row.items():
         name = f"{prefix}{key}".strip()
         if isinstance(value, dict):
-            values |= flat(value, f"{name}/")
-        elif isinstance(value, list) and len(value) <= _MOST_ELEMENTS:
-            values |= flat({str(n): element for n, element in enumerate(value)}, f"{name}/")
+            values |= flatten_row(value, f"{name}/")
+        elif isinstance(value, list) and len(value) <= _MAX_ELEMENTS:
+            values |= flatten_row({str(n): element for n, element in enumerate(value)}, f"{name}/")
         else:
             values[name] = value
     return values

@@ -40,15 +40,15 @@ class BatchIndices(list[int]):
         return BatchIndices, (list(self), self.number)
 
 
-def spans(places: torch.Tensor) -> list[Span]:
+def spans(positions: torch.Tensor) -> list[Span]:
     """Return rising places as spans."""
-    found: list[Span] = []
-    for place in places.tolist():
-        if found and found[-1][1] == place:
-            found[-1] = found[-1][0], place + 1
+    merged_spans: list[Span] = []
+    for position in positions.tolist():
+        if merged_spans and merged_spans[-1][1] == position:
+            merged_spans[-1] = merged_spans[-1][0], position + 1
         else:
-            found.append((place, place + 1))
-    return found
+            merged_spans.append((position, position + 1))
+    return merged_spans
 
 
 class TrainingOrder(Sampler[BatchIndices]):
@@ -65,7 +65,7 @@ class TrainingOrder(Sampler[BatchIndices]):
         self._rank = rank
         self._world_size = world_size
         self._seed = seed
-        self.go_to(1, 0)
+        self.seek(1, 0)
         if self.steps_per_epoch == 0:
             raise BackendError(
                 f"The dataset has {number_format.count(samples)} samples, but one step of "
@@ -74,8 +74,8 @@ class TrainingOrder(Sampler[BatchIndices]):
                 + ("or less, or fewer processes." if world_size > 1 else "or less."),
             )
 
-    def go_to(self, epoch: int, position: int, done: Sequence[Span] = ()) -> None:
-        self.epoch, self.position, self.done = epoch, position, done
+    def seek(self, epoch: int, position: int, done_spans: Sequence[Span] = ()) -> None:
+        self.epoch, self.position, self.done_spans = epoch, position, done_spans
 
     @property
     def global_batch(self) -> int:
@@ -86,53 +86,53 @@ class TrainingOrder(Sampler[BatchIndices]):
         return self._samples // self.global_batch
 
     @property
-    def steps_left(self) -> int:
+    def remaining_steps(self) -> int:
         """Return the steps of the epoch from the position on."""
         return max(0, self._samples - self.position) // self.global_batch
 
-    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _split_positions(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the places that were taken besides `done`, and those that are left."""
-        free = torch.ones(self._samples, dtype=torch.bool)
-        for first, end in self.done:
-            free[first:end] = False
-        others = free.nonzero().flatten()
-        count = self.position - (self._samples - len(others))
-        return others[:count], others[count:]
+        is_free = torch.ones(self._samples, dtype=torch.bool)
+        for start, end in self.done_spans:
+            is_free[start:end] = False
+        free_positions = is_free.nonzero().flatten()
+        count = self.position - (self._samples - len(free_positions))
+        return free_positions[:count], free_positions[count:]
 
-    def taken(self) -> list[Span]:
-        return [*self.done, *spans(self._places()[0])]
+    def done_position_spans(self) -> list[Span]:
+        return [*self.done_spans, *spans(self._split_positions()[0])]
 
-    def pieces(self) -> list[torch.Tensor]:
+    def remaining_batches(self) -> list[torch.Tensor]:
         """Return the places of each batch that is left, for workers that take any of them.
 
         After another batch size the batches may be smaller, so that no sample is left out; but a
         single one is, on which batch normalization cannot train.
         """
-        whole = self._samples // self._batch_size * self._batch_size
-        left = self._places()[1][: max(0, whole - self.position)]
-        if len(left) < min(2, self._batch_size):
+        sample_count = self._samples // self._batch_size * self._batch_size
+        positions = self._split_positions()[1][: max(0, sample_count - self.position)]
+        if len(positions) < min(2, self._batch_size):
             return []
-        return list(_even(left, self._batch_size))
+        return list(_split_evenly(positions, self._batch_size))
 
-    def batches(self, pieces: Sequence[torch.Tensor]) -> Iterator[BatchIndices]:
+    def batches(self, batch_positions: Sequence[torch.Tensor]) -> Iterator[BatchIndices]:
         """Make the batches with the samples at these places."""
         generator = torch.Generator()
         generator.manual_seed(mixed_seed(self._seed, self.epoch))
         order = torch.randperm(self._samples, generator=generator)
-        for places in pieces:
-            number = mixed_seed(self._seed, self.epoch, int(places[0]))
-            yield BatchIndices(order[places].tolist(), number)
+        for positions in batch_positions:
+            number = mixed_seed(self._seed, self.epoch, int(positions[0]))
+            yield BatchIndices(order[positions].tolist(), number)
 
     def __len__(self) -> int:
-        return self.steps_left
+        return self.remaining_steps
 
     def __iter__(self) -> Iterator[BatchIndices]:
-        left = self._places()[1][: self.steps_left * self.global_batch]
-        pieces = torch.split(left, self._batch_size)[self._rank :: self._world_size]
-        return self.batches(pieces)
+        positions = self._split_positions()[1][: self.remaining_steps * self.global_batch]
+        batch_positions = torch.split(positions, self._batch_size)[self._rank :: self._world_size]
+        return self.batches(batch_positions)
 
 
-def portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[BatchIndices]]:
+def deal_portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[BatchIndices]]:
     """Deal a training set in portions of ``size`` samples or one less, each in such batches.
 
     They are the same in each epoch, mixed, and none is much smaller than the others: batch
@@ -145,13 +145,13 @@ def portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[B
     return [
         [
             BatchIndices(batch.tolist(), mixed_seed(seed, next(numbers)))
-            for batch in _even(portion, batch_size)
+            for batch in _split_evenly(portion, batch_size)
         ]
-        for portion in _even(order, size)
+        for portion in _split_evenly(order, size)
     ]
 
 
-def _even(samples: torch.Tensor, size: int) -> tuple[torch.Tensor, ...]:
+def _split_evenly(samples: torch.Tensor, size: int) -> tuple[torch.Tensor, ...]:
     return samples.tensor_split(-(-len(samples) // size))
 
 
@@ -168,32 +168,32 @@ class ValidationOrder(Sampler[BatchIndices]):
         self._world_size = world_size
 
     @property
-    def batches(self) -> int:
+    def batch_count(self) -> int:
         return -(-self._samples // self._batch_size)
 
     @property
-    def rounds(self) -> int:
+    def max_batch_count(self) -> int:
         """The batches of the rank that has most."""
-        return -(-self.batches // self._world_size)
+        return -(-self.batch_count // self._world_size)
 
-    def numbers(self) -> range:
-        return range(self._rank, self.batches, self._world_size)
+    def batch_numbers(self) -> range:
+        return range(self._rank, self.batch_count, self._world_size)
 
     def size_of(self, batch: int) -> int:
         return min(self._batch_size, self._samples - batch * self._batch_size)
 
     def __len__(self) -> int:
-        return len(self.numbers())
+        return len(self.batch_numbers())
 
     def __iter__(self) -> Iterator[BatchIndices]:
-        yield from map(self.share, self.numbers())
+        yield from map(self.batch_indices, self.batch_numbers())
 
-    def share(self, batch: int) -> BatchIndices:
+    def batch_indices(self, batch: int) -> BatchIndices:
         start = batch * self._batch_size
         return BatchIndices(list(range(start, start + self.size_of(batch))), batch)
 
 
-class Items(Dataset[Any]):
+class UserItems(Dataset[Any]):
     """The user's dataset, read one whole batch at a time.
 
     In a worker process the random generators are seeded for each batch: a resume creates new
@@ -203,32 +203,32 @@ class Items(Dataset[Any]):
         is_alike: Do the same without a worker, so that each rank makes the same batch.
     """
 
-    def __init__(self, data: UserData, is_alike: bool) -> None:
+    def __init__(self, data: UserData, is_shared: bool) -> None:
         self._data = data
-        self._is_alike = is_alike
+        self._is_shared = is_shared
 
-    def __getitems__(self, share: BatchIndices) -> list[Any]:
+    def __getitems__(self, indices: BatchIndices) -> list[Any]:
         if get_worker_info() is not None:
-            seed_everything(share.number)
-        elif self._is_alike:
-            kept = random_state(torch.device("cpu"))
-            seed_everything(share.number)
-            items = self._items(share)
-            restore_random_state(kept, torch.device("cpu"))
+            seed_everything(indices.number)
+        elif self._is_shared:
+            saved_random = random_state(torch.device("cpu"))
+            seed_everything(indices.number)
+            items = self._read_items(indices)
+            restore_random_state(saved_random, torch.device("cpu"))
             return items
-        return self._items(share)
+        return self._read_items(indices)
 
-    def _items(self, share: BatchIndices) -> list[Any]:
-        user = self._data.user_dataset
+    def _read_items(self, indices: BatchIndices) -> list[Any]:
+        user_dataset = self._data.user_dataset
         name = self._data.class_name
-        if hasattr(user, "__getitems__"):
+        if hasattr(user_dataset, "__getitems__"):
             with user_code.calling(f"{name}.__getitems__", self._data.source):
-                return list(user.__getitems__(list(share)))
+                return list(user_dataset.__getitems__(list(indices)))
         items: list[Any] = []
         index = 0
         try:
-            for index in share:
-                items.append(user[index])
+            for index in indices:
+                items.append(user_dataset[index])
         except BaseException:  # noqa: BLE001 - `calling` decides, and lets pass what is not theirs
             try:
                 with user_code.calling(
@@ -241,15 +241,15 @@ class Items(Dataset[Any]):
         return items
 
 
-def loader(
+def make_loader(
     data: UserData,
     order: Sampler[BatchIndices],
     workers: int,
     on_gpu: bool,
-    is_alike: bool = False,
+    is_shared: bool = False,
 ) -> DataLoader[Any]:
     return DataLoader(
-        Items(data, is_alike),
+        UserItems(data, is_shared),
         batch_sampler=order,
         num_workers=workers,
         collate_fn=data.collate,
@@ -265,14 +265,14 @@ def fingerprint(data: UserData, index: int, seed: int) -> str | None:
 
     None if the item cannot be read, or differs each time: then it is random in itself.
     """
-    found = set()
+    digests = set()
     for _ in range(2):
         seed_everything(seed)
         item = data[index]
         if isinstance(item, user_code.ItemFailure):
             return None
-        found.add(hashlib.sha256(b"".join(_content(item))).hexdigest())
-    return found.pop() if len(found) == 1 else None
+        digests.add(hashlib.sha256(b"".join(_content(item))).hexdigest())
+    return digests.pop() if len(digests) == 1 else None
 
 
 def _content(item: Any) -> Iterator[bytes]:

@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 def is_echo(error: BaseException) -> bool:
     """Return whether the failure only reports that another rank has ended; of `root_of`."""
-    return _is_of_a_collective(error) and not _MEMORY.search(str(error))
+    return _is_collective_error(error) and not _MEMORY.search(str(error))
 
 
-def _is_of_a_collective(error: BaseException) -> bool:
+def _is_collective_error(error: BaseException) -> bool:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     # torch 2.13: gloo raises a plain RuntimeError with the place in its source.
     return bool(kinds & _ECHOES) or ("RuntimeError" in kinds and "gloo/transport" in str(error))
 
 
-def root_of(error: BaseException) -> BaseException:
+def root_error(error: BaseException) -> BaseException:
     """Return the exception that was raised within a call and reported as that call's own.
 
     Python runs signal handlers within any call. So the handler's exception may be the cause of one
     of a collective, or of user code.
     """
-    inner = error.__cause__ or error.__context__
-    if inner is None:
+    inner_error = error.__cause__ or error.__context__
+    if inner_error is None:
         return error
-    is_by_handler = _WORKER.search(str(inner)) is not None
-    if _is_of_a_collective(error) and not _is_of_a_collective(inner):
+    is_by_handler = _WORKER.search(str(inner_error)) is not None
+    if _is_collective_error(error) and not _is_collective_error(inner_error):
         # The library's own error is raised where it is caught.
-        is_by_handler |= _place_of(inner) != _place_of(error)
-    return root_of(inner) if is_by_handler else error
+        is_by_handler |= _source_file(inner_error) != _source_file(error)
+    return root_error(inner_error) if is_by_handler else error
 
 
-def _place_of(error: BaseException) -> str:
+def _source_file(error: BaseException) -> str:
     """Return the file whose code raised the exception."""
     frames = traceback.extract_tb(error.__traceback__)
     return frames[-1].filename if frames else ""
@@ -61,7 +61,7 @@ _ECHOES = {
 }
 
 
-def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> str:
+def describe_error(error: BaseException, batch: Batch | None, batch_size: int) -> str:
     """Return one or two sentences: the cause, and what to do unless that is recorded apart."""
     if is_echo(error):
         return "Another rank ended, which interrupted their common step."
@@ -69,10 +69,10 @@ def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> s
         text = error.message
         if hasattr(error, "cause"):
             return text
-        if batch is not None and _is_about_the_batch(error):
+        if batch is not None and _is_batch_error(error):
             text += f" The batch was {user_code.shape_of((batch.data, batch.target))}."
         return f"{text} {error.remedy}".strip()
-    memory = _memory(error, batch_size)
+    memory = _memory_message(error, batch_size)
     if memory:
         return memory
     if isinstance(error, SystemExit):
@@ -80,17 +80,17 @@ def sentence_of(error: BaseException, batch: Batch | None, batch_size: int) -> s
         return f"The program exited (sys.exit({code})) before the last step."
     if isinstance(error, KeyboardInterrupt):
         return "The rank was interrupted (SIGINT)."
-    where = _PLACES.get(batch.where if batch is not None else "", "")
-    if isinstance(error, (ConnectionError, EOFError)) and batch and batch.where == "loader":
+    stage_label = _STAGE_LABELS.get(batch.stage if batch is not None else "", "")
+    if isinstance(error, (ConnectionError, EOFError)) and batch and batch.stage == "loader":
         # The tensors of its batch are fetched from the worker itself.
         return "A loader worker ended before its batch was taken from it."
     if _WORKER.search(str(error)):
         # The handler runs wherever the rank is.
-        where = ""
-    return f"{user_code.describe(error)}{where}."
+        stage_label = ""
+    return f"{user_code.describe(error)}{stage_label}."
 
 
-_PLACES = {
+_STAGE_LABELS = {
     "loader": ", while the loader made a batch",
     "forward": ", in the model's step",
     "backward": ", in the backward pass",
@@ -99,7 +99,7 @@ _PLACES = {
 }
 
 
-def _is_about_the_batch(error: BackendError) -> bool:
+def _is_batch_error(error: BackendError) -> bool:
     """Return whether the batch's shapes and keys help: the model's own code failed."""
     cause = error.__cause__
     return (
@@ -110,22 +110,22 @@ def _is_about_the_batch(error: BackendError) -> bool:
     )
 
 
-def _memory(error: BaseException, batch_size: int) -> str:
+def _memory_message(error: BaseException, batch_size: int) -> str:
     """Return the kind of memory that ran out and a batch size to try; "" for any other error."""
     on_gpu = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
-    if _is_of_a_collective(error):
+    if _is_collective_error(error):
         on_gpu = re.search("cuda|nccl", str(error), re.IGNORECASE) is not None
     elif not user_code.is_out_of_memory(error):
         return ""
-    which = "Out of GPU memory" if on_gpu else "The node is out of memory"
+    memory_label = "Out of GPU memory" if on_gpu else "The node is out of memory"
     if batch_size <= 1:
-        return f"{which} with a batch of one sample: the model needs more than this device has."
+        return f"{memory_label} with a batch of one sample: the model needs more than this device has."
     # The next lower power of two: activations grow with the batch, so half of it halves them.
-    smaller = 1 << ((batch_size - 1).bit_length() - 1)
-    return f"{which}. Try batch size {smaller} instead of {batch_size}."
+    smaller_batch = 1 << ((batch_size - 1).bit_length() - 1)
+    return f"{memory_label}. Try batch size {smaller_batch} instead of {batch_size}."
 
 
-def trace_of(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     """Return the traceback for display; it begins in the user's code if it passed through it."""
     if isinstance(error, user_code.UserCodeError) and error.traceback:
         return error.traceback
@@ -134,22 +134,22 @@ def trace_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
 
-def record_of(
+def make_record(
     error: BaseException, *, rank: int, node: str, batch: Batch | None, batch_size: int
 ) -> dict[str, Any]:
     """Return the content of ``rank-<k>.error.json``: a `RankError` and the echo flag."""
-    error = root_of(error)
-    guilty = getattr(error, "rank", rank)
-    known = isinstance(error, BackendError) and hasattr(error, "cause")
+    error = root_error(error)
+    faulty_rank = getattr(error, "rank", rank)
+    has_cause = isinstance(error, BackendError) and hasattr(error, "cause")
     return {
-        "sentence": sentence_of(error, batch, batch_size),
-        "rank": guilty,
+        "sentence": describe_error(error, batch, batch_size),
+        "rank": faulty_rank,
         "node": node,
-        "traceback": trace_of(error),
-        "cause": getattr(error, "cause", "") if known else "",
-        "remedy": getattr(error, "remedy", "") if known else "",
-        "says_remedy": isinstance(error, BackendError) and bool(error.remedy) and not known,
+        "traceback": traceback_text(error),
+        "cause": getattr(error, "cause", "") if has_cause else "",
+        "remedy": getattr(error, "remedy", "") if has_cause else "",
+        "says_remedy": isinstance(error, BackendError) and bool(error.remedy) and not has_cause,
         "sound_step": getattr(error, "sound_step", None),
         "retry": getattr(error, "retry", ""),
-        "secondary": is_echo(error) or guilty != rank,
+        "secondary": is_echo(error) or faulty_rank != rank,
     }

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 _WINDOW_S = 120.0
-LEAST_STEPS = 10
+MIN_STEPS = 10
 _FORWARD_SHARE = 1 / 3
 """Share of a training step: a backward pass takes about twice as long as its forward pass (Kaplan
 and others, "Scaling laws for neural language models", 2020, section 2.1).
@@ -34,15 +34,15 @@ class Eta:
         self._evaluation_batches = 0
         self._rehearsed_batch_s: float | None = None
         self._evaluations: deque[float] = deque(maxlen=5)
-        self._evaluating_since: float | None = None
-        self._batches_done = 0
+        self._evaluation_start_s: float | None = None
+        self._evaluated_batches = 0
 
     def plan(self, evaluation_batches: int, batch_s: float | None = None) -> None:
         """Set how many batches one rank has in an evaluation, and what one took in a rehearsal."""
         self._evaluation_batches = evaluation_batches
         self._rehearsed_batch_s = batch_s
 
-    def steps(self, count: int, seconds: float) -> None:
+    def add_steps(self, count: int, seconds: float) -> None:
         """Record the seconds that ``count`` more steps took together."""
         self._window.append((count, seconds))
         self._steps += count
@@ -50,45 +50,45 @@ class Eta:
         self._seconds += seconds
         while len(self._window) > 1:
             old_count, old_seconds = self._window[0]
-            if self._seconds - old_seconds <= _WINDOW_S or self._steps - old_count < LEAST_STEPS:
+            if self._seconds - old_seconds <= _WINDOW_S or self._steps - old_count < MIN_STEPS:
                 return
             self._window.popleft()
             self._steps -= old_count
             self._seconds -= old_seconds
 
-    def saved(self, seconds: float) -> None:
+    def add_save(self, seconds: float) -> None:
         """Record how long the training waited for a checkpoint."""
         self._saves_s += seconds
 
-    def evaluation_began(self) -> None:
-        self._evaluating_since = self._monotonic()
-        self._batches_done = 0
+    def begin_evaluation(self) -> None:
+        self._evaluation_start_s = self._monotonic()
+        self._evaluated_batches = 0
 
-    def evaluation_at(self, batches: int) -> None:
+    def add_batches(self, batches: int) -> None:
         """Record the batches done of the current evaluation."""
-        self._batches_done = batches
+        self._evaluated_batches = batches
 
-    def evaluation(self, seconds: float) -> None:
+    def end_evaluation(self, seconds: float) -> None:
         """Record how long an evaluation took."""
         self._evaluations.append(seconds)
-        self._evaluating_since = None
+        self._evaluation_start_s = None
 
-    def left(self, steps: int, evaluations: int) -> float | None:
+    def remaining_s(self, steps: int, evaluations: int) -> float | None:
         """Return seconds; ``evaluations`` includes the current one.
 
         None if it is not known: after few steps, or where there are more than were planned.
         """
-        if self._all_steps < LEAST_STEPS or steps < 0:
+        if self._all_steps < MIN_STEPS or steps < 0:
             return None
-        one = self._evaluation_s
-        seconds = steps * self._step_s + evaluations * one
-        if self._evaluating_since is not None and evaluations:
-            seconds -= min(self._monotonic() - self._evaluating_since, one)
+        evaluation_s = self._evaluation_s
+        seconds = steps * self._step_s + evaluations * evaluation_s
+        if self._evaluation_start_s is not None and evaluations:
+            seconds -= min(self._monotonic() - self._evaluation_start_s, evaluation_s)
         return seconds
 
-    def pace(self, steps_per_epoch: int, has_evaluations: bool) -> float | None:
+    def step_pace_s(self, steps_per_epoch: int, has_evaluations: bool) -> float | None:
         """Return seconds a step, including everything between steps, over a whole epoch."""
-        if self._all_steps < LEAST_STEPS:
+        if self._all_steps < MIN_STEPS:
             return None
         evaluation = self._evaluation_s if has_evaluations else 0.0
         return self._step_s + evaluation / max(1, steps_per_epoch)
@@ -101,9 +101,9 @@ class Eta:
     def _evaluation_s(self) -> float:
         if self._evaluations:
             return statistics.fmean(self._evaluations)
-        if self._evaluating_since is not None and self._batches_done:
-            gone = self._monotonic() - self._evaluating_since
-            return gone * max(1.0, self._evaluation_batches / self._batches_done)
+        if self._evaluation_start_s is not None and self._evaluated_batches:
+            elapsed_s = self._monotonic() - self._evaluation_start_s
+            return elapsed_s * max(1.0, self._evaluation_batches / self._evaluated_batches)
         batch_s = self._rehearsed_batch_s
         if batch_s is None:
             batch_s = _FORWARD_SHARE * self._seconds / self._steps

@@ -30,7 +30,7 @@ def precision(mixed: bool) -> AbstractContextManager[Any]:
     return torch.autocast("cuda") if mixed else nullcontext()
 
 
-_ASK_EVERY_S = 0.25
+_STOP_CHECK_S = 0.25
 
 
 class Evaluation:
@@ -62,21 +62,21 @@ class Evaluation:
         items: Any = self._batches.dataset
         batches, load_s = [], []
         with torch.no_grad():
-            for number in dict.fromkeys((0, self._order.batches - 1)):
+            for number in dict.fromkeys((0, self._order.batch_count - 1)):
                 start_s = time.perf_counter()
-                samples = items.__getitems__(self._order.share(number))
+                samples = items.__getitems__(self._order.batch_indices(number))
                 batches.append(self._batches.collate_fn(samples))
                 load_s.append(time.perf_counter() - start_s)
-                self.values(model, batches[-1])
+                self.compute_values(model, batches[-1])
             start_s = time.perf_counter()
-            self.values(model, batches[0])
+            self.compute_values(model, batches[0])
         compute_s, workers = time.perf_counter() - start_s, self._batches.num_workers
         return max(compute_s, load_s[0] / workers) if workers else compute_s + load_s[0]
 
     def run(
         self,
         model: torch.nn.Module,
-        wants_stop: Callable[[], bool],
+        stop_is_requested: Callable[[], bool],
         on_batch: Callable[[int], None] | None = None,
     ) -> dict[str, float] | None:
         """Return loss and metrics of the whole validation set; None if the ranks agreed to stop.
@@ -86,48 +86,48 @@ class Evaluation:
         the number of this rank's batches that are done.
         """
         model.eval()
-        found: list[tuple[int, dict[str, float]]] = []
+        batch_values: list[tuple[int, dict[str, float]]] = []
         batches = iter(self._batches)
-        numbers = self._order.numbers()
-        ask_after = 1
-        asked = time.perf_counter()
+        numbers = self._order.batch_numbers()
+        batches_to_check = 1
+        checked_s = time.perf_counter()
         with torch.no_grad():
-            for turn in range(self._order.rounds):
+            for index in range(self._order.max_batch_count):
                 self._beat.beat(Phase.EVALUATING)
-                if turn < len(numbers):
-                    values = self.values(model, next(batches))
-                    found += [(numbers[turn], values)] if values is not None else []
+                if index < len(numbers):
+                    values = self.compute_values(model, next(batches))
+                    batch_values += [(numbers[index], values)] if values is not None else []
                 if on_batch is not None:
-                    on_batch(turn + 1)
-                ask_after -= 1
-                if ask_after == 0:
-                    took = time.perf_counter() - asked
-                    mine = torch.tensor([float(wants_stop()), took], dtype=torch.float64)
+                    on_batch(index + 1)
+                batches_to_check -= 1
+                if batches_to_check == 0:
+                    took_s = time.perf_counter() - checked_s
+                    local_values = torch.tensor([float(stop_is_requested()), took_s], dtype=torch.float64)
                     self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                    request, seconds = self._strategy.total(mine).tolist()
+                    request, seconds = self._strategy.sum_over_ranks(local_values).tolist()
                     if request > 0:
                         return None
                     # In the first round one batch was timed, later as many as the interval has.
-                    mean = seconds / self._strategy.world_size / max(1, self._asked_for)
-                    ask_after = max(1, min(10_000, int(_ASK_EVERY_S / max(mean, 1e-9))))
-                    self._asked_for = ask_after
-                    asked = time.perf_counter()
-        self._asked_for = 1
+                    mean = seconds / self._strategy.world_size / max(1, self._batches_per_check)
+                    batches_to_check = max(1, min(10_000, int(_STOP_CHECK_S / max(mean, 1e-9))))
+                    self._batches_per_check = batches_to_check
+                    checked_s = time.perf_counter()
+        self._batches_per_check = 1
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        return mean_of(
-            [part for rank in self._strategy.gather(found) for part in rank], self._order
+        return average_values(
+            [part for rank in self._strategy.gather(batch_values) for part in rank], self._order
         )
 
     @property
-    def rounds(self) -> int:
+    def max_batch_count(self) -> int:
         """The batches of one rank."""
-        return self._order.rounds
+        return self._order.max_batch_count
 
-    _asked_for = 1
+    _batches_per_check = 1
 
-    def values(self, model: torch.nn.Module, batch: Any) -> dict[str, float] | None:
+    def compute_values(self, model: torch.nn.Module, batch: Any) -> dict[str, float] | None:
         """Return loss and metrics of one batch; None if another rank has its output."""
-        self._batch.where = "validation"
+        self._batch.stage = "validation"
         data, target = user_code.split_batch(batch)
         on_gpu = self._device.type == "cuda"
         if on_gpu:
@@ -156,7 +156,7 @@ class BatchValues(dict[str, float]):
     ) -> None:
         mean = float(loss)
         if weight is not None:
-            mean = user_code.WeightedMean.of(mean, weight)
+            mean = user_code.WeightedMean.with_weight(mean, weight)
         super().__init__(loss=mean)
         self.update({name_of_user_metric(name): value for name, value in metrics.items()})
         self.pictures = average_precision.matches_of(output, target)
@@ -165,29 +165,29 @@ class BatchValues(dict[str, float]):
         return BatchValues.__new__, (BatchValues,), vars(self), None, iter(self.items())
 
 
-def mean_of(found: list[tuple[int, dict[str, float]]], order: ValidationOrder) -> dict[str, float]:
+def average_values(batch_values: list[tuple[int, dict[str, float]]], order: ValidationOrder) -> dict[str, float]:
     """Return the mean over all samples; ``found`` has the number and the values of each batch.
 
     A value with a weight counts by that, the others by the samples of their batch. The average
     precision of detections is no mean of batches: it is that of all their matches.
     """
-    found.sort(key=lambda part: part[0])
-    pictures = [one for _, own in found if isinstance(own, BatchValues) for one in own.pictures]
-    names = dict.fromkeys(name for _, values in found for name in values)
+    batch_values.sort(key=lambda part: part[0])
+    pictures = [picture for _, batch in batch_values if isinstance(batch, BatchValues) for picture in batch.pictures]
+    names = dict.fromkeys(name for _, values in batch_values for name in values)
     means = {}
     for name in names:
         parts = [
             (getattr(values[name], "weight", order.size_of(number)), values[name])
-            for number, values in found
+            for number, values in batch_values
             if name in values
         ]
         weight = sum(size for size, _ in parts)
-        finite = all(math.isfinite(value) for _, value in parts)
+        is_finite = all(math.isfinite(value) for _, value in parts)
         means[VALIDATION + name] = (
             math.fsum(size * value for size, value in parts) / weight
-            if finite and weight
+            if is_finite and weight
             else math.nan
         )
-    for name, value in average_precision.means(pictures).items():
+    for name, value in average_precision.mean_precisions(pictures).items():
         means.setdefault(VALIDATION + name, value)
     return means

@@ -107,7 +107,7 @@ def _norm(value: Any) -> float:
     )
 
 
-def not_finite(content: Mapping[str, Any], expected: Collection[str] = ()) -> list[str]:
+def not_finite_names(content: Mapping[str, Any], expected: Collection[str] = ()) -> list[str]:
     """Return the names of the tensors that make a checkpoint useless.
 
     Args:

@@ -9,62 +9,62 @@ from __future__ import annotations
 import math
 from collections import deque
 
-_LATE = 2.0
+_LATE_FACTOR = 2.0
 """A piece is late after twice the mean time of those that are done."""
 
 
-class Handout:
+class PortionQueue:
     """The pieces 0, 1, … of one pass; of a piece with copies the first result counts.
 
     Attributes:
         copies: The backup copies that were given.
     """
 
-    def __init__(self, pieces: int, usual_s: float = math.inf) -> None:
+    def __init__(self, portion_count: int, default_s: float = math.inf) -> None:
         """Begin a pass; ``usual_s`` is the time of a piece until one is done."""
-        self._waiting = deque(range(pieces))
-        self._out: dict[int, dict[int, float]] = {}
-        self._usual_s = usual_s
-        self._took: list[float] = []
-        self.copies = 0
+        self._free_portions = deque(range(portion_count))
+        self._starts: dict[int, dict[int, float]] = {}
+        self._default_s = default_s
+        self._durations_s: list[float] = []
+        self.copy_count = 0
 
     @property
-    def is_over(self) -> bool:
-        return not self._waiting and not self._out
+    def is_finished(self) -> bool:
+        return not self._free_portions and not self._starts
 
     @property
-    def usual_s(self) -> float:
-        return sum(self._took) / len(self._took) if self._took else self._usual_s
+    def mean_s(self) -> float:
+        return sum(self._durations_s) / len(self._durations_s) if self._durations_s else self._default_s
 
-    def take(self, worker: int, now: float) -> int | None:
+    def take(self, worker: int, now_s: float) -> int | None:
         """Return the next piece for a worker that has none; None if there is nothing to do."""
-        if self._waiting:
-            piece = self._waiting.popleft()
+        if self._free_portions:
+            portion = self._free_portions.popleft()
         else:
-            late = [
-                piece
-                for piece, given in self._out.items()
-                if now - max(given.values()) > _LATE * self.usual_s
+            late_portions = [
+                portion
+                for portion, starts in self._starts.items()
+                if now_s - max(starts.values()) > _LATE_FACTOR * self.mean_s
             ]
-            if not late:
+            if not late_portions:
                 return None
-            piece = min(late, key=lambda one: min(self._out[one].values()))
-            self.copies += 1
-        self._out.setdefault(piece, {})[worker] = now
-        return piece
+            portion = min(late_portions, key=lambda portion: min(self._starts[portion].values()))
+            self.copy_count += 1
+        self._starts.setdefault(portion, {})[worker] = now_s
+        return portion
 
-    def done(self, worker: int, piece: int, now: float) -> bool:
+    def finish(self, worker: int, portion: int, now_s: float) -> bool:
         """Return whether this result counts: it is of this pass, and the piece's first."""
-        given = self._out.get(piece, {})
-        if worker not in given:
+        starts = self._starts.get(portion, {})
+        if worker not in starts:
             return False
-        del self._out[piece]
-        self._took.append(now - given[worker])
+        del self._starts[portion]
+        self._durations_s.append(now_s - starts[worker])
         return True
 
-    def lose(self, worker: int) -> None:
+    def release(self, worker: int) -> None:
         """Give the piece of a worker that has ended to the next free one."""
-        for piece, given in list(self._out.items()):
-            if given.pop(worker, None) is not None and not given:
-                del self._out[piece]
-                self._waiting.appendleft(piece)
+        for portion, starts in list(self._starts.items()):
+            if starts.pop(worker, None) is not None and not starts:
+                del self._starts[portion]
+                self._free_portions.appendleft(portion)

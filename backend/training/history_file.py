@@ -31,9 +31,9 @@ class HistoryFile:
         self._file: IO[bytes] | None = None
         self._flushed_end: int | None = None
         self._unflushed = b""
-        self._written = 0
+        self._written_bytes = 0
         """The bytes of ``_unflushed`` that are in the file."""
-        self._flushed_at = -FLUSH_INTERVAL_S
+        self._flushed_s = -FLUSH_INTERVAL_S
         self._failed = False
 
     @property
@@ -49,48 +49,48 @@ class HistoryFile:
         self._unflushed += b"".join(encode(block) for block in blocks)
         if not self._unflushed:
             return
-        now = time.monotonic()
+        now_s = time.monotonic()
         # After a failure only a flush shows that the disk accepts data again.
-        flush |= self._failed or now - self._flushed_at >= FLUSH_INTERVAL_S
+        flush |= self._failed or now_s - self._flushed_s >= FLUSH_INTERVAL_S
         self._failed = True
-        file, end = self._opened()
+        file, end = self._open()
         try:
-            content = self._unflushed[self._written :]
+            content = self._unflushed[self._written_bytes :]
             # Unbuffered, and a disk that is nearly full accepts a part without an error.
             if content and file.write(content) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._written = len(self._unflushed)
+            self._written_bytes = len(self._unflushed)
             if flush:
                 os.fsync(file.fileno())
         except OSError:
-            self._take_back(file, end)
+            self._undo_append(file, end)
             raise
         self._failed = False
         if flush:
-            self._flushed_end = end + self._written
-            self._flushed_at = now
-            self._unflushed, self._written = b"", 0
+            self._flushed_end = end + self._written_bytes
+            self._flushed_s = now_s
+            self._unflushed, self._written_bytes = b"", 0
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
 
-    def _opened(self) -> tuple[IO[bytes], int]:
+    def _open(self) -> tuple[IO[bytes], int]:
         if self._file is None:
             self._file, end = open_history(self._path)
             if self._flushed_end is not None and end > self._flushed_end:
                 # Written before the file became unavailable, and still kept here.
                 end = self._flushed_end
-                _cut(self._file, end)
+                _truncate(self._file, end)
             self._flushed_end = end
         assert self._flushed_end is not None
         return self._file, self._flushed_end
 
-    def _take_back(self, file: IO[bytes], end: int) -> None:
+    def _undo_append(self, file: IO[bytes], end: int) -> None:
         """Remove an incomplete block, so that none precedes the next one."""
-        self._written = 0
+        self._written_bytes = 0
         try:
-            _cut(file, end)
+            _truncate(file, end)
         except OSError:
             # The file is unavailable, not the disk full; opening it again finds its end.
             with suppress(OSError):
@@ -105,22 +105,22 @@ def open_history(path: Path) -> tuple[IO[bytes], int]:
     size = file.seek(0, os.SEEK_END)
     # Windows that overlap by the marker's length, from the end.
     end, start = size, size
-    found = 0
+    history_end = 0
     marker = b"\n" + BLOCK_END
     while start > 0:
         start = max(0, end - 2**20)
         file.seek(start)
-        place = file.read(end - start).rfind(marker)
-        if place >= 0:
-            found = start + place + len(marker)
+        index = file.read(end - start).rfind(marker)
+        if index >= 0:
+            history_end = start + index + len(marker)
             break
         end = start + len(marker) - 1 if start else 0
-    if found < size:
-        file.truncate(found)
-    file.seek(found)
-    return file, found
+    if history_end < size:
+        file.truncate(history_end)
+    file.seek(history_end)
+    return file, history_end
 
 
-def _cut(file: IO[bytes], end: int) -> None:
+def _truncate(file: IO[bytes], end: int) -> None:
     file.truncate(end)
     file.seek(end)

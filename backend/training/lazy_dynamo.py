@@ -29,40 +29,40 @@ def postpone() -> None:
     spec = importlib.util.find_spec(_NAME)
     if spec is None:
         return
-    late = _Late(_NAME)
-    late.__spec__ = spec
-    late.__file__ = spec.origin
-    sys.modules[_NAME] = late
-    torch._dynamo = late
+    stand_in = _LazyDynamo(_NAME)
+    stand_in.__spec__ = spec
+    stand_in.__file__ = spec.origin
+    sys.modules[_NAME] = stand_in
+    torch._dynamo = stand_in
 
 
-class _Late(ModuleType):
+class _LazyDynamo(ModuleType):
     """``torch._dynamo`` as an optimizer needs it; any other attribute loads the real module."""
 
     def graph_break(self, msg: str = "") -> None:
         """Do nothing: no compiler is active."""
 
     def disable(
-        self, fn: Callable[..., Any] | None = None, *more: Any, **settings: Any
+        self, fn: Callable[..., Any] | None = None, *args: Any, **settings: Any
     ) -> Callable[..., Any]:
         if fn is not None and fn.__module__.startswith(_OPTIMIZERS):
             return fn
-        found: Callable[..., Any] = _real().disable(fn, *more, **settings)
-        return found
+        disabled: Callable[..., Any] = _load_dynamo().disable(fn, *args, **settings)
+        return disabled
 
     def __getattr__(self, name: str) -> Any:
         # Code that walks all modules (inspect, pickle, warnings) reads such names, and the import
         # of a submodule of the compiler reads __path__.
         if name.startswith("__") and name != "__path__":
             raise AttributeError(f"module {_NAME!r} has no attribute {name!r}")
-        return getattr(_real(), name)
+        return getattr(_load_dynamo(), name)
 
 
-def _real() -> ModuleType:
+def _load_dynamo() -> ModuleType:
     """Load the compiler itself and install it for all callers."""
     import torch
 
-    if isinstance(sys.modules.get(_NAME), _Late):
+    if isinstance(sys.modules.get(_NAME), _LazyDynamo):
         del sys.modules[_NAME]
         torch._dynamo = importlib.import_module(_NAME)
     return sys.modules[_NAME]

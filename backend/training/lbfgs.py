@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.optim import lbfgs
 
-_FLAT, _CURVED = 1e-9, 1e-10
+_MIN_SLOPE, _MIN_CURVATURE = 1e-9, 1e-10
 """torch.optim.LBFGS: a slope that is not worth a step, and the curvature that a pair needs."""
 
 
@@ -44,9 +44,9 @@ class Lbfgs:
         pairs. None: that lowers it neither, so it has converged. An exception of ``function``
         leaves a state from which the same step is made.
         """
-        while (reached := self._search(function, point, loss, gradient)) is None and self.pairs:
+        while (result := self._search(function, point, loss, gradient)) is None and self.pairs:
             self.pairs.clear()
-        return reached
+        return result
 
     def _search(
         self,
@@ -58,13 +58,13 @@ class Lbfgs:
         """Search along `direction` only; None if no step lowers the loss."""
         direction = self.direction(gradient)
         slope = gradient.dot(direction)
-        if slope > -_FLAT:
+        if slope > -_MIN_SLOPE:
             return None
-        first = self._lr * (1.0 if self.pairs else min(1.0, 1.0 / float(gradient.abs().sum())))
+        initial_length = self._lr * (1.0 if self.pairs else min(1.0, 1.0 / float(gradient.abs().sum())))
 
-        def along(start: torch.Tensor, length: Any, direction: torch.Tensor) -> Any:
-            at = torch.add(start, direction, alpha=float(length))
-            value, slopes = function(at)
+        def evaluate_along(start: torch.Tensor, length: Any, direction: torch.Tensor) -> Any:
+            point = torch.add(start, direction, alpha=float(length))
+            value, slopes = function(point)
             if math.isfinite(value) and slopes.isfinite().all():
                 return value, slopes
             # The search halves its interval towards the start.
@@ -72,28 +72,28 @@ class Lbfgs:
 
         # Not a public name, but with these arguments since torch 1.2; at most 25 evaluations.
         search: Any = lbfgs._strong_wolfe
-        value, slopes, length, _ = search(along, point, first, direction, loss, gradient, slope)
+        value, slopes, length, _ = search(evaluate_along, point, initial_length, direction, loss, gradient, slope)
         if not value < loss:
             return None
         step, change = float(length) * direction, slopes - gradient
-        if step.dot(change) > _CURVED:
+        if step.dot(change) > _MIN_CURVATURE:
             self.pairs.append((step, change))
         return torch.add(point, direction, alpha=float(length)), value, slopes
 
     def direction(self, gradient: torch.Tensor) -> torch.Tensor:
         """Return minus the approximate inverse Hessian times the gradient."""
-        found = -gradient
+        direction = -gradient
         parts = []
         for step, change in reversed(self.pairs):
-            part = step.dot(found) / step.dot(change)
+            part = step.dot(direction) / step.dot(change)
             parts.append(part)
-            found -= part * change
+            direction -= part * change
         if self.pairs:
             step, change = self.pairs[-1]
-            found *= step.dot(change) / change.dot(change)
+            direction *= step.dot(change) / change.dot(change)
         for (step, change), part in zip(self.pairs, reversed(parts), strict=True):
-            found += (part - change.dot(found) / step.dot(change)) * step
-        return found
+            direction += (part - change.dot(direction) / step.dot(change)) * step
+        return direction
 
     def state_dict(self) -> dict[str, Any]:
         """Return the pairs, in the form of an optimizer of torch."""

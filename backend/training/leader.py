@@ -23,20 +23,20 @@ from backend.records.base.number_format import name_list
 from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
-from backend.training.checkpoint_content import put_buffers
+from backend.training.checkpoint_content import restore_buffers
 from backend.training.data import ValidationOrder
-from backend.training.evaluation import mean_of
-from backend.training.handout import Handout
+from backend.training.evaluation import average_values
+from backend.training.handout import PortionQueue
 from backend.training.lbfgs import Lbfgs
-from backend.training.loop import load_optimizer, served
-from backend.training.parameter_server import picked
+from backend.training.loop import load_optimizer, served_parameters
+from backend.training.parameter_server import sent_parameters
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
-from backend.training.strategies.base import optimized
+from backend.training.strategies.base import optimized_names
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import open_subject, require_same, traits
+from backend.training.subject import open_subject, require_same_traits, collect_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 POLL_S = 0.1
@@ -54,38 +54,38 @@ class Leader(ABC):
     def __init__(
         self,
         launch: Launch,
-        meeting: Rendezvous,
+        rendezvous: Rendezvous,
         beat: RankHeartbeat,
         services: Rank0Services,
     ) -> None:
         self.batch = Batch()
         self._launch = launch
         self._config = launch.config
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._beat = beat
         self._services = services
         self._progress = RunProgress(launch, beat, services)
-        self._workers = range(launch.config.strategy.servers, meeting.world_size)
+        self._workers = range(launch.config.strategy.servers, rendezvous.world_size)
         self._channels: dict[int, Channel] = {}
         # Everything below is shared with the workers' threads, under the condition's lock.
         self._changed = threading.Condition()
-        self._live: set[int] = set()
-        self._resting: set[int] = set()
+        self._live_workers: set[int] = set()
+        self._idle_workers: set[int] = set()
         self._is_paused = False
-        self._ending: bool | None = None
-        self._judging = Handout(0)
-        self._judged: list[list[int]] = []
+        self._is_finished: bool | None = None
+        self._validation_queue = PortionQueue(0)
+        self._validation_batches: list[list[int]] = []
         self._values: list[tuple[int, dict[str, float]]] = []
-        self._wanted: set[int] = set()
+        self._state_requests: set[int] = set()
         self._states: dict[int, Any] = {}
         self._saved_states: dict[int, Any] = {}
         self._buffers: dict[int, dict[str, torch.Tensor]] = {}
-        self._times: dict[int, float] = {}
+        self._step_ms: dict[int, float] = {}
         self._lost_texts: list[str] = []
         self._failure: BaseException | None = None
-        self._held: tuple[PendingStep, StepResult] | None = None
-        others = services.reporter.other_failure
-        services.reporter.other_failure = lambda: " ".join([others(), *self._lost_texts]).strip()
+        self._held_step: tuple[PendingStep, StepResult] | None = None
+        other_failure = services.reporter.other_failure
+        services.reporter.other_failure = lambda: " ".join([other_failure(), *self._lost_texts]).strip()
 
     @property
     def _state(self) -> TrainState:
@@ -116,11 +116,11 @@ class Leader(ABC):
         """Let the workers train on the rest of the epoch; return whether to stop."""
 
     @abstractmethod
-    def _work(self, worker: int) -> dict[str, Any] | None:
+    def _next_task(self, worker: int) -> dict[str, Any] | None:
         """Return a task of training; None if there is none at the moment."""
 
     @abstractmethod
-    def _pull(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
+    def _parameters_for(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
         """Return which parameters go with a task, and those; none if the worker has them."""
 
     @abstractmethod
@@ -131,9 +131,9 @@ class Leader(ABC):
         """Take the rest of a checkpoint: model and `_state` are restored."""
         state = saved["optimizer"]
         groups = self._optimizer.state_dict()["param_groups"]
-        for group, own in zip(state["param_groups"], groups, strict=True):
+        for group, own_group in zip(state["param_groups"], groups, strict=True):
             # Older checkpoints have only those that were trained from the start: the first.
-            group["params"] = own["params"]
+            group["params"] = own_group["params"]
         load_optimizer(self._optimizer, state, self._config.optimizer)
 
     # --- the job -------------------------------------------------------------------------------
@@ -152,35 +152,35 @@ class Leader(ABC):
         self._beat.beat(Phase.SETUP)
         subject = open_subject(self._launch, torch.device("cpu"), 0, self._beat)
         self._model = subject.model
-        self._traits = traits(subject, self._launch, torch.device("cpu"))
+        self._traits = collect_traits(subject, self._launch, torch.device("cpu"))
         self._sizes = self._traits[0]
         self._validation = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
-        saved: list[dict[str, Any]] = []
-        self._progress.open(subject, saved.append)
-        self._parameters = served(self._model)
+        checkpoints: list[dict[str, Any]] = []
+        self._progress.open(subject, checkpoints.append)
+        self._parameters = served_parameters(self._model)
         self._optimizer = self._open()
-        for one in saved:
-            self._restore(one)
-        every = self._steps_per_epoch
+        for checkpoint in checkpoints:
+            self._restore(checkpoint)
+        steps_per_epoch = self._steps_per_epoch
         self._progress.plan(
-            left=every - self._epoch_steps,
-            steps_per_epoch=every,
-            evaluation_batches=-(-self._validation.batches // config.workers),
+            remaining_steps=steps_per_epoch - self._epoch_steps,
+            steps_per_epoch=steps_per_epoch,
+            evaluation_batches=-(-self._validation.batch_count // config.workers),
             step_samples=self._step_samples,
         )
-        self._live = set(self._workers)
+        self._live_workers = set(self._workers)
         for worker in self._workers:
             threading.Thread(target=self._serve, args=(worker,), daemon=True).start()
 
     def _connect(self) -> None:
         """Open a channel to each worker."""
         for worker in self._workers:
-            self._channels[worker] = Channel(self._meeting, worker, 0, keepalive=True)
+            self._channels[worker] = Channel(self._rendezvous, worker, 0, keepalive=True)
 
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if not self._live:
+        if not self._live_workers:
             raise WorkersLost("All workers of the job have ended.")
 
     def _end_epoch(self) -> bool:
@@ -189,24 +189,24 @@ class Leader(ABC):
             return False
         values: dict[str, float] = {}
         if self._sizes[1] and not self._launch.steps_limit:
-            found = self._evaluate()
-            if found is None:
+            evaluated_values = self._evaluate()
+            if evaluated_values is None:
                 return True
-            values = found
+            values = evaluated_values
         self._progress.end_epoch(values, self._is_due(), self._save)
         return False
 
     def _evaluate(self) -> dict[str, float] | None:
         """Have the workers evaluate the model; None if a stop was requested."""
         reporter = self._services.reporter
-        reporter.evaluating()
-        began = time.perf_counter()
-        count = self._validation.batches
+        reporter.begin_evaluation()
+        started_s = time.perf_counter()
+        count = self._validation.batch_count
         with self._changed:
-            size = max(1, count // (4 * len(self._live)))
+            size = max(1, count // (4 * len(self._live_workers)))
             numbers = list(range(count))
-            self._judged = [numbers[n : n + size] for n in range(0, count, size)]
-            self._judging = judging = Handout(len(self._judged))
+            self._validation_batches = [numbers[n : n + size] for n in range(0, count, size)]
+            self._validation_queue = queue = PortionQueue(len(self._validation_batches))
             self._values = []
             self._changed.notify_all()
         while True:
@@ -214,21 +214,21 @@ class Leader(ABC):
             with self._changed:
                 self._changed.wait(POLL_S)
                 self._check()
-                done = len(self._values)
-                if not judging.is_over and self._services.watcher.wanted:
-                    self._judging = Handout(0)
+                evaluated_count = len(self._values)
+                if not queue.is_finished and self._services.watcher.is_requested:
+                    self._validation_queue = PortionQueue(0)
                     return None
-            reporter.evaluating_at(done // max(1, len(self._live)))
-            if judging.is_over:
+            reporter.add_evaluated_batches(evaluated_count // max(1, len(self._live_workers)))
+            if queue.is_finished:
                 break
-        reporter.evaluated(time.perf_counter() - began)
-        return mean_of(self._values, self._validation)
+        reporter.end_evaluation(time.perf_counter() - started_s)
+        return average_values(self._values, self._validation)
 
     def _pause(self) -> None:
         """Wait until every live worker waits for an answer."""
         with self._changed:
             self._is_paused = True
-            while not self._live <= self._resting:
+            while not self._live_workers <= self._idle_workers:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
                 self._changed.wait(POLL_S)
                 self._check()
@@ -239,11 +239,11 @@ class Leader(ABC):
             self._changed.notify_all()
 
     def _end(self, outcome: Outcome) -> None:
-        self._progress.write_out()
+        self._progress.finish_writing()
         with self._changed:
-            self._ending = outcome is Outcome.FINISHED
+            self._is_finished = outcome is Outcome.FINISHED
             self._changed.notify_all()
-            while self._live:
+            while self._live_workers:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
                 self._changed.wait(POLL_S)
 
@@ -251,22 +251,22 @@ class Leader(ABC):
 
     def _is_due(self) -> bool:
         """Return whether a checkpoint is due by steps or by time."""
-        every = self._config.checkpoint.every_steps
+        step_interval = self._config.checkpoint.every_steps
         return self._progress.is_due or (
-            every is not None and self._state.step // every > self._progress.saved_step // every
+            step_interval is not None and self._state.step // step_interval > self._progress.saved_step // step_interval
         )
 
-    def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
+    def _save(self, reason: str, metrics: dict[str, float] | None = None) -> None:
         has_failed = self._progress.begin_save()
         states = self._rank_states()
         if states:
-            put_buffers(self._model, states[0]["buffers"])
+            restore_buffers(self._model, states[0]["buffers"])
         self._progress.save(
             (self._model.state_dict(), self._optimizer.state_dict()),
-            optimized(self._model, self._optimizer),
+            optimized_names(self._model, self._optimizer),
             torch.amp.GradScaler(enabled=False),
             states,
-            measured or {},
+            metrics or {},
             reason,
             has_failed,
         )
@@ -275,9 +275,9 @@ class Leader(ABC):
         """Return random state and buffers of each live worker, by rank."""
         with self._changed:
             self._states = {}
-            self._wanted = set(self._live)
+            self._state_requests = set(self._live_workers)
             self._changed.notify_all()
-            while self._wanted & self._live:
+            while self._state_requests & self._live_workers:
                 self._beat.beat(Phase.SAVING)
                 self._changed.wait(POLL_S)
                 self._check()
@@ -286,13 +286,13 @@ class Leader(ABC):
     # --- the workers' threads ------------------------------------------------------------------
 
     def _serve(self, worker: int) -> None:
-        channel, like = self._channels[worker], partial(picked, self._parameters)
+        channel, sent_tensors = self._channels[worker], partial(sent_parameters, self._parameters)
         try:
-            while self._answer(worker, channel, *channel.receive(like)):
+            while self._answer(worker, channel, *channel.receive(sent_tensors)):
                 pass
         except PeerLost as error:
             swallowed(error)
-            self._lost(worker, error.has_ended)
+            self._drop_worker(worker, error.has_ended)
         except BaseException as error:  # noqa: BLE001 - raised by the main thread
             with self._changed:
                 self._failure = error
@@ -308,7 +308,7 @@ class Leader(ABC):
         if answer["kind"] != "end":
             return True
         with self._changed:
-            self._live.discard(worker)
+            self._live_workers.discard(worker)
             self._changed.notify_all()
         return False
 
@@ -316,8 +316,8 @@ class Leader(ABC):
         self, worker: int, channel: Channel, message: Any, tensors: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """Take a message; return the answer and the parameters that go with it."""
-        self._note(worker, message, tensors)
-        answer = self._hold(worker, channel, lambda: self._task(worker))
+        self._process_report(worker, message, tensors)
+        answer = self._wait_for_answer(worker, channel, lambda: self._task(worker))
         if answer["kind"] in ("wait", "end"):
             return answer, []
         return self._with_parameters(worker, answer)
@@ -325,42 +325,42 @@ class Leader(ABC):
     def _with_parameters(
         self, worker: int, answer: dict[str, Any]
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        sent, values = self._pull(worker)
+        sent, values = self._parameters_for(worker)
         return {**answer, "sent": sent}, values
 
-    def _hold(
-        self, worker: int, channel: Channel, ask: Callable[[], dict[str, Any] | None]
+    def _wait_for_answer(
+        self, worker: int, channel: Channel, make_answer: Callable[[], dict[str, Any] | None]
     ) -> dict[str, Any]:
         """Let a worker wait for its answer, which ``ask`` gives; not while there is a pause."""
-        until = time.monotonic() + _WAIT_S
+        deadline_s = time.monotonic() + _WAIT_S
         try:
             while True:
-                if worker in self._wanted:
+                if worker in self._state_requests:
                     channel.send({"kind": "state"})
                     self._states[worker], _ = channel.receive()
-                    self._wanted.discard(worker)
+                    self._state_requests.discard(worker)
                     self._changed.notify_all()
-                if self._ending is not None:
-                    return {"kind": "end", "finished": self._ending}
+                if self._is_finished is not None:
+                    return {"kind": "end", "finished": self._is_finished}
                 if not self._is_paused:
-                    if (answer := ask()) is not None:
+                    if (answer := make_answer()) is not None:
                         return answer
-                    if time.monotonic() > until:
+                    if time.monotonic() > deadline_s:
                         return {"kind": "wait"}
-                if worker not in self._resting:
-                    self._resting.add(worker)
+                if worker not in self._idle_workers:
+                    self._idle_workers.add(worker)
                     self._changed.notify_all()
                 self._changed.wait(POLL_S)
         finally:
-            self._resting.discard(worker)
+            self._idle_workers.discard(worker)
 
     def _task(self, worker: int) -> dict[str, Any] | None:
-        piece = self._judging.take(worker, time.monotonic())
-        if piece is not None:
-            batches = self._judged[piece]
+        portion = self._validation_queue.take(worker, time.monotonic())
+        if portion is not None:
+            batches = self._validation_batches[portion]
             buffers = self._shared_buffers()
-            return {"kind": "evaluate", "piece": piece, "batches": batches, "buffers": buffers}
-        task = self._work(worker)
+            return {"kind": "evaluate", "piece": portion, "batches": batches, "buffers": buffers}
+        task = self._next_task(worker)
         if task is not None and worker in self._saved_states:
             task["state"] = self._saved_states.pop(worker)
         return task
@@ -371,12 +371,12 @@ class Leader(ABC):
             return self._buffers[min(self._buffers)]
         return dict(self._model.named_buffers())
 
-    def _note(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
+    def _process_report(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
         """Take what a worker says at the end of a task."""
         if "traits" in message:
-            require_same(self._traits, message["traits"], worker, self._launch)
+            require_same_traits(self._traits, message["traits"], worker, self._launch)
         if message.get("untrained"):
-            self._services.reporter.alarm(
+            self._services.reporter.add_alarm(
                 Alarm(
                     NOT_TRAINED,
                     self._state.step,
@@ -387,43 +387,43 @@ class Leader(ABC):
             )
         if "buffers" in message:
             self._buffers[worker] = message["buffers"]
-        if message["kind"] == "values" and self._judging.done(
+        if message["kind"] == "values" and self._validation_queue.finish(
             worker, message["piece"], time.monotonic()
         ):
             self._values += message["values"]
 
     def _commit(self, hold: bool) -> None:
         """Report the last step; that of an epoch is kept back until the validation is over."""
-        if self._held is not None:
-            pending, result = self._held
-            self._held = None
-            self._progress.recorder.facts.append(pending)
+        if self._held_step is not None:
+            pending, result = self._held_step
+            self._held_step = None
+            self._progress.recorder.pending_steps.append(pending)
             self._progress.recorder.commit(result, hold)
 
-    def _lost(self, worker: int, has_ended: bool) -> None:
+    def _drop_worker(self, worker: int, has_ended: bool) -> None:
         """Continue without a worker; the others get its work."""
         with self._changed:
-            self._live.discard(worker)
-            self._resting.discard(worker)
-            self._wanted.discard(worker)
+            self._live_workers.discard(worker)
+            self._idle_workers.discard(worker)
+            self._state_requests.discard(worker)
             self._buffers.pop(worker, None)
-            self._judging.lose(worker)
-            self._take_back(worker)
+            self._validation_queue.release(worker)
+            self._reassign_work(worker)
             plan = self._launch.ranks[worker]
             self._lost_texts.append(
                 f"Rank {worker} on {plan.node} {'has ended' if has_ended else 'is lost'}; "
-                f"{len(self._live)} of "
+                f"{len(self._live_workers)} of "
                 f"{self._config.workers} workers train on."
             )
             self._changed.notify_all()
 
     @abstractmethod
-    def _take_back(self, worker: int) -> None:
+    def _reassign_work(self, worker: int) -> None:
         """Give the work of a worker that has ended to the others."""
 
 
-def say_trained(model: torch.nn.Module, parameters: Iterable[torch.Tensor]) -> None:
+def report_thawed(model: torch.nn.Module, parameters: Iterable[torch.Tensor]) -> None:
     """Write to the log that a model has thawed parameters."""
-    thawed = {id(one) for one in parameters}
-    names = [name for name, one in model.named_parameters() if id(one) in thawed]
+    thawed_ids = {id(parameter) for parameter in parameters}
+    names = [name for name, parameter in model.named_parameters() if id(parameter) in thawed_ids]
     sys.stdout.write(f"From now on these are trained, too: {name_list(names)}\n")

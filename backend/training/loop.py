@@ -25,9 +25,9 @@ from backend.records.jobs.state import JobState
 from backend.training import user_code
 from backend.training.checkpoint_content import (
     freeze,
-    frozen,
-    own_buffers,
-    put_buffers,
+    frozen_names,
+    rank_buffers,
+    restore_buffers,
     random_state,
     restore_random_state,
 )
@@ -35,7 +35,7 @@ from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
     TrainingOrder,
     ValidationOrder,
-    loader,
+    make_loader,
     mixed_seed,
     seed_everything,
 )
@@ -46,8 +46,8 @@ from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult, StepSync
 from backend.training.step_times import RankStep
-from backend.training.strategies.base import ForwardPass, Strategy, average, optimized, to_train
-from backend.training.subject import open_subject, require_same, traits
+from backend.training.strategies.base import ForwardPass, Strategy, average_gradients, optimized_names, trainable_parameters
+from backend.training.subject import open_subject, require_same_traits, collect_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0
@@ -71,11 +71,11 @@ class Trainer:
     strategy: Strategy
     device: torch.device
     beat: RankHeartbeat
-    workers: Rank0Services | None
+    rank0_services: Rank0Services | None
     batch: Batch = field(default_factory=Batch)
 
     def __post_init__(self) -> None:
-        self._progress = RunProgress(self.launch, self.beat, self.workers, self._gather)
+        self._progress = RunProgress(self.launch, self.beat, self.rank0_services, self._gather)
 
     @property
     def config(self) -> JobConfig:
@@ -89,7 +89,7 @@ class Trainer:
         self._set_up()
         outcome = self._train()
         # No phase follows: Horovod's shutdown also waits for the others.
-        self._progress.write_out()
+        self._progress.finish_writing()
         # The loaders' workers end with their iterators; in torch's atexit each may take 5 s.
         del self._loader, self._evaluation
         return outcome
@@ -101,19 +101,19 @@ class Trainer:
         self.beat.beat(Phase.SETUP)
         subject = open_subject(self.launch, self.device, rank, self.beat)
         training, validation, self._model = subject.training, subject.validation, subject.model
-        own, *others = self._gather(traits(subject, self.launch, self.device))
-        for other, theirs in enumerate(others, 1):
-            require_same(own, theirs, other, self.launch)
+        own_traits, *other_traits = self._gather(collect_traits(subject, self.launch, self.device))
+        for other_rank, rank_traits in enumerate(other_traits, 1):
+            require_same_traits(own_traits, rank_traits, other_rank, self.launch)
         is_split = self.strategy.is_split
-        place = (0, 1) if is_split else (rank, size)
-        self._order = TrainingOrder(len(training), config.batch_size, *place, config.seed)
+        shard = (0, 1) if is_split else (rank, size)
+        self._order = TrainingOrder(len(training), config.batch_size, *shard, config.seed)
         on_gpu = self.device.type == "cuda"
-        self._loader = loader(training, self._order, config.loader_workers, on_gpu, is_split)
+        self._loader = make_loader(training, self._order, config.loader_workers, on_gpu, is_split)
         self._evaluation: Evaluation | None = None
         if validation is not None:
-            order = ValidationOrder(len(validation), config.batch_size, *place)
+            order = ValidationOrder(len(validation), config.batch_size, *shard)
             self._evaluation = Evaluation(
-                loader(validation, order, config.loader_workers, on_gpu, is_split),
+                make_loader(validation, order, config.loader_workers, on_gpu, is_split),
                 order,
                 self.strategy,
                 self.device,
@@ -122,18 +122,18 @@ class Trainer:
                 config.mixed_precision,
             )
         self._state_shapes = user_code.state_shapes(self._model)
-        self._optimizer = make_optimizer(config.optimizer, trained(self._model))
+        self._optimizer = make_optimizer(config.optimizer, trained_parameters(self._model))
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
-        self._adopted = False
+        self._is_adopted = False
         # The names of all parameters that were trained until now, and those that were reported.
-        self._trained = dict.fromkeys(optimized(self._model, self._optimizer))
-        self._named: set[str] = set()
+        self._trained_names = dict.fromkeys(optimized_names(self._model, self._optimizer))
+        self._reported_names: set[str] = set()
         # Parameters that the model wants to train, and that the ranks have not agreed on.
-        self._thawed: list[torch.nn.Parameter] = []
-        self._times = RankStep()
+        self._thawed_parameters: list[torch.nn.Parameter] = []
+        self._step_times = RankStep()
         self._cpu_wait = CpuWait(torch.get_num_threads())
-        self._own: dict[str, Any] | None = None
-        self._random_to_keep: dict[str, Any] | None = None
+        self._rank_state: dict[str, Any] | None = None
+        self._saved_random: dict[str, Any] | None = None
         self._progress.open(subject, self._restore)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
@@ -142,11 +142,11 @@ class Trainer:
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
         evaluation_batch_s = self._rehearse_validation()
-        self._order.go_to(self.train_state.epoch, self.train_state.position, self.train_state.done)
+        self._order.seek(self.train_state.epoch, self.train_state.position, self.train_state.done_spans)
         self._progress.plan(
-            left=self._order.steps_left,
+            remaining_steps=self._order.remaining_steps,
             steps_per_epoch=self._order.steps_per_epoch,
-            evaluation_batches=self._evaluation.rounds if self._evaluation else 0,
+            evaluation_batches=self._evaluation.max_batch_count if self._evaluation else 0,
             evaluation_batch_s=evaluation_batch_s,
             step_samples=self._order.global_batch,
         )
@@ -158,9 +158,9 @@ class Trainer:
         """
         batch_s = None
         if self._evaluation is not None:
-            kept = random_state(self.device)
+            saved_random = random_state(self.device)
             batch_s = self._evaluation.rehearse(self._model)
-            restore_random_state(kept, self.device)
+            restore_random_state(saved_random, self.device)
         if self.launch.steps_limit:
             self._evaluation = None
         return batch_s
@@ -168,18 +168,18 @@ class Trainer:
     def _restore(self, state: dict[str, Any]) -> None:
         if "optimized" in state:
             # Older checkpoints have the parameters in the model's order.
-            self._trained = {}
+            self._trained_names = {}
             self._optimize(state["optimized"])
         load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
         ranks = state["ranks"]
-        is_same = len(ranks) == self.strategy.world_size
-        saved = ranks[self.strategy.rank if is_same else 0]
-        if "frozen" in saved:
-            freeze(self._model, saved["frozen"])
-        if is_same:
-            self._own = saved
+        is_same_size = len(ranks) == self.strategy.world_size
+        rank_state = ranks[self.strategy.rank if is_same_size else 0]
+        if "frozen" in rank_state:
+            freeze(self._model, rank_state["frozen"])
+        if is_same_size:
+            self._rank_state = rank_state
         else:
             # Other ranks than before: they continue from numbers that have not been drawn yet.
             seed_everything(
@@ -194,28 +194,28 @@ class Trainer:
     # --- training ------------------------------------------------------------------------------
 
     def _train(self) -> Outcome:
-        stop = self._anyone(self._progress.wants_stop)
-        if self._own is not None:
-            restore_random_state(self._own["random"], self.device)
-            put_buffers(self._model, self._own["buffers"])
+        stop = self._any_rank(self._progress.stop_is_requested)
+        if self._rank_state is not None:
+            restore_random_state(self._rank_state["random"], self.device)
+            restore_buffers(self._model, self._rank_state["buffers"])
         return self._progress.make_epochs(self._epoch, self._save, stop)
 
     def _epoch(self) -> bool:
         """Train the rest of the current epoch; return True if the ranks agreed to stop in it."""
         train_state, config = self.train_state, self.config
-        self._order.go_to(train_state.epoch, train_state.position, train_state.done)
+        self._order.seek(train_state.epoch, train_state.position, train_state.done_spans)
         self._model.train()
         self._progress.begin_epoch(self._evaluation is not None)
-        steps = min(self._order.steps_left, self.launch.steps_limit or self._order.steps_left)
+        steps = min(self._order.remaining_steps, self.launch.steps_limit or self._order.remaining_steps)
         # The schedule's step from the position, which is valid for any number of ranks.
         schedule_step = (train_state.epoch - 1) * self._order.steps_per_epoch
         schedule_step += train_state.position // self._order.global_batch
-        settle = self._progress.recorder.commit
+        commit = self._progress.recorder.commit
         batches: Iterator[Any] = iter(self._loader)
-        began = time.perf_counter()
+        started_s = time.perf_counter()
         for number in range(steps):
             self.beat.beat(Phase.LOADING_DATA)
-            self.batch.where = "loader"
+            self.batch.stage = "loader"
             data, target = user_code.split_batch(next(batches))
             rate = learning_rate(
                 config,
@@ -223,31 +223,31 @@ class Trainer:
                 schedule_step + number,
                 self.launch.lr_factor,
             )
-            step_results = self._step(data, target, rate, began)
-            began = time.perf_counter()
+            step_results = self._step(data, target, rate, started_s)
+            started_s = time.perf_counter()
             train_state.epoch_step += 1
             train_state.position += self._order.global_batch
             train_state.step += 1
             is_last = number == steps - 1
             if is_last:
-                step_results += self._count(True)
+                step_results += self._read_results(True)
             stop = save = False
             for step_result in step_results:
                 stop |= step_result.stop
                 save |= step_result.save
-                settle(step_result, hold=is_last and step_result is step_results[-1])
-            every = config.checkpoint.every_steps
-            if every is not None and train_state.step % every == 0:
+                commit(step_result, hold=is_last and step_result is step_results[-1])
+            step_interval = config.checkpoint.every_steps
+            if step_interval is not None and train_state.step % step_interval == 0:
                 save = True
             if stop or (save and not is_last):
-                for step_result in self._count(True):
-                    settle(step_result, hold=False)
+                for step_result in self._read_results(True):
+                    commit(step_result, hold=False)
             if stop:
                 return True
             if save and not is_last:
                 self._save("policy")
                 self._progress.report(JobState.TRAINING)
-                began = time.perf_counter()
+                started_s = time.perf_counter()
             elif save:
                 self._save_at_end = True
         del batches
@@ -255,76 +255,76 @@ class Trainer:
 
     _save_at_end = False
 
-    def _step(self, data: Any, target: Any, rate: float, began: float) -> list[StepResult]:
+    def _step(self, data: Any, target: Any, rate: float, started_s: float) -> list[StepResult]:
         """Make one optimizer step; return the known results of this and earlier ones."""
-        loaded = time.perf_counter()
-        self._cpu_wait.begin()
+        loaded_s = time.perf_counter()
+        self._cpu_wait.begin_step()
         self.beat.beat(Phase.COMPUTING)
         on_gpu = self.device.type == "cuda"
         if on_gpu:
             data = user_code.to_device(data, self.device)
             target = user_code.to_device(target, self.device)
-        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
+        self.batch.data, self.batch.target, self.batch.stage = data, target, "forward"
         config, strategy, model = self.config, self.strategy, self._model
         strategy.zero()
-        for parameter in self._thawed:
+        for parameter in self._thawed_parameters:
             parameter.grad = None
         self._buffers.keep()
         with precision(config.mixed_precision and on_gpu):
             loss = self._forward(data, target)
         output = self._forward_pass.output
         metrics = {} if output is None else user_code.compute_metrics(model, output, target)
-        if not self._adopted:
+        if not self._is_adopted:
             self._adopt(metrics)
-        wants_others = self._wants_others()
+        has_new_parameters = self._has_new_parameters()
         self._step_sync.fill(
-            stop=self._progress.wants_stop,
+            stop=self._progress.stop_is_requested,
             save=self._progress.is_due,
             loss=loss,
             metrics=metrics,
-            times=self._times,
-            wants_parameters=wants_others,
+            times=self._step_times,
+            wants_parameters=has_new_parameters,
             has_nan_buffer=self._buffers.has_nan(),
         )
-        self.batch.where = "backward"
+        self.batch.stage = "backward"
         strategy.backward(self._scaler.scale(loss))
-        computed = time.perf_counter()
-        cpu_wait_ms = self._cpu_wait.end()
+        computed_s = time.perf_counter()
+        cpu_wait_ms = self._cpu_wait.end_step()
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
-        if self._step_sync.read_wants():
-            self._train_others()
+        if self._step_sync.read_parameter_request():
+            self._add_parameters()
         self.beat.beat(Phase.COMPUTING)
-        reduced = time.perf_counter()
+        reduced_s = time.perf_counter()
         self._scaler.unscale_(self._optimizer)
-        self._step_sync.cast(self._clip(), self._is_scaled())
-        step_results = self._count(not config.stop_on_nan)
+        self._step_sync.take_vector(self._clip(), self._is_scaled())
+        step_results = self._read_results(not config.stop_on_nan)
         # After a loss or a gradient that is NaN the weights would stay NaN.
-        if any(step_result.fault is not None for step_result in step_results):
+        if any(step_result.not_finite is not None for step_result in step_results):
             self._buffers.restore()
             self._scaler.update()
         else:
             for group in self._optimizer.param_groups:
                 group["lr"] = rate
             strategy.step(self._update)
-        ended = time.perf_counter()
+        ended_s = time.perf_counter()
         # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
-        self._times = RankStep(
-            (loaded - began) * 1e3,
-            (computed - loaded + ended - reduced) * 1e3,
-            (reduced - computed) * 1e3,
+        self._step_times = RankStep(
+            (loaded_s - started_s) * 1e3,
+            (computed_s - loaded_s + ended_s - reduced_s) * 1e3,
+            (reduced_s - computed_s) * 1e3,
             cpu_wait_ms,
         )
         train_state = self.train_state
-        self._progress.recorder.facts.append(
+        self._progress.recorder.pending_steps.append(
             PendingStep(
                 train_state.step + 1,
                 train_state.epoch,
                 train_state.epoch_step + 1,
                 rate,
-                ended - began,
+                ended_s - started_s,
                 config.gradient_norm is not None,
-                strategy.live(),
+                strategy.figures(),
             )
         )
         return step_results
@@ -349,68 +349,68 @@ class Trainer:
     def _adopt(self, metrics: dict[str, float]) -> None:
         """After the first loss: agree on metric names, and lay out sync vector and buckets."""
         user_code.require_same_state(self._model, self._state_shapes)
-        everyones = self._gather((list(metrics), list(to_train(self._model))))
+        rank_names = self._gather((list(metrics), list(trainable_parameters(self._model))))
         size = self.strategy.world_size
         judges = [size - 1] if self.strategy.is_split else range(size)
-        names = (name for names, _ in everyones for name in names)
+        names = (name for names, _ in rank_names for name in names)
         self._step_sync = StepSync(names, self.strategy.rank, size, judges)
-        self._optimize(name for _, names in everyones for name in names)
-        self._lay_out()
-        self._adopted = True
+        self._optimize(name for _, names in rank_names for name in names)
+        self._set_layout()
+        self._is_adopted = True
 
-    def _lay_out(self, *, keeps_values: bool = False) -> None:
+    def _set_layout(self, *, keeps_values: bool = False) -> None:
         """Lay out sync vector and buckets, for the agreed metrics and parameters."""
-        vector = self.strategy.adopt(self._model, self._step_sync.size, self._trained)
-        self._step_sync.use(vector, keeps_values=keeps_values)
-        self._known = {id(one) for one in to_train(self._model, self._trained).values()}
-        self._parameters = len(all_parameters(self._model))
+        vector = self.strategy.adopt(self._model, self._step_sync.size, self._trained_names)
+        self._step_sync.use_vector(vector, keeps_values=keeps_values)
+        self._known_ids = {id(parameter) for parameter in trainable_parameters(self._model, self._trained_names).values()}
+        self._parameter_count = len(all_parameters(self._model))
 
     def _optimize(self, names: Iterable[str]) -> None:
         """Optimize these parameters as well, and those that took another one's place."""
-        self._trained |= dict.fromkeys(names)
-        before = self._optimizer
-        wanted = named(self._model, self._trained)
-        (group,) = before.param_groups
-        if list(map(id, wanted)) != list(map(id, group["params"])):
-            self._optimizer = make_optimizer(self.config.optimizer, wanted)
-            for parameter in wanted:
-                if parameter in before.state:
-                    self._optimizer.state[parameter] = before.state[parameter]
+        self._trained_names |= dict.fromkeys(names)
+        previous_optimizer = self._optimizer
+        parameters = parameters_by_name(self._model, self._trained_names)
+        (group,) = previous_optimizer.param_groups
+        if list(map(id, parameters)) != list(map(id, group["params"])):
+            self._optimizer = make_optimizer(self.config.optimizer, parameters)
+            for parameter in parameters:
+                if parameter in previous_optimizer.state:
+                    self._optimizer.state[parameter] = previous_optimizer.state[parameter]
 
-    def _wants_others(self) -> bool:
+    def _has_new_parameters(self) -> bool:
         """Return whether the model has other parameters to train than those that are known."""
-        found = all_parameters(self._model)
-        self._thawed = [p for p in found if p.requires_grad and id(p) not in self._known]
-        return bool(self._thawed) or len(found) != self._parameters
+        parameters = all_parameters(self._model)
+        self._thawed_parameters = [p for p in parameters if p.requires_grad and id(p) not in self._known_ids]
+        return bool(self._thawed_parameters) or len(parameters) != self._parameter_count
 
-    def _train_others(self) -> None:
+    def _add_parameters(self) -> None:
         """Agree on the parameters to train, which user code has changed; average their gradients.
 
         Raises:
             UserCodeError: A parameter has a new name, so that no checkpoint could be resumed.
         """
         user_code.require_same_state(self._model, self._state_shapes)
-        own = [n for n, one in to_train(self._model).items() if id(one) not in self._known]
-        names = dict.fromkeys(name for names in self._gather(own) for name in names)
+        own_names = [n for n, parameter in trainable_parameters(self._model).items() if id(parameter) not in self._known_ids]
+        names = dict.fromkeys(name for names in self._gather(own_names) for name in names)
         if not self.strategy.is_split:
-            average(self.strategy, named(self._model, names))
+            average_gradients(self.strategy, parameters_by_name(self._model, names))
         self._optimize(names)
-        self._lay_out(keeps_values=True)
-        if self.workers is not None and names and not names.keys() <= self._named:
-            self._named |= names.keys()
+        self._set_layout(keeps_values=True)
+        if self.rank0_services is not None and names and not names.keys() <= self._reported_names:
+            self._reported_names |= names.keys()
             step = self.train_state.step + 1
             sys.stdout.write(f"From step {step} on these are trained, too: {name_list(list(names))}\n")
 
     def _complete(self, result: StepResult) -> StepResult:
         """Exchange the metrics of a step in which a rank had one that is new."""
-        everyones = self._gather(dict(result.own_metrics))
-        if self._step_sync.add(name for metrics in everyones for name in metrics):
-            self._lay_out()
-        return replace(result, metrics=self._step_sync.means(everyones))
+        rank_metrics = self._gather(dict(result.rank_metrics))
+        if self._step_sync.add_metrics(name for metrics in rank_metrics for name in metrics):
+            self._set_layout()
+        return replace(result, metrics=self._step_sync.mean_metrics(rank_metrics))
 
-    def _count(self, everything: bool) -> list[StepResult]:
-        results = self._step_sync.count(everything) if self._adopted else []
-        return [one if one.is_complete else self._complete(one) for one in results]
+    def _read_results(self, is_last: bool) -> list[StepResult]:
+        results = self._step_sync.read_results(is_last) if self._is_adopted else []
+        return [result if result.is_complete else self._complete(result) for result in results]
 
     # --- the end of an epoch -------------------------------------------------------------------
 
@@ -419,49 +419,49 @@ class Trainer:
         if self._evaluation is not None:
             if self._saves_before_validation():
                 self._save("policy")
-            if self.workers is not None:
-                self.workers.reporter.evaluating()
-            began = time.perf_counter()
+            if self.rank0_services is not None:
+                self.rank0_services.reporter.begin_evaluation()
+            started_s = time.perf_counter()
             self.strategy.share_buffers(self._model)
             # A stop inside the validation is resumed at its beginning, and a loader may draw random
             # numbers for each sample: the checkpoint needs those from before.
-            self._random_to_keep = random_state(self.device)
-            seen = self.workers.reporter.evaluating_at if self.workers is not None else None
-            result = self._evaluation.run(self._model, lambda: self._progress.wants_stop, seen)
+            self._saved_random = random_state(self.device)
+            on_batch = self.rank0_services.reporter.add_evaluated_batches if self.rank0_services is not None else None
+            result = self._evaluation.run(self._model, lambda: self._progress.stop_is_requested, on_batch)
             if result is None:
                 return True
-            self._random_to_keep = None
+            self._saved_random = None
             # Adapters that are merged for the evaluation are in the checkpoint by themselves.
             self._model.train()
             values = result
-            if self.workers is not None:
-                self.workers.reporter.evaluated(time.perf_counter() - began)
+            if self.rank0_services is not None:
+                self.rank0_services.reporter.end_evaluation(time.perf_counter() - started_s)
         is_due, self._save_at_end = self._save_at_end, False
         self._progress.end_epoch(values, is_due, self._save)
         return False
 
     def _saves_before_validation(self) -> bool:
         """Return whether a failed validation would cost much, as the last checkpoint is old."""
-        return self._anyone(self._progress.is_unsaved_for(LOSS_LIMIT_S))
+        return self._any_rank(self._progress.is_unsaved_for(LOSS_LIMIT_S))
 
     # --- stopping and saving -------------------------------------------------------------------
 
-    def _anyone(self, says: bool) -> bool:
+    def _any_rank(self, value: bool) -> bool:
         """Return whether any rank says so; all ranks call this."""
-        return any(self._gather(says))
+        return any(self._gather(value))
 
-    def _save(self, reason: str, measured: dict[str, float] | None = None) -> None:
+    def _save(self, reason: str, metrics: dict[str, float] | None = None) -> None:
         """Save a checkpoint. Every rank contributes its random state; rank 0 writes."""
         has_failed = self._progress.begin_save()
-        random = self._random_to_keep or random_state(self.device)
+        random_states = self._saved_random or random_state(self.device)
         user_code.require_same_state(self._model, self._state_shapes)
-        buffers = own_buffers(self._model, self.strategy, self._gather)
-        own = {"random": random, "buffers": buffers, "frozen": frozen(self._model)}
-        ranks, failures = zip(*self._gather((own, has_failed)), strict=True)
-        states = self.strategy.whole_state(self._model, self._optimizer)
-        names = optimized(self._model, self._optimizer)
+        buffers = rank_buffers(self._model, self.strategy, self._gather)
+        rank_state = {"random": random_states, "buffers": buffers, "frozen": frozen_names(self._model)}
+        ranks, failures = zip(*self._gather((rank_state, has_failed)), strict=True)
+        states = self.strategy.full_state(self._model, self._optimizer)
+        names = optimized_names(self._model, self._optimizer)
         self._progress.save(
-            states, names, self._scaler, ranks, measured or {}, reason, has_failed=failures[0]
+            states, names, self._scaler, ranks, metrics or {}, reason, has_failed=failures[0]
         )
 
     def _gather(self, value: Any) -> list[Any]:
@@ -473,7 +473,7 @@ class Trainer:
         return values
 
 
-def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Return the parameters that training changes."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
@@ -484,9 +484,9 @@ def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     return parameters
 
 
-def served(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+def served_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Return all parameters, as a model may thaw some later: first those that it trains now."""
-    return [*trained(model), *(p for p in model.parameters() if not p.requires_grad)]
+    return [*trained_parameters(model), *(p for p in model.parameters() if not p.requires_grad)]
 
 
 def make_optimizer(
@@ -498,26 +498,26 @@ def make_optimizer(
     return optimizer
 
 
-def named(model: torch.nn.Module, names: Iterable[str]) -> list[torch.nn.Parameter]:
+def parameters_by_name(model: torch.nn.Module, names: Iterable[str]) -> list[torch.nn.Parameter]:
     """Return the parameters of these names; those that a model has tied since then once."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    found = {id(parameters[name]): parameters[name] for name in names}
-    return list(found.values())
+    unique_parameters = {id(parameters[name]): parameters[name] for name in names}
+    return list(unique_parameters.values())
 
 
 def all_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """Return all parameters, shared ones several times. Made for each step: 4 times as fast as
     ``model.parameters()``."""
-    found: list[torch.nn.Parameter | None] = []
+    parameters: list[torch.nn.Parameter | None] = []
     modules: list[torch.nn.Module | None] = [model]
-    seen = set()
+    module_ids = set()
     while modules:
         module = modules.pop()
-        if module is not None and id(module) not in seen:
-            seen.add(id(module))
-            found += module._parameters.values()
+        if module is not None and id(module) not in module_ids:
+            module_ids.add(id(module))
+            parameters += module._parameters.values()
             modules += module._modules.values()
-    return [one for one in found if one is not None]
+    return [parameter for parameter in parameters if parameter is not None]
 
 
 def load_optimizer(

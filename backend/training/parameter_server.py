@@ -31,16 +31,16 @@ class Staleness:
     """Other workers' updates between a worker's pull and its push, over the last 100 pushes."""
 
     def __init__(self) -> None:
-        self._last: deque[int] = deque(maxlen=_WINDOW)
+        self._last_updates: deque[int] = deque(maxlen=_WINDOW)
 
     def add(self, updates: int) -> None:
-        self._last.append(updates)
+        self._last_updates.append(updates)
 
     def metrics(self) -> dict[str, float]:
         """Return mean, 95th percentile and maximum, as curves of the job; none without a push."""
-        if not self._last:
+        if not self._last_updates:
             return {}
-        ordered = sorted(self._last)
+        ordered = sorted(self._last_updates)
         return {
             "staleness mean": sum(ordered) / len(ordered),
             "staleness p95": float(ordered[math.ceil(0.95 * len(ordered)) - 1]),
@@ -63,31 +63,31 @@ class ParameterServer:
         strategy: StrategyConfig,
     ) -> None:
         self.parameters = list(parameters)
-        self.trained = bytearray(trains(parameters))
+        self.trained = bytearray(trained_flags(parameters))
         self.version = 0
         self.staleness = Staleness()
         self._optimizer = optimizer
         self._strength = strategy.compensation
         self._is_adaptive = strategy.is_adaptive
-        self._pulled: dict[int, int] = {}
+        self._pulled_versions: dict[int, int] = {}
         self._copies: dict[int, dict[int, torch.Tensor]] = {}
         self._new_means: dict[int, torch.Tensor] = {}
 
     def pull(self, worker: int) -> list[torch.Tensor]:
         """Return what this worker has from now on: a copy, which its next pull changes."""
-        self._pulled[worker] = self.version
+        self._pulled_versions[worker] = self.version
         copies = self._copies.setdefault(worker, {})
-        for place, parameter in compress(enumerate(self.parameters), self.trained):
-            if place not in copies:
-                copies[place] = torch.empty_like(parameter)
-            copies[place].copy_(parameter.detach())
-        return [copies[place] for place in compress(range(len(self.parameters)), self.trained)]
+        for index, parameter in compress(enumerate(self.parameters), self.trained):
+            if index not in copies:
+                copies[index] = torch.empty_like(parameter)
+            copies[index].copy_(parameter.detach())
+        return [copies[index] for index in compress(range(len(self.parameters)), self.trained)]
 
-    def thaw(self, place: int) -> None:
+    def thaw(self, index: int) -> None:
         """Train a parameter from now on; until now each worker has the value that it has here."""
-        self.trained[place] = True
+        self.trained[index] = True
         for copies in self._copies.values():
-            copies[place] = self.parameters[place].detach().clone()
+            copies[index] = self.parameters[index].detach().clone()
 
     @torch.no_grad()
     def push(
@@ -106,73 +106,73 @@ class ParameterServer:
             fetches: The worker pulls next. Otherwise it continues with its own copy, from which it
                 takes the gradients times the rate: w_bak of the next push.
         """
-        staleness = self.version - self._pulled[worker]
-        self._pulled[worker] += 1
+        staleness = self.version - self._pulled_versions[worker]
+        self._pulled_versions[worker] += 1
         copies = self._copies[worker]
-        for place, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
+        for index, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             if gradient is not None and self._strength:
-                drift = parameter - copies[place]
+                drift = parameter - copies[index]
                 if not fetches:
-                    copies[place].sub_(gradient, alpha=rate)
-                gradient = gradient + self._compensation(place, gradient, drift)
+                    copies[index].sub_(gradient, alpha=rate)
+                gradient = gradient + self._compensation(index, gradient, drift)
             parameter.grad = gradient
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
         # After the step: an optimizer makes its own state where it finds none.
-        for place, mean in self._new_means.items():
-            self._optimizer.state[self.parameters[place]][MEAN_SQUARE] = mean
+        for index, mean in self._new_means.items():
+            self._optimizer.state[self.parameters[index]][MEAN_SQUARE] = mean
         self._new_means.clear()
         self.version += 1
         self.staleness.add(staleness)
         return staleness
 
     def _compensation(
-        self, place: int, gradient: torch.Tensor, drift: torch.Tensor
+        self, index: int, gradient: torch.Tensor, drift: torch.Tensor
     ) -> torch.Tensor:
         """Return lambda_t · g · g · drift, elementwise; the drift is w − w_bak."""
-        parameter = self.parameters[place]
+        parameter = self.parameters[index]
         square = gradient * gradient
         if not self._is_adaptive:
             return self._strength * square * drift
         mean = self._optimizer.state.get(parameter, {}).get(MEAN_SQUARE)
         if mean is None:
-            mean = self._new_means[place] = torch.zeros_like(parameter)
+            mean = self._new_means[index] = torch.zeros_like(parameter)
         mean.mul_(_DECAY).add_(square, alpha=1 - _DECAY)
         return self._strength / torch.sqrt(mean + _EPSILON) * square * drift
 
     def release(self, worker: int) -> None:
         """Release what is kept for a worker that has ended."""
-        self._pulled.pop(worker, None)
+        self._pulled_versions.pop(worker, None)
         self._copies.pop(worker, None)
 
 
-def trains(parameters: Sequence[torch.nn.Parameter]) -> bytes:
+def trained_flags(parameters: Sequence[torch.nn.Parameter]) -> bytes:
     """Return for each parameter whether it is trained now."""
     return bytes(parameter.requires_grad for parameter in parameters)
 
 
-def picked(
+def sent_parameters(
     parameters: Sequence[torch.nn.Parameter], message: Mapping[str, Any]
 ) -> list[torch.nn.Parameter]:
     """Return those of a server's parameters whose tensors come with a message."""
     return list(compress(parameters, message.get("sent", b"")))
 
 
-def shards(parameters: Sequence[torch.nn.Parameter], servers: int) -> list[list[int]]:
+def shard_indices(parameters: Sequence[torch.nn.Parameter], servers: int) -> list[list[int]]:
     """Deal parameters to servers so that each has about as many bytes, first those that are
     trained now; return their places."""
-    found: list[list[int]] = [[] for _ in range(servers)]
+    indices: list[list[int]] = [[] for _ in range(servers)]
     loads = [0] * servers
 
-    def rank(place: int) -> tuple[bool, int]:
-        return parameters[place].requires_grad, parameters[place].numel()
+    def sort_key(index: int) -> tuple[bool, int]:
+        return parameters[index].requires_grad, parameters[index].numel()
 
-    for place in sorted(range(len(parameters)), key=rank, reverse=True):
+    for index in sorted(range(len(parameters)), key=sort_key, reverse=True):
         server = loads.index(min(loads))
-        found[server].append(place)
-        loads[server] += parameters[place].numel() * parameters[place].element_size()
-    return [sorted(one) for one in found]
+        indices[server].append(index)
+        loads[server] += parameters[index].numel() * parameters[index].element_size()
+    return [sorted(server_indices) for server_indices in indices]
 
 
 @dataclass(frozen=True)
@@ -195,5 +195,5 @@ class Delays:
         """
         if not self.is_random:
             return [number % self.workers for number in range(pushes)]
-        drawn = random.Random(self.seed)
-        return [drawn.randrange(self.workers) for _ in range(pushes)]
+        generator = random.Random(self.seed)
+        return [generator.randrange(self.workers) for _ in range(pushes)]

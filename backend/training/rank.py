@@ -54,14 +54,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(prog="backend.training.rank")
     parser.add_argument("--job", type=Path, required=True)
     parser.add_argument("--run", type=int, required=True)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     beat = RankHeartbeat.inherited()
     beat.beat(Phase.IMPORTING)
-    rank = Rank(JobFolder(given.job), given.run, beat)
+    rank = Rank(JobFolder(options.job), options.run, beat)
     try:
-        last = rank.train()
+        last_phase = rank.train()
     except BaseException as error:  # noqa: BLE001 - the end of the process; nothing may be lost
-        ended: BaseException = error
+        last_error: BaseException = error
         # The handler of a loader whose worker died would interrupt the report. If its signal came
         # together with the error, this call raises what the handler says.
         while True:
@@ -69,13 +69,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 break
             except BaseException as said:  # noqa: BLE001 - it is recorded instead
-                ended = said
-        rank.record(ended)
+                last_error = said
+        rank.record_error(last_error)
         _leave(1)
     # User programs may rely on atexit; tearing down the interpreter and torch is skipped.
     with suppress(BaseException):
         atexit._run_exitfuncs()
-    beat.beat(last)
+    beat.beat(last_phase)
     _leave(0)
 
 
@@ -113,15 +113,15 @@ class Rank:
         from backend.training.run_environment import write_environment
         from backend.training.train_state import Outcome
 
-        workers: Rank0Services | None = None
+        rank0_services: Rank0Services | None = None
         if strategy.rank == 0:
             write_environment(self._folder, self._run, launch, device)
-            workers = self._services = self._workers(launch)
-        self._trainer = self._role(launch, strategy, device, workers)
+            rank0_services = self._services = self._make_rank0_services(launch)
+        self._trainer = self._role(launch, strategy, device, rank0_services)
         outcome = self._trainer.run()
-        if workers is not None:
-            workers.watcher.close()
-            workers.reporter.close()
+        if rank0_services is not None:
+            rank0_services.watcher.close()
+            rank0_services.reporter.close()
         strategy.leave()
         return Phase.FINISHED if outcome is Outcome.FINISHED else Phase.INTERRUPTED
 
@@ -152,7 +152,7 @@ class Rank:
     def _plan(self, launch: Launch) -> RankPlan:
         size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
         if size != len(launch.ranks):
-            raise _torn_apart(size, len(launch.ranks))
+            raise _size_error(size, len(launch.ranks))
         return next(plan for plan in launch.ranks if plan.rank == self._rank)
 
     def _join(self, launch: Launch) -> tuple[Strategy | Rendezvous, torch.device]:
@@ -163,21 +163,21 @@ class Rank:
                 f"PyTorch cannot be loaded on this node: {error}.", "Set the node up again."
             ) from error
         lazy_dynamo.postpone()
-        strategy = strategies.make(
+        strategy = strategies.make_strategy(
             launch.config.strategy, len(launch.ranks), launch.rendezvous_host, self._beat
         )
         strategy.load()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         # Only now: two threads that import at once can meet a module that is half initialised.
-        ahead = threading.Thread(target=_import_ahead, name="imports")
-        ahead.start()
+        import_thread = threading.Thread(target=_import_ahead, name="imports")
+        import_thread.start()
         try:
             strategy.join(launch.config.stall_limit_s)
         finally:
-            ahead.join()
+            import_thread.join()
         self._beat.beat(Phase.SETUP)
         if strategy.world_size != len(launch.ranks):
-            raise _torn_apart(strategy.world_size, len(launch.ranks))
+            raise _size_error(strategy.world_size, len(launch.ranks))
         if not launch.config.uses_gpus:
             return strategy, torch.device("cpu")
         if not torch.cuda.is_available():
@@ -189,7 +189,7 @@ class Rank:
         torch.cuda.set_device(0)
         return strategy, torch.device("cuda", 0)
 
-    def _workers(self, launch: Launch) -> Rank0Services:
+    def _make_rank0_services(self, launch: Launch) -> Rank0Services:
         from backend.records.jobs.alarm import BAD_CHECKPOINT, NOT_SAVED, Alarm
         from backend.training.checkpoint import Checkpointer
         from backend.training.reporter import Reporter
@@ -203,7 +203,7 @@ class Rank:
             epochs=config.epochs,
             world_size=len(launch.ranks),
             global_batch=config.global_batch_size,
-            before=last_status(self._folder),
+            previous_status=last_status(self._folder),
             # The parts of a cut network wait for each other in the forward pass.
             times_exchange=not config.uses_gpus and config.strategy.name != "consensus",
             nodes=len(config.placement),
@@ -213,28 +213,28 @@ class Rank:
         if launch.resume_from:
             checkpointer.continue_from(Path(launch.resume_from))
         reporter.other_failure = lambda: checkpointer.failure
-        checkpointer.on_failure = lambda step, sentence: reporter.alarm(
-            Alarm(NOT_SAVED, step, sentence)
+        checkpointer.on_failure = lambda step, message: reporter.add_alarm(
+            Alarm(NOT_SAVED, step, message)
         )
-        checkpointer.on_not_finite = lambda step, sentence: reporter.alarm(
-            Alarm(BAD_CHECKPOINT, step, sentence)
+        checkpointer.on_nan = lambda step, message: reporter.add_alarm(
+            Alarm(BAD_CHECKPOINT, step, message)
         )
         return Rank0Services(
             reporter,
             checkpointer,
-            StopWatcher(self._folder.lock, self._run, reporter.stopping),
+            StopWatcher(self._folder.lock, self._run, reporter.set_stopping),
         )
 
-    def record(self, error: BaseException) -> None:
+    def record_error(self, error: BaseException) -> None:
         """Record what ended this rank, and print it to its log."""
-        from backend.training.error_report import record_of, trace_of
+        from backend.training.error_report import make_record, traceback_text
 
-        if trace_of(error):
+        if traceback_text(error):
             traceback.print_exception(error)
         else:  # Its sentence names the cause; the frames are this program's own.
             sys.stderr.write(f"{getattr(error, 'with_remedy', error)}\n")
         trainer = self._trainer
-        record = record_of(
+        record = make_record(
             error,
             rank=self._rank,
             node=self._node,
@@ -291,9 +291,9 @@ def _import_ahead() -> None:
         importlib.import_module("backend.training.loop")
 
 
-def _torn_apart(seen: int, planned: int) -> BackendError:
+def _size_error(world_size: int, planned_size: int) -> BackendError:
     return BackendError(
-        f"This rank sees {seen} process{'es' if seen > 1 else ''}, but the job has {planned}: "
+        f"This rank sees {world_size} process{'es' if world_size > 1 else ''}, but the job has {planned_size}: "
         "the mpirun that started it and its MPI library come from different installations.",
         "Set the node up again. “Check” on the node's page names both installations.",
     )

@@ -38,7 +38,7 @@ from backend.training.step_times import RankStep, StepBreakdown
 from backend.training.tensorboard import EventFile
 
 _WRITE_INTERVAL_S = 0.5
-_SOONEST_S = 0.1
+_MIN_INTERVAL_S = 0.1
 """Least time between two writes of the status when the state changes quickly."""
 _CLOSE_LIMIT_S = 30.0
 _TENSORBOARD_AFTER_S = 3.0
@@ -77,7 +77,7 @@ class Reporter:
         epochs: int,
         world_size: int,
         global_batch: int,
-        before: RunStatus | None = None,
+        previous_status: RunStatus | None = None,
         times_exchange: bool = True,
         nodes: int = 2,
         has_servers: bool = False,
@@ -95,20 +95,20 @@ class Reporter:
         self._global_batch = global_batch
         self._state = JobState.SETUP
         self._message = self._early_finish = ""
-        self._stopping = False
-        begun = before if before is not None and before.run == run else RunStatus(self._state)
-        self._total_steps = begun.total_steps
-        self._steps_per_epoch = begun.steps_per_epoch
-        self._epoch, self._step = begun.epoch, begun.step
-        self._begun, self._is_planned = begun, False
-        self._evaluations_left = 0
+        self._is_stopping = False
+        first_status = previous_status if previous_status is not None and previous_status.run == run else RunStatus(self._state)
+        self._total_steps = first_status.total_steps
+        self._steps_per_epoch = first_status.steps_per_epoch
+        self._epoch, self._step = first_status.epoch, first_status.step
+        self._first_status, self._is_planned = first_status, False
+        self._remaining_evaluations = 0
         self._has_evaluations = False
-        self._metrics: dict[str, float | None] = dict(begun.metrics)
-        self._heartbeat = before.heartbeat if before is not None else 0
+        self._metrics: dict[str, float | None] = dict(first_status.metrics)
+        self._heartbeat = previous_status.heartbeat if previous_status is not None else 0
         self._clock = timestamps.EvenClock()
-        self._started = self._clock.utc_now("microseconds")
+        self._started_at = self._clock.utc_now("microseconds")
         self._samples_per_second: float | None = None
-        self._ranks = SlowRanks()
+        self._slow_ranks = SlowRanks()
         self._breakdown = StepBreakdown(
             times_exchange=times_exchange, nodes=nodes, has_servers=has_servers
         )
@@ -119,36 +119,36 @@ class Reporter:
         self._steps: list[Step] = []
         self._history = HistoryFile(folder.history)
         self._tensorboard = EventFile(folder.tensorboard)
-        self._tensorboard_from = math.inf
+        self._tensorboard_start_s = math.inf
         self._tensorboard_points: list[Step] = []
         self.failure = ""
         self._status_failure = ""
         self.other_failure: Callable[[], str] = str
         """Problems of other writers (the checkpoints) for the status, asked at each write."""
-        self._bug: BaseException | None = None
+        self._thread_error: BaseException | None = None
         self._status_file = PreallocatedFile(folder.status)
-        self._wake = threading.Event()
-        self._closing = False
+        self._wake_event = threading.Event()
+        self._is_closing = False
         self._thread = threading.Thread(target=self._work, name="reporter", daemon=True)
         self._thread.start()
 
     # --- calls of the loop ---------------------------------------------------------------------
 
-    def state(self, state: JobState, message: str = "") -> None:
+    def set_state(self, state: JobState, message: str = "") -> None:
         self._raise()
-        if self._stopping and state is not JobState.STOPPING:
+        if self._is_stopping and state is not JobState.STOPPING:
             return
         if state is not self._state:
-            self._standstill.moved()
+            self._standstill.add_progress()
         self._state = state
         self._message = message
-        self._wake.set()
+        self._wake_event.set()
 
-    def stopping(self) -> None:
+    def set_stopping(self) -> None:
         """Set the state STOPPING; it stays so from now on."""
-        self._stopping = True
+        self._is_stopping = True
         self._state = JobState.STOPPING
-        self._wake.set()
+        self._wake_event.set()
 
     def plan(
         self,
@@ -176,42 +176,42 @@ class Reporter:
         self._epochs = epochs or self._epochs
         self._is_planned = True
 
-    def paced(self, steps: int, seconds: float) -> None:
+    def add_pace(self, steps: int, seconds: float) -> None:
         """Record how long ``steps`` steps of a script took, which it does not time itself."""
-        self._eta.steps(steps, seconds)
+        self._eta.add_steps(steps, seconds)
 
-    def epoch(self, epoch: int, evaluations_left: int) -> None:
+    def begin_epoch(self, epoch: int, remaining_evaluations: int) -> None:
         self._epoch = epoch
-        self._evaluations_left = evaluations_left
-        self._has_evaluations |= evaluations_left > 0
+        self._remaining_evaluations = remaining_evaluations
+        self._has_evaluations |= remaining_evaluations > 0
 
     def finish_early(self, epoch: int, message: str) -> None:
         """Report that the job is over after this epoch, which is not its last, and why."""
         self._epoch, self._early_finish = epoch, message
 
-    def step(self, step: Step) -> None:
+    def add_step(self, step: Step) -> None:
         self._raise()
         self._steps.append(step)
 
-    def alarm(self, alarm: Alarm) -> None:
+    def add_alarm(self, alarm: Alarm) -> None:
         """Show a warning from now on, in place of an earlier one of its kind."""
         self._alarms[alarm.kind] = alarm
-        self._wake.set()
+        self._wake_event.set()
 
-    def evaluating(self) -> None:
-        self.state(JobState.EVALUATING)
-        self._eta.evaluation_began()
+    def begin_evaluation(self) -> None:
+        self.set_state(JobState.EVALUATING)
+        self._eta.begin_evaluation()
 
-    def evaluating_at(self, batches: int) -> None:
-        self._eta.evaluation_at(batches)
+    def add_evaluated_batches(self, batches: int) -> None:
+        self._eta.add_batches(batches)
 
-    def saved(self, seconds: float) -> None:
+    def add_save(self, seconds: float) -> None:
         """Record how long the ranks waited for a checkpoint."""
-        self._eta.saved(seconds)
+        self._eta.add_save(seconds)
 
-    def evaluated(self, seconds: float) -> None:
-        self._eta.evaluation(seconds)
-        self._evaluations_left = max(0, self._evaluations_left - 1)
+    def end_evaluation(self, seconds: float) -> None:
+        self._eta.end_evaluation(seconds)
+        self._remaining_evaluations = max(0, self._remaining_evaluations - 1)
 
     def close(self) -> None:
         """Write all that is left.
@@ -219,8 +219,8 @@ class Reporter:
         Raises:
             BackendError: It could not be written.
         """
-        self._closing = True
-        self._wake.set()
+        self._is_closing = True
+        self._wake_event.set()
         self._thread.join(_CLOSE_LIMIT_S)
         self._raise()
         if self._thread.is_alive():
@@ -232,43 +232,43 @@ class Reporter:
             raise BackendError(self.failure or self._status_failure)
 
     def _raise(self) -> None:
-        if self._bug is not None:
-            bug, self._bug = self._bug, None
+        if self._thread_error is not None:
+            bug, self._thread_error = self._thread_error, None
             raise bug
 
     # --- the thread ----------------------------------------------------------------------------
 
     def _work(self) -> None:
         try:
-            flushed = 0.0
-            while not self._closing:
+            flushed_s = 0.0
+            while not self._is_closing:
                 if self._folder.attempt(self._run + 1).path.exists():
                     # This node stood still, and the job continues elsewhere.
                     return
-                if time.monotonic() - flushed >= _WRITE_INTERVAL_S:
+                if time.monotonic() - flushed_s >= _WRITE_INTERVAL_S:
                     self._flush()
-                    flushed = time.monotonic()
+                    flushed_s = time.monotonic()
                 self._write_status()
-                woken = self._wake.wait(_WRITE_INTERVAL_S)
-                self._wake.clear()
-                if woken and not self._closing:
-                    time.sleep(_SOONEST_S)
+                is_woken = self._wake_event.wait(_WRITE_INTERVAL_S)
+                self._wake_event.clear()
+                if is_woken and not self._is_closing:
+                    time.sleep(_MIN_INTERVAL_S)
             self._flush()
             self._write_status()
             self._write_tensorboard()
             self._tensorboard.close()
             self._history.close()
         except BaseException as error:  # noqa: BLE001 - raised by the next call
-            self._bug = error
+            self._thread_error = error
 
     def _flush(self) -> None:
         steps, self._steps = self._steps, []
         if steps:
-            self._note(steps)
+            self._process_steps(steps)
         try:
             now = self._clock.utc_now("microseconds")
-            blocks = [_block(part, self._run, JobState.TRAINING, now) for part in _by_epoch(steps)]
-            self._history.append(blocks, flush=self._closing)
+            blocks = [_make_block(part, self._run, JobState.TRAINING, now) for part in _split_by_epoch(steps)]
+            self._history.append(blocks, flush=self._is_closing)
             self.failure = ""
         except OSError as error:
             self.failure = (
@@ -276,40 +276,40 @@ class Reporter:
                 f"({self._folder.history})."
             )
 
-    def _note(self, steps: Sequence[Step]) -> None:
-        last = steps[-1]
-        self._step, self._epoch = last.step, last.epoch
+    def _process_steps(self, steps: Sequence[Step]) -> None:
+        last_step = steps[-1]
+        self._step, self._epoch = last_step.step, last_step.epoch
         for step in steps:
             if step.replaces == history.REPLACES_RUN:
                 # Its curves may have other names now.
                 self._metrics = {}
             self._metrics.update(step.metrics)
-        timed = [step for step in steps if step.rank_step_ms]
+        timed_steps = [step for step in steps if step.rank_step_ms]
         # The first step of a run lays out buffers and starts workers.
-        if self._is_first and len(timed) > 1:
-            del timed[0]
-        self._standstill.steps([step.seconds for step in timed])
-        if timed:
-            seconds = sum(step.seconds for step in timed)
-            self._eta.steps(len(timed), seconds)
-            self._samples_per_second = len(timed) * self._global_batch / max(seconds, 1e-9)
+        if self._is_first and len(timed_steps) > 1:
+            del timed_steps[0]
+        self._standstill.add_steps([step.seconds for step in timed_steps])
+        if timed_steps:
+            seconds = sum(step.seconds for step in timed_steps)
+            self._eta.add_steps(len(timed_steps), seconds)
+            self._samples_per_second = len(timed_steps) * self._global_batch / max(seconds, 1e-9)
             self._is_first = False
-            self._ranks.take(step.rank_step_ms for step in timed)
-            self._breakdown.take(step.rank_steps for step in timed if step.rank_steps)
-        if self._tensorboard_from is math.inf:
-            self._tensorboard_from = time.monotonic() + _TENSORBOARD_AFTER_S
-        self._tensorboard_points += [s for s in steps[:-1] if _judged(s)]
-        self._tensorboard_points.append(last)
-        if time.monotonic() >= self._tensorboard_from:
+            self._slow_ranks.add_steps(step.rank_step_ms for step in timed_steps)
+            self._breakdown.add_steps(step.rank_steps for step in timed_steps if step.rank_steps)
+        if self._tensorboard_start_s is math.inf:
+            self._tensorboard_start_s = time.monotonic() + _TENSORBOARD_AFTER_S
+        self._tensorboard_points += [s for s in steps[:-1] if _has_validation(s)]
+        self._tensorboard_points.append(last_step)
+        if time.monotonic() >= self._tensorboard_start_s:
             self._write_tensorboard()
 
     def _write_status(self) -> None:
         self._heartbeat += 1
         step = self._step
         alarms = tuple(self._alarms.values())
-        if self._state is JobState.TRAINING and not self._closing:
-            overdue = self._standstill.check(step)
-            alarms += (overdue,) if overdue is not None else ()
+        if self._state is JobState.TRAINING and not self._is_closing:
+            standstill_alarm = self._standstill.check(step)
+            alarms += (standstill_alarm,) if standstill_alarm is not None else ()
         failure = " ".join(text for text in (self.failure, self.other_failure()) if text)
         status = RunStatus(
             state=self._state,
@@ -325,20 +325,20 @@ class Reporter:
             early_finish=self._early_finish,
             heartbeat=self._heartbeat,
             samples_per_second=self._samples_per_second,
-            eta_s=self._eta.left(self._total_steps - step, self._evaluations_left),
-            pace_s=self._eta.pace(self._steps_per_epoch, self._has_evaluations),
-            rank_step_ms=self._ranks.step_ms(),
-            slow_ranks=self._ranks.slow(),
+            eta_s=self._eta.remaining_s(self._total_steps - step, self._remaining_evaluations),
+            pace_s=self._eta.step_pace_s(self._steps_per_epoch, self._has_evaluations),
+            rank_step_ms=self._slow_ranks.step_ms(),
+            slow_ranks=self._slow_ranks.slow_ranks(),
             step_times=self._breakdown.times(),
             slow_cause=self._breakdown.cause(),
             alarms=alarms,
-            started_at=self._started,
-            earlier_s=self._begun.earlier_s,
-            earlier_gpu_s=self._begun.earlier_gpu_s,
-            earlier_energy_j=self._begun.earlier_energy_j,
-            gpus=self._begun.gpus,
+            started_at=self._started_at,
+            earlier_s=self._first_status.earlier_s,
+            earlier_gpu_s=self._first_status.earlier_gpu_s,
+            earlier_energy_j=self._first_status.earlier_energy_j,
+            gpus=self._first_status.gpus,
             is_planned=self._is_planned,
-            continuation=self._begun.continuation,
+            continuation=self._first_status.continuation,
             updated_at=self._clock.utc_now("microseconds"),
         )
         try:
@@ -360,7 +360,7 @@ class Reporter:
             self._tensorboard_points.clear()
 
 
-def _by_epoch(steps: Sequence[Step]) -> list[list[Step]]:
+def _split_by_epoch(steps: Sequence[Step]) -> list[list[Step]]:
     """Split the steps into consecutive runs within one epoch."""
     parts: list[list[Step]] = []
     for step in steps:
@@ -373,14 +373,14 @@ def _by_epoch(steps: Sequence[Step]) -> list[list[Step]]:
     return parts
 
 
-def _block(steps: Sequence[Step], run: int, state: JobState, timestamp: str) -> Block:
+def _make_block(steps: Sequence[Step], run: int, state: JobState, timestamp: str) -> Block:
     names = dict.fromkeys(name for step in steps for name in step.metrics)
-    last = steps[-1]
+    last_step = steps[-1]
     return Block(
         state=state.value,
         run=run,
-        epoch=last.epoch,
-        epoch_step=last.epoch_step,
+        epoch=last_step.epoch,
+        epoch_step=last_step.epoch_step,
         first_step=steps[0].step,
         timestamp=timestamp,
         message=steps[0].replaces,
@@ -388,5 +388,5 @@ def _block(steps: Sequence[Step], run: int, state: JobState, timestamp: str) -> 
     )
 
 
-def _judged(step: Step) -> bool:
+def _has_validation(step: Step) -> bool:
     return any(name.startswith(VALIDATION) for name in step.metrics)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def write_environment(folder: JobFolder, run: int, launch: Launch, device: torch.device) -> None:
     """Write ``attempts/<run>/environment.json``; an error of the disk does not end the run."""
-    place = folder.attempt(run)
+    attempt_folder = folder.attempt(run)
     with suppress(OSError):
-        make_folders(place.path)
-        replace_json(place.environment, environment_of(run, launch, device).to_dict())
+        make_folders(attempt_folder.path)
+        replace_json(attempt_folder.environment, environment_of(run, launch, device).to_dict())
 
 
 def environment_of(run: int, launch: Launch, device: torch.device) -> RunEnvironment:
@@ -53,12 +53,12 @@ def program_version() -> str:
     """Return the version of this program and, of a checkout, its commit: ``0.1.0 (4e4fa950)``."""
     folder = Path(backend.__file__).parents[1]
     if (folder / ".git").exists():
-        describe = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
+        command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
         with suppress(OSError, subprocess.SubprocessError):
-            described = subprocess.run(
-                describe, capture_output=True, check=True, text=True, timeout=10
+            completed = subprocess.run(
+                command, capture_output=True, check=True, text=True, timeout=10
             )
-            return f"{backend.VERSION} ({described.stdout.strip()})"
+            return f"{backend.VERSION} ({completed.stdout.strip()})"
     return backend.VERSION
 
 

@@ -18,10 +18,10 @@ from backend.training.checkpoint import (
     fit_weights,
     load_checkpoint,
     load_weights,
-    write_out,
+    finish_writing,
 )
-from backend.training.checkpoint_content import content, put_buffers
-from backend.training.finite import not_finite
+from backend.training.checkpoint_content import content, restore_buffers
+from backend.training.finite import not_finite_names
 from backend.training.step_recorder import StepRecorder
 from backend.training.subject import Subject
 from backend.training.train_state import Outcome, Rank0Services, TrainState
@@ -43,7 +43,7 @@ class RunProgress:
         launch: Launch,
         beat: RankHeartbeat,
         services: Rank0Services | None,
-        gather: Callable[[Any], Sequence[Any]] = lambda own: (own,),
+        gather: Callable[[Any], Sequence[Any]] = lambda value: (value,),
     ) -> None:
         """``gather``: returns the value of each rank that makes epochs, with rank 0's first."""
         self.state = TrainState()
@@ -53,29 +53,29 @@ class RunProgress:
         self._beat = beat
         self._services = services
         self._gather = gather
-        self._last_save = time.monotonic()
-        self._measured: dict[str, float] = {}
+        self._last_save_s = time.monotonic()
+        self._last_metrics: dict[str, float] = {}
 
     def open(self, subject: Subject, restore: Callable[[dict[str, Any]], None]) -> None:
         """Begin where the job does: at a checkpoint, whose rest is for ``restore``, or weights."""
         model, source = subject.model, Path(self._launch.resume_from or self._launch.start_from)
         if self._services is not None:
             # Before a checkpoint is loaded, whose NaN would not be meant.
-            self._services.checkpointer.expected_nan = not_finite({"model": model.state_dict()})
+            self._services.checkpointer.expected_nan = not_finite_names({"model": model.state_dict()})
         if self._launch.resume_from:
             saved = load_checkpoint(source)
             fit_weights(model, saved["model"], source.name)
-            self.state = TrainState.of(saved["course"])
-            put_buffers(model, saved["ranks"][0]["buffers"])
+            self.state = TrainState.from_saved(saved["course"])
+            restore_buffers(model, saved["ranks"][0]["buffers"])
             restore(saved)
         elif self._launch.start_from:
-            sentence = fit_weights(model, load_weights(source), source.name, subject.pass_batch)
-            if sentence and self._services is not None:
-                sys.stdout.write(f"{sentence}\n")
+            message = fit_weights(model, load_weights(source), source.name, subject.pass_batch)
+            if message and self._services is not None:
+                sys.stdout.write(f"{message}\n")
 
     def plan(
         self,
-        left: int,
+        remaining_steps: int,
         steps_per_epoch: int,
         evaluation_batches: int,
         step_samples: int,
@@ -83,9 +83,9 @@ class RunProgress:
     ) -> None:
         """Begin the run; ``left`` are the steps of the current epoch that are to be made."""
         state, epochs = self.state, self._config.epochs
-        self._last_save, self.saved_step = time.monotonic(), state.step
+        self._last_save_s, self.saved_step = time.monotonic(), state.step
         self.recorder = StepRecorder(self._config, state, self._services, step_samples)
-        self._total_steps = state.step + max(0, left + (epochs - state.epoch) * steps_per_epoch)
+        self._total_steps = state.step + max(0, remaining_steps + (epochs - state.epoch) * steps_per_epoch)
         if self._services is not None:
             self._services.reporter.plan(
                 step=state.step,
@@ -99,15 +99,15 @@ class RunProgress:
 
     def report(self, state: JobState, message: str = "") -> None:
         if self._services is not None:
-            self._services.reporter.state(state, message)
+            self._services.reporter.set_state(state, message)
 
     @property
-    def wants_stop(self) -> bool:
-        return self._services is not None and self._services.watcher.wanted
+    def stop_is_requested(self) -> bool:
+        return self._services is not None and self._services.watcher.is_requested
 
     def is_unsaved_for(self, seconds: float) -> bool:
         """Return whether rank 0's clock says that the last checkpoint is as old."""
-        return self._services is not None and time.monotonic() - self._last_save >= seconds
+        return self._services is not None and time.monotonic() - self._last_save_s >= seconds
 
     @property
     def is_due(self) -> bool:
@@ -138,27 +138,27 @@ class RunProgress:
 
     def _early_finish(self) -> str:
         """Return why the job is over before its last epoch."""
-        where, rule = (
+        position_label, rule = (
             f"at step {self.state.step:,} of {self._total_steps:,}",
             self._config.early_stop,
         )
         if rule is None or self.state.has_converged:
-            return f"Converged {where}: no step lowers the loss."
+            return f"Converged {position_label}: no step lowers the loss."
         count = self.state.epochs_without_gain
         epochs = f"{count} epoch{'s' if count > 1 else ''}"
-        return f"Stopped early {where}: “{rule.metric}” has not improved for {epochs}."
+        return f"Stopped early {position_label}: “{rule.metric}” has not improved for {epochs}."
 
     def converge(self, save: Callable[[str, dict[str, float]], None]) -> None:
         """End the job at its last step, and save that if it is not."""
         self.state.has_converged = True
         if self.saved_step < self.state.step:
-            save("last", self._measured)
+            save("last", self._last_metrics)
 
     def begin_epoch(self, has_validation: bool) -> None:
         self.report(JobState.TRAINING)
         if self._services is not None:
             evaluations = self._config.epochs - self.state.epoch + 1 if has_validation else 0
-            self._services.reporter.epoch(self.state.epoch, evaluations)
+            self._services.reporter.begin_epoch(self.state.epoch, evaluations)
 
     def end_epoch(
         self,
@@ -167,23 +167,23 @@ class RunProgress:
         save: Callable[[str, dict[str, float]], None],
     ) -> None:
         """Apply the early stop, go to the next epoch, and save a checkpoint if one is due."""
-        rule, every = self._config.early_stop, self._config.checkpoint.every_epochs
-        self._measured = measured = {**(self.state.held or {}), **validation}
+        rule, epoch_interval = self._config.early_stop, self._config.checkpoint.every_epochs
+        self._last_metrics = metrics = {**(self.state.held_metrics or {}), **validation}
         self.recorder.release(validation)
         if rule is not None:
             # Rank 0 has all values.
-            self.state.judge(rule, self._gather(measured.get(rule.metric))[0], measured)
-        is_due |= every is not None and self.state.epoch % every == 0
+            self.state.check_early_stop(rule, self._gather(metrics.get(rule.metric))[0], metrics)
+        is_due |= epoch_interval is not None and self.state.epoch % epoch_interval == 0
         self.state.next_epoch()
         if self._is_over or is_due:
-            save("last" if self._is_over else "policy", measured)
+            save("last" if self._is_over else "policy", metrics)
 
     # --- checkpoints ---------------------------------------------------------------------------
 
     def begin_save(self) -> bool:
         """Wait for the checkpoint before; return whether it could not be written, or is useless."""
         self._beat.beat(Phase.SAVING)
-        self._last_save, self.saved_step = time.monotonic(), self.state.step
+        self._last_save_s, self.saved_step = time.monotonic(), self.state.step
         return any(self._failures())
 
     def save(
@@ -192,7 +192,7 @@ class RunProgress:
         optimized: Sequence[str],
         scaler: torch.amp.GradScaler,
         ranks: Sequence[Any],
-        measured: dict[str, float],
+        metrics: dict[str, float],
         reason: str,
         has_failed: bool,
     ) -> None:
@@ -208,18 +208,18 @@ class RunProgress:
             self.report(JobState.SAVING)
             state = self.state
             self._services.checkpointer.save(
-                content(*states, optimized, scaler, state, list(ranks), measured, self._launch),
+                content(*states, optimized, scaler, state, list(ranks), metrics, self._launch),
                 epoch=state.epoch if state.epoch_step else state.epoch - 1,
                 step=state.step,
                 epoch_step=state.epoch_step,
-                metrics=measured,
+                metrics=metrics,
                 reason=reason,
             )
-            self._services.reporter.saved(time.monotonic() - self._last_save)
+            self._services.reporter.add_save(time.monotonic() - self._last_save_s)
         if has_failed and reason == "policy":
             self._require_saved(may_be_unsaved=self._config.continue_unsaved)
 
-    def write_out(self) -> None:
+    def finish_writing(self) -> None:
         """Wait until the last checkpoint and the last step are on the disk.
 
         Raises:
@@ -229,8 +229,8 @@ class RunProgress:
         self._beat.beat(Phase.SAVING)
         if self._services is not None:
             checkpointer = self._services.checkpointer
-            failure = write_out(checkpointer, self._beat, self._config.stall_limit_s)
-            saved = checkpointer.saved
+            failure = finish_writing(checkpointer, self._beat, self._config.stall_limit_s)
+            saved = checkpointer.last_checkpoint
             if self._launch.steps_limit and saved is not None and not failure:
                 load_checkpoint(Path(saved.path))
         self.recorder.release({})
@@ -243,16 +243,16 @@ class RunProgress:
             return "", ""
         checkpointer = self._services.checkpointer
         checkpointer.wait()
-        return checkpointer.failure, checkpointer.not_finite if self._config.stop_on_nan else ""
+        return checkpointer.failure, checkpointer.nan_message if self._config.stop_on_nan else ""
 
     def _require_saved(self, *, may_be_unsaved: bool = False) -> None:
         """End all ranks if rank 0 could not write the last checkpoint, or it holds NaN."""
         newest = ""
-        failure, fault = self._failures()
+        failure, nan_message = self._failures()
         if failure and self._services is not None:
             newest = self._services.checkpointer.newest_name()
-        failure, fault, newest = self._gather((failure, fault, newest))[0]
+        failure, nan_message, newest = self._gather((failure, nan_message, newest))[0]
         if failure and not may_be_unsaved:
             raise NotSaved(failure, newest)
-        if fault:
-            self.recorder.end(fault)
+        if nan_message:
+            self.recorder.fail(nan_message)

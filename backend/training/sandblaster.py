@@ -29,12 +29,12 @@ from typing import Any
 import torch
 
 from backend.records.jobs.heartbeat import Phase
-from backend.training.checkpoint_content import freeze, frozen, random_state
+from backend.training.checkpoint_content import freeze, frozen_names, random_state
 from backend.training.finite import norm_of
-from backend.training.handout import Handout
+from backend.training.handout import PortionQueue
 from backend.training.lbfgs import Lbfgs
-from backend.training.leader import POLL_S, Leader, say_trained
-from backend.training.parameter_server import trains
+from backend.training.leader import POLL_S, Leader, report_thawed
+from backend.training.parameter_server import trained_flags
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.strategies.base import fill
@@ -50,14 +50,14 @@ class Sandblaster(Leader):
     def _open(self) -> Lbfgs:
         strategy = self._config.strategy
         count = -(-self._sizes[0] // int(strategy.setting("portion")))
-        self._count = min(count, self._launch.steps_limit or count)
-        self._portions = Handout(0)
+        self._portion_count = min(count, self._launch.steps_limit or count)
+        self._portions = PortionQueue(0)
         self._results: dict[int, dict[str, Any]] = {}
         self._metrics: dict[float, dict[str, float]] = {}
-        self._evaluations = self._copies = 0
-        self._choose()
+        self._evaluation_count = self._copy_count = 0
+        self._choose_parameters()
         self._version = 0
-        self._version_of: dict[int, int] = {}
+        self._worker_versions: dict[int, int] = {}
         self._lbfgs = Lbfgs(int(strategy.setting("history")), self._config.optimizer.lr)
         return self._lbfgs
 
@@ -71,20 +71,20 @@ class Sandblaster(Leader):
 
     def _restore(self, saved: dict[str, Any]) -> None:
         super()._restore(saved)
-        freeze(self._model, saved["ranks"][0].get("frozen", frozen(self._model)))
-        self._choose()
+        freeze(self._model, saved["ranks"][0].get("frozen", frozen_names(self._model)))
+        self._choose_parameters()
         self._saved_states = dict.fromkeys(self._workers, saved["ranks"][0])
 
     def _rank_states(self) -> list[Any]:
-        own = {"random": random_state(torch.device("cpu")), "buffers": self._shared_buffers()}
-        return [{**own, "frozen": frozen(self._model)}]
+        state = {"random": random_state(torch.device("cpu")), "buffers": self._shared_buffers()}
+        return [{**state, "frozen": frozen_names(self._model)}]
 
-    def _choose(self) -> None:
+    def _choose_parameters(self) -> None:
         """Optimize what the model trains now."""
-        self._trained = self._wants_to_train = trains(self._parameters)
-        self._chosen = list(compress(self._parameters, self._trained))
-        self._point = _flat(self._chosen)
-        self._at: tuple[float, torch.Tensor] | None = None
+        self._trained_flags = self._wanted_flags = trained_flags(self._parameters)
+        self._trained_parameters = list(compress(self._parameters, self._trained_flags))
+        self._point = _flatten(self._trained_parameters)
+        self._point_values: tuple[float, torch.Tensor] | None = None
 
     # --- an iteration --------------------------------------------------------------------------
 
@@ -93,90 +93,90 @@ class Sandblaster(Leader):
         if self._state.epoch_step:
             # The run before was stopped in the validation.
             return False
-        began = time.perf_counter()
-        self._evaluations = self._copies = 0
-        start, reached = self._point, None
+        started_s = time.perf_counter()
+        self._evaluation_count = self._copy_count = 0
+        start, result = self._point, None
         try:
-            loss, gradient = self._at or self._evaluated(start)
+            loss, gradient = self._point_values or self._evaluate_at(start)
             if math.isfinite(loss) and gradient.isfinite().all():
-                reached = self._lbfgs.step(self._evaluated, start, loss, gradient)
+                result = self._lbfgs.step(self._evaluate_at, start, loss, gradient)
         except _StopRequested:  # the next run makes the iteration again
-            self._move(start)
+            self._set_point(start)
             return True
-        has_thawed = self._wants_to_train != self._trained
+        has_thawed = self._wanted_flags != self._trained_flags
         # A job that begins where no step is possible records that point, so it has a loss.
-        if reached is None and self._state.step and not has_thawed:
-            self._move(start)
+        if result is None and self._state.step and not has_thawed:
+            self._set_point(start)
             self._progress.converge(self._save)
             return False
-        point, loss, gradient = reached or (start, loss, gradient)
-        self._move(point)
+        point, loss, gradient = result or (start, loss, gradient)
+        self._set_point(point)
         norm = float(norm_of([gradient]))
-        self._at = (loss, gradient) if math.isfinite(loss) and math.isfinite(norm) else None
-        self._record(loss, norm, time.perf_counter() - began)
+        self._point_values = (loss, gradient) if math.isfinite(loss) and math.isfinite(norm) else None
+        self._record(loss, norm, time.perf_counter() - started_s)
         if has_thawed:
             self._thaw()
         return False
 
     def _thaw(self) -> None:
         """Optimize what a worker's model has thawed, too. The history is of another function."""
-        thawed = list(compress(self._parameters, self._wants_to_train))
-        say_trained(self._model, [one for one in thawed if not one.requires_grad])
-        for parameter in thawed:
+        parameters = list(compress(self._parameters, self._wanted_flags))
+        report_thawed(self._model, [one for one in parameters if not one.requires_grad])
+        for parameter in parameters:
             parameter.requires_grad_()
-        self._choose()
+        self._choose_parameters()
         self._lbfgs.pairs.clear()
         self._version += 1
 
-    def _evaluated(self, point: torch.Tensor) -> tuple[float, torch.Tensor]:
+    def _evaluate_at(self, point: torch.Tensor) -> tuple[float, torch.Tensor]:
         """Return loss and gradient over the whole training set at a point."""
-        self._move(point)
+        self._set_point(point)
         with self._changed:
             self._results = {}
             self._sum = torch.zeros(point.numel(), dtype=torch.float64)
-            self._portions = portions = Handout(self._count, self._portions.usual_s)
+            self._portions = portions = PortionQueue(self._portion_count, self._portions.mean_s)
             self._changed.notify_all()
-            while not portions.is_over:
+            while not portions.is_finished:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
                 self._changed.wait(POLL_S)
                 self._check()
-                if self._services.watcher.wanted:
-                    self._portions = Handout(0)
+                if self._services.watcher.is_requested:
+                    self._portions = PortionQueue(0)
                     raise _StopRequested
-        self._evaluations += 1
-        self._copies += portions.copies
-        results = [self._results[number] for number in range(self._count)]
-        samples = sum(one["samples"] for one in results)
-        loss: float = sum(one["loss"] for one in results) / samples
+        self._evaluation_count += 1
+        self._copy_count += portions.copy_count
+        results = [self._results[number] for number in range(self._portion_count)]
+        samples = sum(result["samples"] for result in results)
+        loss: float = sum(result["loss"] for result in results) / samples
         self._metrics[loss] = {
-            name: sum(one["metrics"].get(name, 0.0) for one in results)
-            / sum(one["counts"][name] for one in results if name in one["counts"])
-            for name in dict.fromkeys(name for one in results for name in one["metrics"])
+            name: sum(result["metrics"].get(name, 0.0) for result in results)
+            / sum(result["counts"][name] for result in results if name in result["counts"])
+            for name in dict.fromkeys(name for result in results for name in result["metrics"])
         }
         return loss, (self._sum / samples).to(point.dtype)
 
-    def _move(self, point: torch.Tensor) -> None:
+    def _set_point(self, point: torch.Tensor) -> None:
         """Make a point the parameters of the model."""
         with self._changed:
             if not torch.equal(point, self._point):
-                parts = torch.split(point, [p.numel() for p in self._chosen])
-                shaped = zip(self._chosen, parts, strict=True)
-                fill(self._chosen, [part.view_as(p) for p, part in shaped])
+                parts = torch.split(point, [p.numel() for p in self._trained_parameters])
+                shaped = zip(self._trained_parameters, parts, strict=True)
+                fill(self._trained_parameters, [part.view_as(p) for p, part in shaped])
                 self._point = point
                 self._version += 1
 
     def _record(self, loss: float, norm: float, seconds: float) -> None:
         """Record the iteration as a step; it is reported when the validation is over."""
-        state, ranks = self._state, range(self._meeting.world_size)
+        state, ranks = self._state, range(self._rendezvous.world_size)
         self._metrics = {loss: self._metrics[loss]}
         state.step += 1
         state.epoch_step = 1
-        counts = {"evaluations": float(self._evaluations), "backup copies": float(self._copies)}
+        counts = {"evaluations": float(self._evaluation_count), "backup copies": float(self._copy_count)}
         rate = self._config.optimizer.lr
         losses = [0.0] * len(ranks)
-        for one in self._results.values():
-            losses[one["worker"]] += one["loss"]
-        self._held = (
+        for result in self._results.values():
+            losses[result["worker"]] += result["loss"]
+        self._held_step = (
             PendingStep(state.step, state.epoch, 1, rate, seconds, False, counts),
             StepResult(
                 stop=False,
@@ -186,39 +186,39 @@ class Sandblaster(Leader):
                 has_nan_buffer=any(portion["has_nan_buffer"] for portion in self._results.values()),
                 metrics=self._metrics[loss],
                 losses=tuple(losses),
-                rank_step_ms=tuple(self._times.get(rank, 0.0) for rank in ranks),
+                rank_step_ms=tuple(self._step_ms.get(rank, 0.0) for rank in ranks),
             ),
         )
         self._commit(hold=True)
 
     # --- the workers' threads ------------------------------------------------------------------
 
-    def _work(self, worker: int) -> dict[str, Any] | None:
+    def _next_task(self, worker: int) -> dict[str, Any] | None:
         number = self._portions.take(worker, time.monotonic())
         if number is None:
             return None
-        return {"kind": "portion", "number": number, "trained": self._trained}
+        return {"kind": "portion", "number": number, "trained": self._trained_flags}
 
-    def _pull(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
-        if self._version_of.get(worker) == self._version:
+    def _parameters_for(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
+        if self._worker_versions.get(worker) == self._version:
             return b"", []
-        self._version_of[worker] = self._version
-        return self._trained, [parameter.detach().clone() for parameter in self._chosen]
+        self._worker_versions[worker] = self._version
+        return self._trained_flags, [parameter.detach().clone() for parameter in self._trained_parameters]
 
-    def _note(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
-        super()._note(worker, message, tensors)
+    def _process_report(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
+        super()._process_report(worker, message, tensors)
         if message["kind"] != "portion":
             return
-        self._times[worker] = message["ms"]
-        self._wants_to_train = bytes(map(or_, self._wants_to_train, message["trains"]))
-        if self._portions.done(worker, message["number"], time.monotonic()):
+        self._step_ms[worker] = message["ms"]
+        self._wanted_flags = bytes(map(or_, self._wanted_flags, message["trains"]))
+        if self._portions.finish(worker, message["number"], time.monotonic()):
             self._results[message["number"]] = {**message, "worker": worker}
-            self._sum += _flat(tensors)
+            self._sum += _flatten(tensors)
             self._changed.notify_all()
 
-    def _take_back(self, worker: int) -> None:
-        self._portions.lose(worker)
+    def _reassign_work(self, worker: int) -> None:
+        self._portions.release(worker)
 
 
-def _flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+def _flatten(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])

@@ -17,11 +17,11 @@ class SavedTensors:
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        own = [*model.parameters(), *model.buffers()]
-        self._sizes: dict[int, int] = {}
-        for tensor in own:
+        model_tensors = [*model.parameters(), *model.buffers()]
+        self._storage_bytes: dict[int, int] = {}
+        for tensor in model_tensors:
             self._pack(tensor)
-        self._own = frozenset(self._sizes)
+        self._model_addresses = frozenset(self._storage_bytes)
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
 
     def __enter__(self) -> SavedTensors:
@@ -38,12 +38,12 @@ class SavedTensors:
 
     @property
     def bytes(self) -> int:
-        return sum(size for address, size in self._sizes.items() if address not in self._own)
+        return sum(size for address, size in self._storage_bytes.items() if address not in self._model_addresses)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         # Sparse tensors, and those of torch.func, have no storage.
         with suppress(RuntimeError):
             storage = tensor.untyped_storage()
             # The graph keeps the storage, so its address is not used again while it is counted.
-            self._sizes[storage.data_ptr()] = storage.nbytes()
+            self._storage_bytes[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()

@@ -30,18 +30,18 @@ from backend.records.jobs.status import last_status
 
 _TEMPORARY = (".", "tmp-")
 """How names begin while what they name is written, by Hugging Face too."""
-_STATES = ("random_states_0.pkl", "optimizer.bin", "scheduler.bin")
+_STATE_FILES = ("random_states_0.pkl", "optimizer.bin", "scheduler.bin")
 _ZIP_BEGIN = b"PK\3\4"
 _OPTIMIZER_BEGINS = pickle.dumps({"state": {}, "param_groups": []}, 2).partition(b"q\2")[0]
 _QUIET_NS = 2_000_000_000
 _NUMBER = re.compile(r"\d+")
-_OF_EPOCH = re.compile(r"(?<![a-z])(?:ep(?:och)?s?|v)[\W_]*$", re.IGNORECASE)
+_EPOCH_PREFIX = re.compile(r"(?<![a-z])(?:ep(?:och)?s?|v)[\W_]*$", re.IGNORECASE)
 """What is before the number of an epoch or a version."""
 _Signature = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
-class TrainingState:
+class ScriptPosition:
     """A step of a script, and the values of its curves at it."""
 
     epoch: int
@@ -69,21 +69,21 @@ class ScriptCheckpoints:
         """
         self._folder = folder
         self._launch = launch
-        self._places = (folder.output, work)
+        self._folders = (folder.output, work)
         self._on_bytes = on_bytes
         make_folders(folder.checkpoints)
-        known = read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
-        self._records = {Path(one.path): one for one in known}
+        checkpoints = read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
+        self._records = {Path(checkpoint.path): checkpoint for checkpoint in checkpoints}
         # What came with the script is no checkpoint of the job.
-        given = [path for path in self._found() if path.is_relative_to(work)]
+        script_paths = [path for path in self._find_paths() if path.is_relative_to(work)]
         if source is not None:
-            given = [path for path in given if (source / path.relative_to(work)).exists()]
-        self._seen = {path: _signature(path) for path in (*self._records, *given)}
-        self._done = {path: signature for path, signature in self._seen.items() if signature}
+            script_paths = [path for path in script_paths if (source / path.relative_to(work)).exists()]
+        self._last_signatures = {path: _signature(path) for path in (*self._records, *script_paths)}
+        self._recorded_signatures = {path: signature for path, signature in self._last_signatures.items() if signature}
 
     def update(
         self,
-        state_at: Callable[[Path, int], TrainingState],
+        position_at: Callable[[Path, int], ScriptPosition],
         *,
         is_over: bool = False,
         ended_well: bool = False,
@@ -97,35 +97,35 @@ class ScriptCheckpoints:
             is_over: The script has ended, and ``ended_well``: not in the middle of its work.
             ended_ns: When it ended, by the clock of the files.
         """
-        fresh: list[tuple[int, Path]] = []
-        for path in self._found():
+        new_paths: list[tuple[int, Path]] = []
+        for path in self._find_paths():
             # The script may remove it meanwhile.
             with suppress(OSError):
-                now = _signature(path)
-                is_same = self._seen.get(path) == now
-                self._seen[path] = now
-                changed = max((time for _, _, time in now), default=0)
-                is_quiet = ended_well or changed < ended_ns - _QUIET_NS
+                signature = _signature(path)
+                is_same = self._last_signatures.get(path) == signature
+                self._last_signatures[path] = signature
+                changed_ns = max((time for _, _, time in signature), default=0)
+                is_quiet = ended_well or changed_ns < ended_ns - _QUIET_NS
                 is_ready = is_same or (is_over and (is_quiet or not path.is_dir()))
-                is_new = now != self._done.get(path)
-                if is_new and (is_ready or _is_zip(path)) and _is_whole(path):
-                    fresh.append((changed, path))
+                is_new = signature != self._recorded_signatures.get(path)
+                if is_new and (is_ready or _is_zip(path)) and _is_complete(path):
+                    new_paths.append((changed_ns, path))
         self._forget_changed()
-        for changed, path in sorted(fresh):
+        for changed_ns, path in sorted(new_paths):
             with suppress(OSError):
-                self._record(path, state_at(path, changed))
-        if fresh and self._launch.config.remove_old_checkpoints:
+                self._record(path, position_at(path, changed_ns))
+        if new_paths and self._launch.config.remove_old_checkpoints:
             self._retire()
 
-    def _found(self) -> Iterator[Path]:
+    def _find_paths(self) -> Iterator[Path]:
         patterns = self._launch.config.checkpoint_files
-        for place in self._places:
-            for here, folders, names in os.walk(place):
+        for root in self._folders:
+            for folder, folders, names in os.walk(root):
                 folders[:] = [name for name in folders if not name.startswith(_TEMPORARY)]
                 names = [name for name in names if not name.startswith(_TEMPORARY)]
-                for path in [Path(here, name) for name in sorted((*folders, *names))]:
-                    kinds = [one for one in patterns if one.endswith("/") == (path.name in folders)]
-                    is_matched = any(path.match(one) for one in kinds)
+                for path in [Path(folder, name) for name in sorted((*folders, *names))]:
+                    kind_patterns = [pattern for pattern in patterns if pattern.endswith("/") == (path.name in folders)]
+                    is_matched = any(path.match(pattern) for pattern in kind_patterns)
                     if path.is_symlink() or not (is_matched or self._is_state(path)):
                         continue
                     yield path
@@ -139,21 +139,21 @@ class ScriptCheckpoints:
         One of its files would match by itself, and could not be resumed from.
         """
         is_usual = self._launch.config.checkpoint_files == USUAL_CHECKPOINTS
-        return is_usual and any(path.joinpath(name).exists() for name in _STATES)
+        return is_usual and any(path.joinpath(name).exists() for name in _STATE_FILES)
 
-    def _record(self, path: Path, state: TrainingState) -> None:
+    def _record(self, path: Path, position: ScriptPosition) -> None:
         signature = _signature(path)
         record = Checkpoint(
-            name=_free_name(self._folder, state.epoch, state.step),
+            name=_free_name(self._folder, position.epoch, position.step),
             run=self._launch.run,
-            epoch=state.epoch,
-            step=state.step,
+            epoch=position.epoch,
+            step=position.step,
             epoch_step=0,
             bytes=size_of(path),
             sha256=sha256_of(path, self._on_bytes),
             config_sha256=self._launch.config.sha256(),
             created=timestamps.utc_now(),
-            metrics=dict(state.metrics),
+            metrics=dict(position.metrics),
             reason="script",
             file=str(path.relative_to(self._folder.path)),
             holds_only=_only_part(path),
@@ -163,31 +163,31 @@ class ScriptCheckpoints:
             return
         replace_json(record.sidecar, record.to_dict())
         self._write_latest()
-        self._records[path], self._done[path] = record, signature
+        self._records[path], self._recorded_signatures[path] = record, signature
 
     def _forget_changed(self) -> None:
         """Remove the records of what is gone or is being written again."""
-        gone = [path for path in self._records if _signature(path) != self._done.get(path)]
-        for path in gone:
+        changed_paths = [path for path in self._records if _signature(path) != self._recorded_signatures.get(path)]
+        for path in changed_paths:
             self._records.pop(path).sidecar.unlink(missing_ok=True)
-            self._done.pop(path, None)
-        if gone:
+            self._recorded_signatures.pop(path, None)
+        if changed_paths:
             self._write_latest()
 
     def _write_latest(self) -> None:
         """Name the newest from which a script can resume: a part of a state only without others."""
         records = read_checkpoints(self._folder.checkpoints)
         for part in ("", "weights", "optimizer"):
-            if of_part := [record for record in records if record.holds_only == part]:
-                newest = max(of_part, key=lambda record: record.created)
+            if part_records := [record for record in records if record.holds_only == part]:
+                newest = max(part_records, key=lambda record: record.created)
                 replace_json(self._folder.latest, newest.to_dict())
                 return
         self._folder.latest.unlink(missing_ok=True)
 
     def _retire(self) -> None:
-        known = read_checkpoints(self._folder.checkpoints)
-        for old in retired(known, self._launch.config.checkpoint):
-            path = Path(old.path)
+        checkpoints = read_checkpoints(self._folder.checkpoints)
+        for checkpoint in retired(checkpoints, self._launch.config.checkpoint):
+            path = Path(checkpoint.path)
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         self._forget_changed()
@@ -200,13 +200,13 @@ def step_of(path: Path, is_step: Callable[[int], bool], newest_step: int) -> int
     their numbers come up to the newest step.
     """
     for match in reversed([*_NUMBER.finditer(path.stem)]):
-        number, before = int(match[0]), path.stem[: match.start()]
-        after = path.name[match.end() :]
-        last = number
-        while path.with_name(f"{before}{last + 1}{after}").exists():
-            last += 1
-        in_series = last > number or path.with_name(f"{before}{number - 1}{after}").exists()
-        is_counted = _OF_EPOCH.search(before) or (in_series and last < newest_step - 1)
+        number, prefix = int(match[0]), path.stem[: match.start()]
+        suffix = path.name[match.end() :]
+        last_number = number
+        while path.with_name(f"{prefix}{last_number + 1}{suffix}").exists():
+            last_number += 1
+        is_in_series = last_number > number or path.with_name(f"{prefix}{number - 1}{suffix}").exists()
+        is_counted = _EPOCH_PREFIX.search(prefix) or (is_in_series and last_number < newest_step - 1)
         if is_step(number) and not is_counted:
             return number
     return None
@@ -216,34 +216,34 @@ def main(arguments: list[str] | None = None) -> None:
     """Record what a script completed before it was killed, with the process that records it."""
     parser = argparse.ArgumentParser(prog="backend.training.script_checkpoints")
     parser.add_argument("--job", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    folder = JobFolder(given.job)
+    options = parser.parse_args(arguments)
+    folder = JobFolder(options.job)
     launch = Launch.from_dict(read_json(folder.launch))
     status = last_status(folder)
     step, epoch = (status.step, status.epoch) if status else (0, 0)
-    first = launch.ranks[0]
-    record = folder.attempt(launch.run).rank_exit(first.rank)
-    ended = record if record.exists() else folder.rank_log(first.rank)
-    work, source = folder.work(launch.run, first.node), Path(launch.script_source)
+    first_rank = launch.ranks[0]
+    record = folder.attempt(launch.run).rank_exit(first_rank.rank)
+    end_file = record if record.exists() else folder.rank_log(first_rank.rank)
+    work, source = folder.work(launch.run, first_rank.node), Path(launch.script_source)
     ScriptCheckpoints(folder, launch, work, source=source).update(
-        lambda path, _: TrainingState(
+        lambda path, _: ScriptPosition(
             epoch,
             step_of(path, lambda number: 0 < number <= step, step) or step,
             status.metrics if status else {},
         ),
         is_over=True,
-        ended_ns=ended.stat().st_mtime_ns,
+        ended_ns=end_file.stat().st_mtime_ns,
     )
 
 
 def _signature(path: Path) -> _Signature:
     """Return what changes while a file or folder is written; () if there is nothing in it."""
-    found: list[tuple[str, int, int]] = []
+    entries: list[tuple[str, int, int]] = []
     with suppress(FileNotFoundError):
-        for name, one in files_of(path):
-            status = one.lstat()
-            found.append((name, status.st_size, status.st_mtime_ns))
-    return tuple(found) if any(size for _, size, _ in found) else ()
+        for name, file in files_of(path):
+            status = file.lstat()
+            entries.append((name, status.st_size, status.st_mtime_ns))
+    return tuple(entries) if any(size for _, size, _ in entries) else ()
 
 
 def _is_zip(path: Path) -> bool:
@@ -256,12 +256,12 @@ def _begins_as_zip(path: Path) -> bool:
         return file.read(len(_ZIP_BEGIN)) == _ZIP_BEGIN
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     """Return whether no file is cut off: a zip, as PyTorch writes it, has an end."""
-    parts = [one for _, one in files_of(path) if not one.is_symlink()]
-    if any(_begins_as_zip(one) and not zipfile.is_zipfile(one) for one in parts):
+    files = [file for _, file in files_of(path) if not file.is_symlink()]
+    if any(_begins_as_zip(file) and not zipfile.is_zipfile(file) for file in files):
         return False
-    return any(one.stat().st_size for one in parts)
+    return any(file.stat().st_size for file in files)
 
 
 def _only_part(path: Path) -> str:

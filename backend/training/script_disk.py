@@ -10,7 +10,7 @@ from backend.base.log import suppress
 from backend.base.room import disk_space
 from backend.records.base import number_format
 
-_LEFT_BYTES = 2_000_000_000
+_MIN_FREE_BYTES = 2_000_000_000
 """A script that writes 10 GB a minute writes a sixth of this between two looks."""
 
 
@@ -20,43 +20,43 @@ class DiskWatch:
     def __init__(self, root: Path, log: Path, output: Path | None) -> None:
         """``output`` is None for a process that leaves this folder to another one of its node."""
         self._root, self._log, self._output = root, log, output
-        self._before = self._written()
-        self._least = min(_LEFT_BYTES, self._free() // 10)
+        self._start_bytes = self._written_bytes()
+        self._min_free_bytes = min(_MIN_FREE_BYTES, self._free_bytes() // 10)
 
-    def why_to_end(self) -> str:
+    def end_reason(self) -> str:
         """Return why the script must be ended, "" while the disk has room or others fill it."""
-        if (free := self._free()) >= self._least:
+        if (free_bytes := self._free_bytes()) >= self._min_free_bytes:
             return ""
-        log, output = (
-            max(0, now - b) for now, b in zip(self._written(), self._before, strict=True)
+        log_bytes, output_bytes = (
+            max(0, end_bytes - start_bytes) for end_bytes, start_bytes in zip(self._written_bytes(), self._start_bytes, strict=True)
         )
-        if log + output < self._least:
+        if log_bytes + output_bytes < self._min_free_bytes:
             return ""
-        log_size, output_size, left = map(number_format.size, (log, output, free))
+        log_size, output_size, free_size = map(number_format.size, (log_bytes, output_bytes, free_bytes))
         return (
             f"The script was ended before the disk is full: in this run it wrote {log_size} to its "
-            f"log and {output_size} to its output folder, and {left} are left. Let it print less "
+            f"log and {output_size} to its output folder, and {free_size} are left. Let it print less "
             "or keep fewer files, or free space."
         )
 
-    def _free(self) -> int:
+    def _free_bytes(self) -> int:
         with suppress(OSError):
             return disk_space(self._root).free_bytes
         return sys.maxsize
 
-    def _written(self) -> tuple[int, int]:
-        return _bytes_of(self._log), _bytes_in(self._output) if self._output else 0
+    def _written_bytes(self) -> tuple[int, int]:
+        return _file_bytes(self._log), _folder_bytes(self._output) if self._output else 0
 
 
-def _bytes_of(path: str | Path) -> int:
+def _file_bytes(path: str | Path) -> int:
     with suppress(OSError):
         return os.lstat(path).st_size
     return 0
 
 
-def _bytes_in(folder: Path) -> int:
+def _folder_bytes(folder: Path) -> int:
     return sum(
-        _bytes_of(os.path.join(place, name))
-        for place, _, names in os.walk(folder)
+        _file_bytes(os.path.join(subfolder, name))
+        for subfolder, _, names in os.walk(folder)
         for name in names
     )

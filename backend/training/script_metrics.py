@@ -30,23 +30,23 @@ from backend.training.curve_formats import (
     TOTALS,
     CurveFile,
     Row,
-    flat,
+    flatten_row,
     json_object,
     normalized,
     number_of,
 )
 
-_MOST_FILES = 5_000
-_SAME = 1e-4
+_MAX_FILES = 5_000
+_TOLERANCE = 1e-4
 """Two files say the same if they differ by less: one may round."""
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 """Each such folder of Hugging Face has the whole history."""
 _Key = tuple[tuple[str, ...], str]
 """The path of a file in parts, and what a row in it says of what it is (`GROUPS`)."""
 _Curve = tuple[str, _Key]
-_LOG: _Key = (("printed",), "")
-_TEXT: _Key = (("printed", "text"), "")
-_LOG_PATHS = (_LOG[0], _TEXT[0])
+_LOG_KEY: _Key = (("printed",), "")
+_TEXT_KEY: _Key = (("printed", "text"), "")
+_LOG_PATHS = (_LOG_KEY[0], _TEXT_KEY[0])
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,21 @@ class Point:
 
 
 @dataclass
-class _Counter:
+class _StepCounter:
     """The steps of a file; ``steps_before`` are those of an earlier count from the start.
 
     ``first_epoch`` is 0 if the script counts its epochs from 0; ``seen`` are the rows that were
     read, for when the file is written again.
     """
 
-    seen: set[int]
+    row_hashes: set[int]
     last_step: int = 0
-    last_of: dict[tuple[str, ...], int] = field(default_factory=dict)
+    last_steps: dict[tuple[str, ...], int] = field(default_factory=dict)
     steps_before: int = 0
     first_epoch: int = 1
     last_epoch: int = 0
 
-    def at(self, step: int, epoch: int, kind: tuple[str, ...]) -> int:
+    def count_step(self, step: int, epoch: int, kind: tuple[str, ...]) -> int:
         """Return a step in the whole count; one that lags counts at the newest step.
 
         Args:
@@ -85,18 +85,18 @@ class _Counter:
                 validation in epochs.
         """
         # A count within an epoch may have one step only.
-        first = step if 0 < self.last_epoch < epoch else step + 1
-        if self.last_of.get(kind, -1) >= first:
+        min_step = step if 0 < self.last_epoch < epoch else step + 1
+        if self.last_steps.get(kind, -1) >= min_step:
             self.steps_before += self.last_step
-            self.last_of, self.last_step = {}, 0
+            self.last_steps, self.last_step = {}, 0
         self.last_epoch = epoch
-        self.last_of[kind] = step
+        self.last_steps[kind] = step
         self.last_step = max(self.last_step, step)
         return self.steps_before + self.last_step
 
     def restart(self) -> None:
         """Forget the steps that were read."""
-        self.last_of, self.last_step, self.steps_before = {}, 0, 0
+        self.last_steps, self.last_step, self.steps_before = {}, 0, 0
 
 
 class ScriptMetrics:
@@ -107,7 +107,7 @@ class ScriptMetrics:
         log: Path,
         log_begin: int,
         folders: Iterable[Path],
-        own: Path,
+        own_folder: Path,
         patterns: Sequence[str] = (),
         steps_before: int = 0,
     ) -> None:
@@ -122,17 +122,17 @@ class ScriptMetrics:
         """
         self._log_path, self._log_begin = log, log_begin
         self._folders = tuple(folders)
-        self._own = own
+        self._own_folder = own_folder
         self._lines_before = steps_before
-        self._files: dict[Path, tuple[CurveFile, _Counter]] = {}
-        self._seen: dict[Path, set[int]] = {}
+        self._files: dict[Path, tuple[CurveFile, _StepCounter]] = {}
+        self._row_hashes: dict[Path, set[int]] = {}
         self._clear()
         while self._read_files():
             pass
         for _, counter in self._files.values():
             counter.restart()
         self._clear()
-        self.mark(patterns)
+        self.use_patterns(patterns)
 
     def _clear(self) -> None:
         self._steps: dict[int, dict[_Curve, float]] = {}
@@ -141,21 +141,21 @@ class ScriptMetrics:
         self._epoch_ends: dict[int, int] = {}
         """Of each epoch the last step in it, by the files that count steps."""
         self._keys: dict[str, list[_Key]] = {}
-        self._rows: dict[tuple[str, ...], set[int]] = {}
+        self._hashes_by_path: dict[tuple[str, ...], set[int]] = {}
         self._agreements: dict[tuple[str, _Key, _Key], bool] = {}
         self._names: dict[_Curve, str] = {}
-        self._changed: set[int] = set()
-        self._last_polled = -1
+        self._changed_steps: set[int] = set()
+        self._last_polled_step = -1
         self._is_restart = False
         self._first_step = 0
         """Of a run that resumes; it leaves the steps of the runs before as they are."""
 
-    def mark(self, patterns: Sequence[str]) -> None:
+    def use_patterns(self, patterns: Sequence[str]) -> None:
         """Find other numbers in the log, from the beginning of the run."""
         self._log = CurveFile(self._log_path, self._log_begin)
-        self._log_counters = {key: _Counter(set()) for key in (_LOG, _TEXT)}
+        self._log_counters = {key: _StepCounter(set()) for key in (_LOG_KEY, _TEXT_KEY)}
         self._patterns = patterns
-        self._marked: dict[str, float] = {}
+        self._marked_numbers: dict[str, float] = {}
         self._line_count = self._lines_before
         self._text_rows: list[Row] = []
         self._remove(_LOG_PATHS)
@@ -165,7 +165,7 @@ class ScriptMetrics:
         for step, values in self._steps.items():
             for curve in [curve for curve in values if curve[1][0] in paths]:
                 del values[curve]
-                self._changed.add(step)
+                self._changed_steps.add(step)
                 self._positions[step] = (0, 0, 0)
         for keys in self._keys.values():
             keys[:] = [key for key in keys if key[0] not in paths]
@@ -180,24 +180,24 @@ class ScriptMetrics:
         with suppress(OSError):
             self._read_log()
         self._read_files()
-        self._judge_text(is_over)
+        self._add_text_rows(is_over)
         names = {
             (tag, key): name
             for tag, keys in self._keys.items()
             for key, name in self._name_curves(tag, keys)
         }
         if any(names.get(curve) != name for curve, name in self._names.items()):
-            self._changed.add(min(self._steps))
+            self._changed_steps.add(min(self._steps))
         self._names = names
-        if not self._changed:
+        if not self._changed_steps:
             return []
-        start = min(self._changed)
-        if self._lines_before and self._last_polled < 0:
+        start = min(self._changed_steps)
+        if self._lines_before and self._last_polled_step < 0:
             self._first_step = start
-        if start <= self._last_polled:
-            self._changed.update(step for step in self._steps if step >= start)
-        steps, self._changed = sorted(self._changed), set()
-        self._last_polled = steps[-1]
+        if start <= self._last_polled_step:
+            self._changed_steps.update(step for step in self._steps if step >= start)
+        steps, self._changed_steps = sorted(self._changed_steps), set()
+        self._last_polled_step = steps[-1]
         points: list[Point] = []
         is_restart, self._is_restart = self._is_restart, False
         for step in steps:
@@ -205,29 +205,29 @@ class ScriptMetrics:
             curves = self._steps[step].items()
             metrics = {names[curve]: value for curve, value in curves if names.get(curve)}
             # A first step that has lost its values stands for those after it.
-            if metrics or (step == start <= self._last_polled and not is_restart):
+            if metrics or (step == start <= self._last_polled_step and not is_restart):
                 is_first = is_restart and not points
                 points.append(Point(step, epoch, metrics, total_steps, total_epochs, is_first))
         self._is_restart = is_restart and not points
         return points
 
-    def _judge_text(self, is_over: bool) -> None:
+    def _add_text_rows(self, is_over: bool) -> None:
         """Take the numbers of the log's text if there are no others, and none of them afterwards.
 
         Names that occur once, such as those of a line about the start, make no curve.
         """
-        if any(key != _TEXT for keys in self._keys.values() for key in keys):
-            if any(_TEXT in keys for keys in self._keys.values()):
-                self._remove(_TEXT[:1])
-                self._changed.update(self._steps)
+        if any(key != _TEXT_KEY for keys in self._keys.values() for key in keys):
+            if any(_TEXT_KEY in keys for keys in self._keys.values()):
+                self._remove(_TEXT_KEY[:1])
+                self._changed_steps.update(self._steps)
                 self._is_restart = True
             self._text_rows.clear()
             return
         names = Counter(name for row in self._text_rows for name in row if name not in NO_METRICS)
-        is_curve = any(_TEXT in keys for keys in self._keys.values())
+        is_curve = any(_TEXT_KEY in keys for keys in self._keys.values())
         if is_curve or is_over or max(names.values(), default=0) > 1:
             for row in self._text_rows:
-                self._add(_TEXT[0], self._log_counters[_TEXT], row)
+                self._add(_TEXT_KEY[0], self._log_counters[_TEXT_KEY], row)
             self._text_rows.clear()
 
     def _read_files(self) -> int:
@@ -237,8 +237,8 @@ class ScriptMetrics:
             if path not in self._files:
                 in_checkpoint = _CHECKPOINT.fullmatch(path.parent.name)
                 original = path.parents[1] / path.name if in_checkpoint else path
-                seen = self._seen.setdefault(original, set())
-                self._files[path] = CurveFile(path), _Counter(seen)
+                row_hashes = self._row_hashes.setdefault(original, set())
+                self._files[path] = CurveFile(path), _StepCounter(row_hashes)
             file, counter = self._files[path]
             # A file may be gone, or not be what its beginning says; what it said before counts.
             with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, csv.Error):
@@ -255,29 +255,29 @@ class ScriptMetrics:
         if _CHECKPOINT.fullmatch(path.parent.name):
             path = path.parents[1] / path.name
         named_path = path.parent if file.is_events else path.with_suffix("")
-        folder = next(top for top in self._folders if named_path.is_relative_to(top))
+        folder = next(root for root in self._folders if named_path.is_relative_to(root))
         return named_path.relative_to(folder).parts
 
     def _paths(self) -> Iterator[Path]:
         count = 0
-        for top in self._folders:
-            for folder, folders, names in os.walk(top):
-                folders[:] = sorted(name for name in folders if Path(folder, name) != self._own)
+        for root in self._folders:
+            for folder, folders, names in os.walk(root):
+                folders[:] = sorted(name for name in folders if Path(folder, name) != self._own_folder)
                 for name in sorted(names):
                     path = Path(folder, name)
                     if path.is_file():
                         yield path
                 count += len(names)
-                if count > _MOST_FILES:
+                if count > _MAX_FILES:
                     return
 
     def _read_log(self) -> None:
         for line in self._log.lines():
             if (row := json_object(line)) is not None:
-                self._add(_LOG[0], self._log_counters[_LOG], row)
+                self._add(_LOG_KEY[0], self._log_counters[_LOG_KEY], row)
             elif self._patterns:
                 self._add_marked(numbers_of(self._patterns, strip_codes(line)))
-            elif row := guessed_numbers(strip_codes(line), self._marked):
+            elif row := guessed_numbers(strip_codes(line), self._marked_numbers):
                 count: Row = {}
                 if row.pop("is_within_epoch", 0):
                     self._line_count += 1
@@ -286,18 +286,18 @@ class ScriptMetrics:
 
     def _add_marked(self, numbers: Mapping[str, float]) -> None:
         """Add the marked numbers of a line; its epoch may be in a line before it."""
-        self._marked.update({key: value for key, value in numbers.items() if key in NO_METRICS})
+        self._marked_numbers.update({key: value for key, value in numbers.items() if key in NO_METRICS})
         if not numbers.keys() <= NO_METRICS:
             self._line_count += 1
-            has_step = any(key in self._marked for key in STEPS)
+            has_step = any(key in self._marked_numbers for key in STEPS)
             count = {} if has_step else {"step": self._line_count}
-            self._add(_LOG[0], self._log_counters[_LOG], {**count, **self._marked, **numbers})
+            self._add(_LOG_KEY[0], self._log_counters[_LOG_KEY], {**count, **self._marked_numbers, **numbers})
 
     def _add(
-        self, path: tuple[str, ...], counter: _Counter, row: Row, may_be_known: bool = False
+        self, path: tuple[str, ...], counter: _StepCounter, row: Row, may_be_known: bool = False
     ) -> bool:
         """Add a row; return whether it has a position and values, and was not read before."""
-        values = flat(row)
+        values = flatten_row(row)
         group = next((str(values[key]) for key in GROUPS if isinstance(values.get(key), str)), "")
         numbers = {key: number for key in values if (number := number_of(values[key])) is not None}
         metrics = {
@@ -316,15 +316,15 @@ class ScriptMetrics:
         if position is None or not 0 <= position < math.inf or not metrics:
             return False
         row_hash = hash((group, step, epoch, *metrics.items()))
-        if may_be_known and row_hash in counter.seen:
+        if may_be_known and row_hash in counter.row_hashes:
             return False
-        counter.seen.add(row_hash)
-        self._rows[path] = counter.seen
+        counter.row_hashes.add(row_hash)
+        self._hashes_by_path[path] = counter.row_hashes
         totals = [
             next((int(positions[key]) for key in keys if 0 < positions.get(key, 0) < math.inf), 0)
             for keys in (TOTALS, EPOCH_TOTALS)
         ]
-        counted_step = counter.at(int(position), int(epoch or 0), (group, *sorted(metrics)))
+        counted_step = counter.count_step(int(position), int(epoch or 0), (group, *sorted(metrics)))
         if step is not None:
             self._epoch_ends[int(epoch or 0)] = max(
                 counted_step, self._epoch_ends.get(int(epoch or 0), 0)
@@ -341,7 +341,7 @@ class ScriptMetrics:
             totals[0] or previous[1],
             totals[1] or previous[2],
         )
-        self._changed.add(counted_step)
+        self._changed_steps.add(counted_step)
         for tag, value in metrics.items():
             self._compare(tag, (path, group), counted_step, value, row_hash)
             self._steps.setdefault(counted_step, {})[tag, (path, group)] = value
@@ -356,20 +356,20 @@ class ScriptMetrics:
             other_value = self._steps.get(step, {}).get((tag, other_key))
             if other_key != key and other_value is not None:
                 pair = (tag, min(key, other_key), max(key, other_key))
-                is_copy = other_key[0] != key[0] and row_hash in self._rows[other_key[0]]
+                is_copy = other_key[0] != key[0] and row_hash in self._hashes_by_path[other_key[0]]
                 are_nan = math.isnan(value) and math.isnan(other_value)
-                is_same = is_copy or are_nan or math.isclose(value, other_value, rel_tol=_SAME)
+                is_same = is_copy or are_nan or math.isclose(value, other_value, rel_tol=_TOLERANCE)
                 self._agreements[pair] = is_same and self._agreements.get(pair, True)
 
     def _name_curves(self, tag: str, keys: Sequence[_Key]) -> Iterator[tuple[_Key, str]]:
         """Name the curves of one tag; one that repeats another has no name."""
-        different: list[_Key] = []
+        unique_keys: list[_Key] = []
         for key in keys:
-            pairs = [(tag, min(key, other_key), max(key, other_key)) for other_key in different]
+            pairs = [(tag, min(key, other_key), max(key, other_key)) for other_key in unique_keys]
             if not any(self._agreements.get(pair) for pair in pairs):
-                different.append(key)
-        parts = [[*path, *([group] if group else [])] for path, group in different]
-        for key, label in zip(different, _labels(parts), strict=True):
+                unique_keys.append(key)
+        parts = [[*path, *([group] if group else [])] for path, group in unique_keys]
+        for key, label in zip(unique_keys, _labels(parts), strict=True):
             yield key, f"{label}/{tag}" if label else tag
 
 

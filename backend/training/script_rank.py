@@ -45,7 +45,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
-from backend.training.script_checkpoints import ScriptCheckpoints, TrainingState, step_of
+from backend.training.script_checkpoints import ScriptCheckpoints, ScriptPosition, step_of
 from backend.training.script_disk import DiskWatch
 from backend.training.script_metrics import Point, ScriptMetrics
 
@@ -57,36 +57,36 @@ _QUICK_TERM_S = 1.0
 _IDLE_S = 10.0
 """Longer than two reports of a guard that its script works."""
 _TAIL_BYTES = 16_384
-_RAISED = b"Traceback (most recent call last)"
+_TRACEBACK = b"Traceback (most recent call last)"
 _READS_RANK = re.compile(
     r"environ\[\s*[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']|init_process_group\("
 )
-_ASKS_FOR_RANK = re.compile(
+_CHECKS_RANK = re.compile(
     r"(?:environ\.get|getenv)\(\s*[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']"
     r"|[\"'](?:LOCAL_)?(?:RANK|WORLD_SIZE)[\"']\s+(?:not\s+)?in\s+os\.environ"
 )
-_ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR of Linux
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(prog="backend.training.script_rank")
     parser.add_argument("--job", type=Path, required=True)
     parser.add_argument("--run", type=int, required=True)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     beat = RankHeartbeat.inherited()
     beat.beat(Phase.SETUP)
-    folder = JobFolder(given.job)
+    folder = JobFolder(options.job)
     launch = Launch.from_dict(read_json(folder.launch))
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
     script = Script(folder, launch, launch.ranks[rank], beat)
     code, was_stopped = script.run()
     sys.stdout.flush()
-    is_late = script.aborted_after_its_end(code)
-    if (was_stopped or code == 0 or is_late) and not script.was_ended:
+    is_late = script.aborted_at_exit(code)
+    if (was_stopped or code == 0 or is_late) and not script.was_killed:
         beat.beat(Phase.INTERRUPTED if was_stopped else Phase.FINISHED)
         if was_stopped or not is_late:
             os._exit(0)
-    if code < 0 and not script.was_ended:
+    if code < 0 and not script.was_killed:
         # The guard then names the signal that ended the script.
         number = signal.Signals(-code)
         with suppress(OSError, ValueError):
@@ -98,9 +98,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def copy_script(source: str, target: Path) -> None:
     """Copy a script's version, which is read-only, to where its program may write."""
     shutil.copytree(source, target)
-    for place, _, names in os.walk(target):
-        for one in (place, *(os.path.join(place, name) for name in names)):
-            os.chmod(one, os.stat(one).st_mode | 0o200)
+    for folder, _, names in os.walk(target):
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            os.chmod(path, os.stat(path).st_mode | 0o200)
 
 
 def script_program(folder: Path, entry: str, python: str) -> list[str]:
@@ -119,7 +119,7 @@ def _needs_torchrun(folder: Path) -> bool:
     for path in folder.rglob("*.py"):
         with suppress(OSError):
             text += path.read_text("utf-8", "replace")
-    return bool(_READS_RANK.search(text)) and not _ASKS_FOR_RANK.search(text)
+    return bool(_READS_RANK.search(text)) and not _CHECKS_RANK.search(text)
 
 
 class Script:
@@ -136,11 +136,11 @@ class Script:
         self._stop_file = self._work.parent / f"stop-{plan.rank}"
         self._log = folder.rank_log(plan.rank)
         self._log_begin = _size(self._log)
-        self._reports: Reports | None = None
-        self._signs: object = None
-        self._signs_at = 0.0
+        self._reports: ScriptReports | None = None
+        self._log_times: object = None
+        self._log_times_s = 0.0
         self._disk = DiskWatch(folder.path, self._log, None if plan.local_rank else folder.output)
-        self.was_ended = False
+        self.was_killed = False
         """Whether it was ended for what it did; the guard has the reason."""
 
     def run(self) -> tuple[int, bool]:
@@ -148,10 +148,10 @@ class Script:
         self._copy()
         command, environment = self._command(), self._environment()
         # What really runs, in the log; no number in it is one of the script's.
-        sys.stdout.write(f"── {command_line(command)}\n── {self._surroundings(environment)}\n")
+        sys.stdout.write(f"── {command_line(command)}\n── {self._environment_summary(environment)}\n")
         sys.stdout.flush()
         if self._plan.rank == 0:
-            self._reports = Reports(
+            self._reports = ScriptReports(
                 *(self._folder, self._launch, self._work, self._log),
                 lambda _count: self._beat.beat(Phase.RUNNING),
             )
@@ -165,27 +165,27 @@ class Script:
             preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
         )
         with ThreadPoolExecutor(1, "reports") as reader:
-            stop_seen = self._watch(child, reader)
+            was_stopped = self._watch(child, reader)
         code = child.wait()
         if self._reports is not None:
             self._reports.close(ended_well=code == 0)
-        return code, stop_seen
+        return code, was_stopped
 
-    def _surroundings(self, environment: Mapping[str, str]) -> str:
+    def _environment_summary(self, environment: Mapping[str, str]) -> str:
         """Return the folder and the variables that the script gets from its job.
 
         Those that the job sets are only named: their values may be secrets.
         """
-        of_job = self._launch.config.environment
-        of_run = [
+        job_variables = self._launch.config.environment
+        run_variables = [
             f"{name}={value}"
             for name, value in sorted(environment.items())
-            if name not in of_job and (name == PORT_VARIABLE or os.environ.get(name) != value)
+            if name not in job_variables and (name == PORT_VARIABLE or os.environ.get(name) != value)
         ]
-        names = f"; from the job's settings {', '.join(sorted(of_job))}" if of_job else ""
-        return f"in {shlex.quote(str(self._cwd))} with {command_line(of_run)}{names}"
+        names = f"; from the job's settings {', '.join(sorted(job_variables))}" if job_variables else ""
+        return f"in {shlex.quote(str(self._cwd))} with {command_line(run_variables)}{names}"
 
-    def aborted_after_its_end(self, code: int) -> bool:
+    def aborted_at_exit(self, code: int) -> bool:
         """Return whether the script was done, and only the end of its Python went wrong.
 
         The threads of torch's process groups do this to a script that leaves its group open.
@@ -194,9 +194,9 @@ class Script:
             return False
         with suppress(OSError), self._log.open("rb") as file:
             file.seek(max(self._log_begin, _size(self._log) - _TAIL_BYTES))
-            before, aborted, threads = file.read().rpartition(b"Fatal Python error: Aborted")
-            was_done = b"<no Python frame>" in threads and b'  File "' not in threads
-            return bool(aborted) and was_done and _RAISED not in before
+            output, marker, threads = file.read().rpartition(b"Fatal Python error: Aborted")
+            has_finished = b"<no Python frame>" in threads and b'  File "' not in threads
+            return bool(marker) and has_finished and _TRACEBACK not in output
         return False
 
     def _watch(self, child: subprocess.Popen[bytes], reader: Executor) -> bool:
@@ -204,22 +204,22 @@ class Script:
 
         A large checkpoint, which ``reader`` hashes, must not delay a stop.
         """
-        seen: object = None
-        reading: Future[None] | None = None
-        polled, stop_at = -_POLL_S, 0.0
+        last_progress: object = None
+        reports_future: Future[None] | None = None
+        polled_s, stop_s = -_POLL_S, 0.0
         while child.poll() is None:
-            now = time.monotonic()
-            if now >= polled + _POLL_S:
-                polled = now
-                if (progress := self._progress(child.pid)) != seen:
-                    seen = progress
+            now_s = time.monotonic()
+            if now_s >= polled_s + _POLL_S:
+                polled_s = now_s
+                if (progress := self._progress(child.pid)) != last_progress:
+                    last_progress = progress
                     self._beat.beat(Phase.RUNNING)
-                if self._reports is not None and (reading is None or reading.done()):
-                    if reading is not None:
-                        reading.result()
-                    reading = reader.submit(self._reports.update)
-                if not self.was_ended and (reason := self._disk.why_to_end()):
-                    self.was_ended = True
+                if self._reports is not None and (reports_future is None or reports_future.done()):
+                    if reports_future is not None:
+                        reports_future.result()
+                    reports_future = reader.submit(self._reports.update)
+                if not self.was_killed and (reason := self._disk.end_reason()):
+                    self.was_killed = True
                     plan = self._plan
                     report_to_guard(
                         RankError(reason, plan.rank, plan.node, says_remedy=True).to_dict()
@@ -227,57 +227,57 @@ class Script:
                     process_signals.end(child, _QUICK_TERM_S)
             # A share that is away for a while must not end the script.
             with suppress(OSError):
-                if not stop_at and stop_requested(self._folder.lock, self._launch.run):
-                    stop_at = now
+                if not stop_s and stop_requested(self._folder.lock, self._launch.run):
+                    stop_s = now_s
                     self._ask_to_stop(child)
-            if stop_at and now > stop_at + self._launch.grace_s - _TERM_S:
+            if stop_s and now_s > stop_s + self._launch.grace_s - _TERM_S:
                 process_signals.end(child, _TERM_S)
-            elif stop_at and now == polled and self._all_are_idle(now):
+            elif stop_s and now_s == polled_s and self._all_are_idle(now_s):
                 # They wait for each other: no time would help.
                 process_signals.end(child, _QUICK_TERM_S)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_TICK_S)
         # Processes that ended sooner by the stop may have broken this one's exchange with them.
         with suppress(OSError):
-            return stop_at > 0 or stop_requested(self._folder.lock, self._launch.run)
-        return stop_at > 0
+            return stop_s > 0 or stop_requested(self._folder.lock, self._launch.run)
+        return stop_s > 0
 
     def _ask_to_stop(self, child: subprocess.Popen[bytes]) -> None:
         if self._reports is not None:
-            self._reports.stopping()
+            self._reports.set_stopping()
         with suppress(OSError):
             self._stop_file.touch()
         number = signal.Signals[self._launch.config.stop_signal]
         process_signals.send(child.pid, lambda: child.poll() is None, number)
 
-    def _all_are_idle(self, now: float) -> bool:
+    def _all_are_idle(self, now_s: float) -> bool:
         """Return whether no process has worked for a while; the guards touch the logs of others."""
         if self._launch.is_staged:
             return False
-        signs: list[int] = []
-        for one in self._launch.ranks:
+        log_times: list[int] = []
+        for plan in self._launch.ranks:
             # Opened, because a share remembers the times of files that it does not open.
-            with suppress(OSError), self._folder.rank_log(one.rank).open("rb") as file:
-                signs.append(os.fstat(file.fileno()).st_mtime_ns)
-        if signs != self._signs:
-            self._signs, self._signs_at = signs, now
-        return now > self._signs_at + _IDLE_S
+            with suppress(OSError), self._folder.rank_log(plan.rank).open("rb") as file:
+                log_times.append(os.fstat(file.fileno()).st_mtime_ns)
+        if log_times != self._log_times:
+            self._log_times, self._log_times_s = log_times, now_s
+        return now_s > self._log_times_s + _IDLE_S
 
     def _progress(self, pid: int) -> object:
         """Return what changes while the script works."""
-        written: list[float] = []
+        output_figures: list[float] = []
         with suppress(OSError):
-            written.append(self._log.stat().st_size)
+            output_figures.append(self._log.stat().st_size)
         if self._plan.local_rank == 0:
-            written += _newest(self._folder.output)
-        used = 0.0
+            output_figures += _folder_figures(self._folder.output)
+        cpu_s = 0.0
         with suppress(psutil.Error):
             script = psutil.Process(pid)
-            for one in (script, *script.children(recursive=True)):
+            for process in (script, *script.children(recursive=True)):
                 with suppress(psutil.Error):
-                    used += sum(one.cpu_times()[:2])
+                    cpu_s += sum(process.cpu_times()[:2])
         # Less than this is what an idle interpreter uses.
-        return written, round(used, 1)
+        return output_figures, round(cpu_s, 1)
 
     def _copy(self) -> None:
         """Copy the script's version: the first process of a node does it, the others wait."""
@@ -288,10 +288,10 @@ class Script:
         self._stop_file.unlink(missing_ok=True)
         if self._work.exists():
             shutil.rmtree(self._work)
-        building = self._work.with_name(f".{self._work.name}")
-        shutil.rmtree(building, ignore_errors=True)
-        copy_script(self._launch.script_source, building)
-        building.rename(self._work)
+        temporary_folder = self._work.with_name(f".{self._work.name}")
+        shutil.rmtree(temporary_folder, ignore_errors=True)
+        copy_script(self._launch.script_source, temporary_folder)
+        temporary_folder.rename(self._work)
 
     def _command(self) -> list[str]:
         config, launch = self._launch.config, self._launch
@@ -325,13 +325,13 @@ class Script:
 
     def _environment(self) -> Mapping[str, str]:
         ranks, plan = self._launch.ranks, self._plan
-        nodes = list(Counter(one.node for one in ranks))
-        here = sum(one.node == plan.node for one in ranks)
+        nodes = list(Counter(rank.node for rank in ranks))
+        local_size = sum(rank.node == plan.node for rank in ranks)
         group, run = nodes.index(plan.node), f"{self._launch.job_id}-{self._launch.run}"
-        given: dict[str, object] = {
+        variables: dict[str, object] = {
             # As under torchrun: LOCAL_RANK is the index of its GPU.
             "CUDA_VISIBLE_DEVICES": ",".join(
-                one.gpu for one in ranks if one.gpu and one.node == plan.node
+                rank.gpu for rank in ranks if rank.gpu and rank.node == plan.node
             ),
             STOP_VARIABLE: self._stop_file,
             # A crash then says in the log where the script was.
@@ -341,12 +341,12 @@ class Script:
         is_shared = self._launch.config.processes_per != "node" and _needs_torchrun(self._work)
         if len(ranks) > 1 or is_shared:
             # A program that starts the processes of a node itself would take them for its own.
-            given |= {
+            variables |= {
                 "MASTER_ADDR": ranks[0].host if len(nodes) > 1 else "127.0.0.1",
                 "RANK": plan.rank,
                 "LOCAL_RANK": plan.local_rank,
                 "WORLD_SIZE": len(ranks),
-                "LOCAL_WORLD_SIZE": here,
+                "LOCAL_WORLD_SIZE": local_size,
                 "GROUP_RANK": group,
                 "GROUP_WORLD_SIZE": len(nodes),
                 "ROLE_RANK": plan.rank,
@@ -355,9 +355,9 @@ class Script:
                 "TORCHELASTIC_RESTART_COUNT": 0,
                 "TORCHELASTIC_MAX_RESTARTS": 0,
             }
-        environment = {**os.environ, **{name: str(value) for name, value in given.items()}}
+        environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
         environment.setdefault(PORT_VARIABLE, "29500")
-        if len(nodes) > 1 and (name := _interface(plan.host)):
+        if len(nodes) > 1 and (name := _interface_of(plan.host)):
             environment.setdefault("GLOO_SOCKET_IFNAME", name)
             environment.setdefault("NCCL_SOCKET_IFNAME", name)
         if folder := os.path.dirname(self._python):
@@ -367,8 +367,8 @@ class Script:
         for name in ("PYTHONPATH", SECRET_VARIABLE):
             environment.pop(name, None)
         paths = [self._launch.config.environment.get("PYTHONPATH", "")]
-        above = (self._work / parent for parent in Path(self._launch.config.entry).parents)
-        if self._launch.config.folder or any((path / "__init__.py").exists() for path in above):
+        folders = (self._work / parent for parent in Path(self._launch.config.entry).parents)
+        if self._launch.config.folder or any((path / "__init__.py").exists() for path in folders):
             # Its packages are found from its top.
             paths.insert(0, str(self._work))
         if any(paths):
@@ -376,7 +376,7 @@ class Script:
         return environment
 
 
-class Reports:
+class ScriptReports:
     """Status, history and records of checkpoints, which rank 0 writes for a script."""
 
     def __init__(
@@ -385,8 +385,8 @@ class Reports:
         """``beat``: is called while bytes of a checkpoint are hashed."""
         self._folder, self._log = folder, log
         self._config = launch.config
-        before = last_status(folder)
-        self._steps_before = before.step if before is not None else 0
+        status = last_status(folder)
+        self._steps_before = status.step if status is not None else 0
         steps = self._steps_before if launch.resume_from else 0
         self._metrics = ScriptMetrics(
             log,
@@ -401,20 +401,20 @@ class Reports:
             epochs=launch.config.total_epochs or 0,
             world_size=len(launch.ranks),
             global_batch=1,
-            before=before,
+            previous_status=status,
             times_exchange=False,
         )
         # From now on it ends by itself when a stop is requested, whatever it says of its steps.
-        self._total = launch.config.total_steps or 0
-        self._reporter.plan(step=steps, epoch=0, total_steps=self._total, steps_per_epoch=0)
-        self._reporter.state(JobState.TRAINING)
-        self._at: float | None = None
-        self._last = Point(0, 0, {})
+        self._total_steps = launch.config.total_steps or 0
+        self._reporter.plan(step=steps, epoch=0, total_steps=self._total_steps, steps_per_epoch=0)
+        self._reporter.set_state(JobState.TRAINING)
+        self._reported_s: float | None = None
+        self._last_point = Point(0, 0, {})
         self._newest_step = 0
         self._points: dict[int, Point] = {}
         self._nan_names: set[str] = set()
         self._begin_ns = time.time_ns()
-        self._polls: list[tuple[int, int]] = [(self._begin_ns, 0)]
+        self._polled_steps: list[tuple[int, int]] = [(self._begin_ns, 0)]
         """The newest step at each poll, and the time in nanoseconds of the last poll with it."""
         self._patterns: Sequence[str] = ()
         self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
@@ -422,56 +422,56 @@ class Reports:
     def update(self) -> None:
         """Report what the script has written since the last call."""
         self._read_curves()
-        self._checkpoints.update(self._state_at)
+        self._checkpoints.update(self._position_at)
 
     def _read_curves(self, *, is_over: bool = False) -> None:
-        patterns = self._marked()
+        patterns = self._log_patterns()
         if patterns != self._patterns:
             self._patterns = patterns
-            self._metrics.mark(patterns)
+            self._metrics.use_patterns(patterns)
         for point in self._metrics.poll(is_over=is_over):
-            replaces = history.REPLACES if point.step <= self._last.step else ""
+            replaces = history.REPLACES if point.step <= self._last_point.step else ""
             if point.is_restart or (self._points and point.step <= min(self._points)):
                 replaces = history.REPLACES_RUN
                 self._points.clear()
             self._report(point, replaces)
-        if self._polls[-1][1] == self._last.step:
-            del self._polls[-1]
-        self._polls.append((time.time_ns(), self._last.step))
+        if self._polled_steps[-1][1] == self._last_point.step:
+            del self._polled_steps[-1]
+        self._polled_steps.append((time.time_ns(), self._last_point.step))
 
-    def _marked(self) -> Sequence[str]:
+    def _log_patterns(self) -> Sequence[str]:
         """Return the patterns of numbers; the user may change them while the script runs."""
-        changed: Mapping[str, Any] = {}
+        settings: Mapping[str, Any] = {}
         if self._folder.placement.exists():
             with suppress(OSError, ValueError):
-                changed = read_json(self._folder.placement)
-        return tuple(changed.get("log_numbers", self._config.log_numbers))
+                settings = read_json(self._folder.placement)
+        return tuple(settings.get("log_numbers", self._config.log_numbers))
 
     def _report(self, point: Point, replaces: str) -> None:
-        now, last = time.monotonic(), self._last
+        now_s, last_point = time.monotonic(), self._last_point
         epochs = self._config.total_epochs or point.total_epochs
         steps = self._config.total_steps or point.total_steps
-        if not steps and epochs and 0 < last.epoch < point.epoch:
+        if not steps and epochs and 0 < last_point.epoch < point.epoch:
             # The epochs before took as many steps each.
-            steps = round(last.step / last.epoch * epochs)
+            steps = round(last_point.step / last_point.epoch * epochs)
         if steps or epochs:
             self._reporter.plan(
                 step=max(point.step, self._newest_step),
                 epoch=point.epoch,
-                total_steps=steps or self._total,
+                total_steps=steps or self._total_steps,
                 steps_per_epoch=0,
                 epochs=epochs,
             )
-            self._total = steps or self._total
-        if self._at is not None and point.step > self._newest_step:
-            self._reporter.paced(point.step - self._newest_step, now - self._at)
-        self._reporter.step(
+            self._total_steps = steps or self._total_steps
+        if self._reported_s is not None and point.step > self._newest_step:
+            self._reporter.add_pace(point.step - self._newest_step, now_s - self._reported_s)
+        self._reporter.add_step(
             Step(point.step, point.epoch, point.step, point.metrics, 0.0, (), (), replaces)
         )
         self._warn_of_nan(point)
         if point.step >= self._newest_step:
-            self._at, self._newest_step = now, point.step
-        self._last = point
+            self._reported_s, self._newest_step = now_s, point.step
+        self._last_point = point
         self._points[point.step] = point
 
     def _warn_of_nan(self, point: Point) -> None:
@@ -482,10 +482,10 @@ class Reports:
         if new_names:
             self._nan_names |= new_names
             message = f"The script wrote NaN for {number_format.name_list(sorted(self._nan_names))}."
-            self._reporter.alarm(Alarm(BAD_CURVE, point.step, message))
+            self._reporter.add_alarm(Alarm(BAD_CURVE, point.step, message))
 
-    def stopping(self) -> None:
-        self._reporter.stopping()
+    def set_stopping(self) -> None:
+        self._reporter.set_stopping()
 
     def close(self, ended_well: bool) -> None:
         """Report the end; ``ended_well``: the script was not in the middle of its work."""
@@ -496,26 +496,26 @@ class Reports:
             os.utime(self._log)
             ended_ns = self._log.stat().st_mtime_ns
         self._checkpoints.update(
-            self._state_at, is_over=True, ended_well=ended_well, ended_ns=ended_ns
+            self._position_at, is_over=True, ended_well=ended_well, ended_ns=ended_ns
         )
         self._reporter.close()
 
-    def _state_at(self, path: Path, written_ns: int) -> TrainingState:
+    def _position_at(self, path: Path, written_ns: int) -> ScriptPosition:
         """Return the state at the first poll after a file was written.
 
         A number in its name is the step if the script was there between two polls: one of an
         epoch, or of an earlier count, is not.
         """
-        index = bisect_left(self._polls, (written_ns, 0), hi=len(self._polls) - 1)
-        newest = self._polls[index][1]
-        previous = self._polls[index - 1][1] if index else 0
+        index = bisect_left(self._polled_steps, (written_ns, 0), hi=len(self._polled_steps) - 1)
+        newest = self._polled_steps[index][1]
+        previous = self._polled_steps[index - 1][1] if index else 0
 
         def is_step(number: int) -> bool:
             # A run that was killed may have left a folder without a record.
             is_earlier = written_ns < self._begin_ns and 0 < number <= self._steps_before
             return is_earlier or (number in self._points and previous <= number <= newest)
 
-        step = step_of(path, is_step, self._newest_step) or newest or self._last.step
+        step = step_of(path, is_step, self._newest_step) or newest or self._last_point.step
         metrics: dict[str, float | None] = {}
         epoch = 0
         for point_step in sorted(self._points):
@@ -523,28 +523,28 @@ class Reports:
                 point = self._points[point_step]
                 epoch = max(epoch, point.epoch)
                 metrics |= point.metrics
-        return TrainingState(epoch, step, metrics)
+        return ScriptPosition(epoch, step, metrics)
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _newest(folder: Path) -> list[float]:
+def _folder_figures(folder: Path) -> list[float]:
     """Return the newest time and the total size of what is in a folder, not deeper."""
     with suppress(OSError):
-        found = [one.stat() for one in os.scandir(folder)]
-        return [max((one.st_mtime for one in found), default=0.0), sum(f.st_size for f in found)]
+        statuses = [entry.stat() for entry in os.scandir(folder)]
+        return [max((entry.st_mtime for entry in statuses), default=0.0), sum(f.st_size for f in statuses)]
     return []
 
 
-def _interface(address: str) -> str:
+def _interface_of(address: str) -> str:
     """Return the network interface that has an address, "" if none does."""
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
             with suppress(OSError):
-                answer = fcntl.ioctl(asked.fileno(), _ADDRESS_OF, request)
+                answer = fcntl.ioctl(probe.fileno(), _GET_ADDRESS, request)
                 if socket.inet_ntoa(answer[20:24]) == address:
                     return name
     return ""

@@ -16,11 +16,11 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.simulation import SimulatedEpoch
 from backend.training import user_code
-from backend.training.data import TrainingOrder, ValidationOrder, loader
+from backend.training.data import TrainingOrder, ValidationOrder, make_loader
 from backend.training.evaluation import Evaluation
-from backend.training.loop import make_optimizer, trained
+from backend.training.loop import make_optimizer, trained_parameters
 from backend.training.parameter_server import Delays, ParameterServer
-from backend.training.strategies.alone import Alone
+from backend.training.strategies.alone import SingleProcess
 from backend.training.strategies.base import fill
 from backend.training.subject import open_subject
 from backend.training.train_state import Batch
@@ -36,15 +36,15 @@ class Simulator:
         subject = open_subject(launch, device, 0, beat)
         self.model = subject.model
         self._order = TrainingOrder(len(subject.training), config.batch_size, 0, 1, config.seed)
-        self._batches = loader(subject.training, self._order, config.loader_workers, False)
+        self._batches = make_loader(subject.training, self._order, config.loader_workers, False)
         self._evaluation: Evaluation | None = None
         if subject.validation is not None:
             order = ValidationOrder(len(subject.validation), config.batch_size, 0, 1)
-            batches = loader(subject.validation, order, config.loader_workers, False)
+            batches = make_loader(subject.validation, order, config.loader_workers, False)
             self._evaluation = Evaluation(
-                batches, order, Alone(), device, beat, Batch(), mixed_precision=False
+                batches, order, SingleProcess(), device, beat, Batch(), mixed_precision=False
             )
-        self._parameters = trained(self.model)
+        self._parameters = trained_parameters(self.model)
         optimizer = make_optimizer(config.optimizer, self._parameters)
         self._server = ParameterServer(self._parameters, optimizer, config.strategy)
         self._copies = {worker: self._server.pull(worker) for worker in range(delays.workers)}
@@ -59,13 +59,13 @@ class Simulator:
         self._order.epoch = epoch
         self.model.train()
         losses, staleness = [], []
-        every = self._order.steps_per_epoch
-        for place, batch in enumerate(self._batches):
-            step = (epoch - 1) * every + place
+        steps_per_epoch = self._order.steps_per_epoch
+        for index, batch in enumerate(self._batches):
+            step = (epoch - 1) * steps_per_epoch + index
             on_step(step + 1)
             worker = next(self._arrivals)
             loss, gradients = self._gradients(worker, batch)
-            rate = learning_rate(self._config, every, step)
+            rate = learning_rate(self._config, steps_per_epoch, step)
             losses.append(loss)
             if math.isfinite(loss):
                 staleness.append(self._server.push(worker, gradients, rate))
@@ -82,7 +82,7 @@ class Simulator:
 
     def _gradients(self, worker: int, batch: object) -> tuple[float, list[torch.Tensor | None]]:
         """Return loss and gradients of a batch with the parameters that the worker has."""
-        served = [parameter.detach().clone() for parameter in self._parameters]
+        server_values = [parameter.detach().clone() for parameter in self._parameters]
         fill(self._parameters, self._copies[worker])
         for parameter in self._parameters:
             parameter.grad = None
@@ -92,8 +92,8 @@ class Simulator:
         torch.autograd.backward(loss)
         limit = self._config.gradient_norm
         if limit is not None:
-            found = [p.grad for p in self._parameters if p.grad is not None]
-            norm = torch.nn.utils.get_total_norm(found)
-            torch._foreach_mul_(found, (limit / (norm + 1e-6)).clamp(max=1.0))
-        fill(self._parameters, served)
+            gradients = [p.grad for p in self._parameters if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients)
+            torch._foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp(max=1.0))
+        fill(self._parameters, server_values)
         return loss.item(), [p.grad for p in self._parameters]

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 STEPS = 100
-_MOST_OF_THEM = 90
-_MUCH_MS = 50.0
+_MIN_BEHIND = 90
+_MAX_LIMIT_MS = 50.0
 _SHARE, _NOISE_MS = 0.2, 10.0
 
 
@@ -29,7 +29,7 @@ class SlowRanks:
     def __init__(self) -> None:
         self._steps: deque[Sequence[float]] = deque(maxlen=STEPS)
 
-    def take(self, steps: Iterable[Sequence[float]]) -> None:
+    def add_steps(self, steps: Iterable[Sequence[float]]) -> None:
         """Add steps, each with the milliseconds of all ranks."""
         self._steps.extend(steps)
 
@@ -37,20 +37,20 @@ class SlowRanks:
         """Return the median time of a step per rank."""
         return tuple(round(statistics.median(times), 3) for times in zip(*self._steps, strict=True))
 
-    def slow(self) -> tuple[int, ...]:
+    def slow_ranks(self) -> tuple[int, ...]:
         """Return the slow ranks; none before there are 100 steps."""
         if len(self._steps) < STEPS:
             return ()
-        behind = [0] * len(self._steps[0])
+        behind_counts = [0] * len(self._steps[0])
         for times in self._steps:
             for rank, is_behind in enumerate(are_behind(times)):
-                behind[rank] += is_behind
-        return tuple(rank for rank, count in enumerate(behind) if count >= _MOST_OF_THEM)
+                behind_counts[rank] += is_behind
+        return tuple(rank for rank, count in enumerate(behind_counts) if count >= _MIN_BEHIND)
 
 
-def are_behind(times: Sequence[float]) -> list[bool]:
+def are_behind(times_ms: Sequence[float]) -> list[bool]:
     """Return for each rank whether its time is above that of the others by more than noise."""
     # A parameter server makes no steps: its time is 0.
-    usual = statistics.median_low([time for time in times if time] or times)
-    limit = usual + min(_MUCH_MS, max(_SHARE * usual, _NOISE_MS))
-    return [own > limit for own in times]
+    median_ms = statistics.median_low([time for time in times_ms if time] or times_ms)
+    limit_ms = median_ms + min(_MAX_LIMIT_MS, max(_SHARE * median_ms, _NOISE_MS))
+    return [rank_ms > limit_ms for rank_ms in times_ms]

@@ -20,7 +20,7 @@ from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training.alerts import DivergenceWatch
 from backend.training.reporter import Step
-from backend.training.step_sync import MOST_LATER, KnownNames, NotFinite, StepResult
+from backend.training.step_sync import MAX_LATER_METRICS, MetricNames, NotFinite, StepResult
 from backend.training.train_state import Rank0Services, TrainState
 
 LOSS = f"{VALIDATION}loss"
@@ -43,8 +43,8 @@ class BadLoss(BackendError):
         sound_step: Up to this step the weights are good, according to the losses.
     """
 
-    def __init__(self, sentence: str, remedy: str, sound_step: int, rank: int = 0) -> None:
-        super().__init__(sentence, remedy)
+    def __init__(self, message: str, remedy: str, sound_step: int, rank: int = 0) -> None:
+        super().__init__(message, remedy)
         self.sound_step = sound_step
         self.rank = rank
 
@@ -70,8 +70,8 @@ class PendingStep:
     epoch_step: int
     learning_rate: float
     seconds: float
-    clipped: bool
-    own_metrics: Mapping[str, float] = field(default_factory=dict)
+    is_clipped: bool
+    strategy_metrics: Mapping[str, float] = field(default_factory=dict)
     """Of the strategy."""
 
 
@@ -86,19 +86,19 @@ class StepRecorder:
         self,
         config: JobConfig,
         train_state: TrainState,
-        workers: Rank0Services | None,
+        rank0_services: Rank0Services | None,
         global_batch: int,
     ) -> None:
         self._config = config
         self._train_state = train_state
-        self._workers = workers
+        self._rank0_services = rank0_services
         self._global_batch = global_batch
-        self.facts: deque[PendingStep] = deque()
-        self._held: tuple[float, StepResult | None] = (math.nan, None)
+        self.pending_steps: deque[PendingStep] = deque()
+        self._held_result: tuple[float, StepResult | None] = (math.nan, None)
         self._divergence = DivergenceWatch()
-        self._no_number: Alarm | None = None
-        self._left_out = 0
-        self._names = {"": KnownNames(), VALIDATION: KnownNames()}
+        self._nan_alarm: Alarm | None = None
+        self._skipped_steps = 0
+        self._known_names = {"": MetricNames(), VALIDATION: MetricNames()}
 
     def commit(self, step_result: StepResult, hold: bool) -> None:
         """Report a step's values, which are now known, and end the job if they are NaN.
@@ -106,127 +106,127 @@ class StepRecorder:
         Args:
             hold: It is an epoch's last step, and is kept back until `release`.
         """
-        facts = self.facts.popleft()
-        fault = step_result.fault
-        if self._workers is not None:
-            metrics = {"loss": step_result.loss, "learning_rate": facts.learning_rate}
-            if facts.clipped:
+        pending = self.pending_steps.popleft()
+        not_finite = step_result.not_finite
+        if self._rank0_services is not None:
+            metrics = {"loss": step_result.loss, "learning_rate": pending.learning_rate}
+            if pending.is_clipped:
                 metrics["gradient_norm"] = step_result.norm
-            metrics["samples_per_second"] = self._global_batch / facts.seconds
-            metrics.update(facts.own_metrics)
-            own = {name_of_user_metric(name): value for name, value in step_result.metrics.items()}
-            metrics.update(self._admitted("", own, facts.step))
+            metrics["samples_per_second"] = self._global_batch / pending.seconds
+            metrics.update(pending.strategy_metrics)
+            user_metrics = {name_of_user_metric(name): value for name, value in step_result.metrics.items()}
+            metrics.update(self._admit_metrics("", user_metrics, pending.step))
             if hold:
-                self._train_state.held = metrics
-                self._held = facts.seconds, step_result
+                self._train_state.held_metrics = metrics
+                self._held_result = pending.seconds, step_result
             else:
-                self._train_state.last = metrics
-                self._workers.reporter.step(
+                self._train_state.last_metrics = metrics
+                self._rank0_services.reporter.add_step(
                     Step(
-                        facts.step,
-                        facts.epoch,
-                        facts.epoch_step,
+                        pending.step,
+                        pending.epoch,
+                        pending.epoch_step,
                         metrics,
-                        facts.seconds,
+                        pending.seconds,
                         step_result.rank_step_ms,
                         step_result.rank_steps,
                     )
                 )
-        if fault is not None:
-            self._report_no_number(facts, fault)
+        if not_finite is not None:
+            self._report_not_finite(pending, not_finite)
         else:
-            self._watch_divergence(facts, step_result.loss)
+            self._check_divergence(pending, step_result.loss)
 
     def release(self, validation: Mapping[str, float]) -> None:
         """Report the step that was kept back, with the values of the validation."""
         train_state, config = self._train_state, self._config
-        held, train_state.held = train_state.held, None
-        if held is None and validation:
+        metrics, train_state.held_metrics = train_state.held_metrics, None
+        if metrics is None and validation:
             # Too few samples were left of the epoch for a step, after a resume with another batch.
-            held = train_state.last or {}
-        watched = {LOSS, config.checkpoint.best_metric}
-        watched |= {config.early_stop.metric} if config.early_stop is not None else set()
-        bad = [name for name, value in validation.items() if not math.isfinite(value)]
-        if self._workers is not None and (names := [name for name in bad if name in watched]):
-            sentence = f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
-            self._workers.reporter.alarm(Alarm(BAD_VALIDATION, train_state.step, sentence))
-        if self._workers is None or held is None:
+            metrics = train_state.last_metrics or {}
+        watched_metrics = {LOSS, config.checkpoint.best_metric}
+        watched_metrics |= {config.early_stop.metric} if config.early_stop is not None else set()
+        bad_names = [name for name, value in validation.items() if not math.isfinite(value)]
+        if self._rank0_services is not None and (names := [name for name in bad_names if name in watched_metrics]):
+            message = f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
+            self._rank0_services.reporter.add_alarm(Alarm(BAD_VALIDATION, train_state.step, message))
+        if self._rank0_services is None or metrics is None:
             return
-        validation = self._admitted(VALIDATION, validation, train_state.step)
-        seconds, result = self._held
-        self._workers.reporter.step(
+        validation = self._admit_metrics(VALIDATION, validation, train_state.step)
+        seconds, result = self._held_result
+        self._rank0_services.reporter.add_step(
             Step(
                 train_state.step,
                 train_state.epoch,
                 train_state.epoch_step,
-                {**held, **validation},
+                {**metrics, **validation},
                 seconds,
                 result.rank_step_ms if result is not None else (),
                 result.rank_steps if result is not None else (),
             )
         )
 
-    def _admitted(self, kind: str, metrics: Mapping[str, float], step: int) -> Mapping[str, float]:
+    def _admit_metrics(self, kind: str, metrics: Mapping[str, float], step: int) -> Mapping[str, float]:
         """Return the metrics that get a curve: of names that come later, only some."""
-        assert self._workers is not None
-        known = self._names[kind]
-        was_full = known.is_full
-        left_out = known.add(metrics)
-        if left_out and not was_full:
-            sentence = (
-                f"The model returned more than {MOST_LATER} new names of metrics after the first "
-                f"step; {name_list(left_out)} and later ones are not recorded. Use the same names in "
+        assert self._rank0_services is not None
+        known_names = self._known_names[kind]
+        was_full = known_names.is_full
+        excess_names = known_names.add(metrics)
+        if excess_names and not was_full:
+            message = (
+                f"The model returned more than {MAX_LATER_METRICS} new names of metrics after the first "
+                f"step; {name_list(excess_names)} and later ones are not recorded. Use the same names in "
                 "each step and epoch."
             )
-            self._workers.reporter.alarm(Alarm(METRICS_LEFT_OUT, step, sentence))
-        return {name: value for name, value in metrics.items() if name not in left_out}
+            self._rank0_services.reporter.add_alarm(Alarm(METRICS_LEFT_OUT, step, message))
+        return {name: value for name, value in metrics.items() if name not in excess_names}
 
-    def _report_no_number(self, facts: PendingStep, fault: NotFinite) -> None:
-        value = "NaN" if math.isnan(fault.value) else "infinite"
-        owner = f" of rank {fault.rank}" if fault.is_of_rank else ""
-        sentence = f"The {_LABELS[fault.kind]}{owner} became {value} at step {facts.step}"
+    def _report_not_finite(self, pending: PendingStep, not_finite: NotFinite) -> None:
+        value = "NaN" if math.isnan(not_finite.value) else "infinite"
+        owner = f" of rank {not_finite.rank}" if not_finite.is_of_rank else ""
+        message = f"The {_LABELS[not_finite.kind]}{owner} became {value} at step {pending.step}"
         # The next step of L-BFGS would begin at the same point.
-        ends = self._config.stop_on_nan or self._config.strategy.has_coordinator
-        if self._workers is not None:
-            first = self._no_number or Alarm(NOT_A_NUMBER, facts.step, sentence)
-            self._no_number = first
-            left_out = ""
-            if not ends:
-                self._left_out += 1
-                many = "step was" if self._left_out == 1 else "steps were"
-                left_out = f"; {self._left_out} {many} left out"
-            self._workers.reporter.alarm(replace(first, message=f"{first.message}{left_out}."))
-        if ends:
+        is_fatal = self._config.stop_on_nan or self._config.strategy.has_coordinator
+        if self._rank0_services is not None:
+            first_alarm = self._nan_alarm or Alarm(NOT_A_NUMBER, pending.step, message)
+            self._nan_alarm = first_alarm
+            skipped_clause = ""
+            if not is_fatal:
+                self._skipped_steps += 1
+                verb_phrase = "step was" if self._skipped_steps == 1 else "steps were"
+                skipped_clause = f"; {self._skipped_steps} {verb_phrase} left out"
+            self._rank0_services.reporter.add_alarm(replace(first_alarm, message=f"{first_alarm.message}{skipped_clause}."))
+        if is_fatal:
             self.release({})
-            hint = _ROOT_AT_ZERO if fault.kind == "gradient" else _LOWER_RATE
-            self.end(f"{sentence} (epoch {facts.epoch}).", fault.rank, hint)
+            hint = _ROOT_AT_ZERO if not_finite.kind == "gradient" else _LOWER_RATE
+            self.fail(f"{message} (epoch {pending.epoch}).", not_finite.rank, hint)
 
-    def end(self, sentence: str, rank: int = 0, hint: str = "") -> NoReturn:
+    def fail(self, message: str, rank: int = 0, hint: str = "") -> NoReturn:
         """End the job because a number is not finite; all ranks call this."""
-        remedy = f"{self._last_good('')} {hint or _LOWER_RATE}".strip()
-        raise NotANumber(sentence, remedy, self._divergence.sound_step, rank)
+        remedy = f"{self._resume_hint('')} {hint or _LOWER_RATE}".strip()
+        raise NotANumber(message, remedy, self._divergence.sound_step, rank)
 
-    def _watch_divergence(self, facts: PendingStep, loss: float) -> None:
-        alarm = self._divergence.see(facts.step, loss)
-        if self._workers is not None:
-            self._workers.checkpointer.sound_step = self._divergence.sound_step
+    def _check_divergence(self, pending: PendingStep, loss: float) -> None:
+        alarm = self._divergence.add(pending.step, loss)
+        if self._rank0_services is not None:
+            self._rank0_services.checkpointer.sound_step = self._divergence.sound_step
             if alarm is not None:
-                self._workers.reporter.alarm(alarm)
+                self._rank0_services.reporter.add_alarm(alarm)
         if alarm is None or not self._config.stop_on_divergence:
             return
         self.release({})
-        saved = self._last_good("No checkpoint was saved before the rise.")
-        raise Diverged(alarm.message, f"{saved} {_LOWER_RATE}", self._divergence.sound_step)
+        checkpoint_hint = self._resume_hint("No checkpoint was saved before the rise.")
+        raise Diverged(alarm.message, f"{checkpoint_hint} {_LOWER_RATE}", self._divergence.sound_step)
 
-    def _last_good(self, otherwise: str) -> str:
+    def _resume_hint(self, default: str) -> str:
         """Return where a resume begins, as a sentence."""
-        if self._workers is None:
-            return otherwise
-        self._workers.checkpointer.wait()
-        found = self._workers.checkpointer.newest_sound()
-        if found is None:
-            return otherwise
+        if self._rank0_services is None:
+            return default
+        self._rank0_services.checkpointer.wait()
+        checkpoint = self._rank0_services.checkpointer.newest_sound_checkpoint()
+        if checkpoint is None:
+            return default
         return (
-            f"Resume continues from the last good checkpoint: epoch {found.epoch}, step "
-            f"{found.step}."
+            f"Resume continues from the last good checkpoint: epoch {checkpoint.epoch}, step "
+            f"{checkpoint.step}."
         )

@@ -34,8 +34,8 @@ _HALVES = 4
 _TIMES = len(RankStep._fields)
 _ABSENT = 0x7FF8_0000_0000_0A85
 """The bits of a number that is none: the metric is not among a rank's metrics of this step."""
-(_NOT_THERE,) = struct.unpack("d", struct.pack("q", _ABSENT))
-MOST_LATER = 100
+(_MISSING_VALUE,) = struct.unpack("d", struct.pack("q", _ABSENT))
+MAX_LATER_METRICS = 100
 """Metrics that may be added after the first step. A name with the number of the epoch or a file in
 it would otherwise make the history, and the vector, larger without end."""
 
@@ -56,7 +56,7 @@ class StepResult:
     rank_steps: tuple[RankStep, ...] = ()
     is_complete: bool = True
     """Whether `metrics` has the metrics of all ranks."""
-    own_metrics: Mapping[str, float] = field(default_factory=dict)
+    rank_metrics: Mapping[str, float] = field(default_factory=dict)
     """Those of this rank."""
 
     has_nan_buffer: bool = False
@@ -67,7 +67,7 @@ class StepResult:
     """Whether mixed precision has scaled the gradient, and so leaves out a step by itself."""
 
     @property
-    def fault(self) -> NotFinite | None:
+    def not_finite(self) -> NotFinite | None:
         """Return what is not finite. A loss comes first, as it is the cause of the others."""
         for rank, loss in enumerate(self.losses):
             if not math.isfinite(loss):
@@ -90,24 +90,24 @@ class NotFinite(NamedTuple):
     """Whether it is a fault of this rank, and not of all."""
 
 
-class KnownNames:
+class MetricNames:
     """Names of metrics: those of the first step, and at most `MOST_LATER` that come later."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self._most: int | None = None
+        self._max_count: int | None = None
         self.is_full = False
         """Whether a name was left out."""
 
     def add(self, names: Iterable[str]) -> list[str]:
         """Return which of ``names`` are left out."""
-        new = list(dict.fromkeys(name for name in names if name not in self.names))
-        if self._most is None:
-            self._most = len(new) + MOST_LATER
-        room = self._most - len(self.names)
-        self.names += new[:room]
-        self.is_full |= len(new) > room
-        return new[room:]
+        new_names = list(dict.fromkeys(name for name in names if name not in self.names))
+        if self._max_count is None:
+            self._max_count = len(new_names) + MAX_LATER_METRICS
+        capacity = self._max_count - len(self.names)
+        self.names += new_names[:capacity]
+        self.is_full |= len(new_names) > capacity
+        return new_names[capacity:]
 
 
 class StepSync:
@@ -124,27 +124,27 @@ class StepSync:
         self._judges = judges or range(world_size)
         self._rank = rank
         self._world_size = world_size
-        self._known = KnownNames()
-        self._cast: deque[_Cast] = deque()
+        self._metric_names = MetricNames()
+        self._pending_vectors: deque[_PendingVector] = deque()
         self._vector = torch.zeros(0)
         self.wants_parameters = False
-        self.add(names)
+        self.add_metrics(names)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self._known.names)
+        return tuple(self._metric_names.names)
 
-    def add(self, names: Iterable[str]) -> bool:
+    def add_metrics(self, names: Iterable[str]) -> bool:
         """Add slots for metrics; return whether `size` changed, so that `use` has to follow."""
-        before = len(self._known.names)
-        self._known.add(names)
-        self._values_of_rank = _HALVES * (1 + len(self._known.names))
-        self._own = _FIRST_VALUE + self._rank * self._values_of_rank
-        self._times = _FIRST_VALUE + self._world_size * self._values_of_rank
-        self.size = self._times + self._world_size * _TIMES
-        return len(self._known.names) > before
+        previous_count = len(self._metric_names.names)
+        self._metric_names.add(names)
+        self._values_of_rank = _HALVES * (1 + len(self._metric_names.names))
+        self._rank_start = _FIRST_VALUE + self._rank * self._values_of_rank
+        self._times_start = _FIRST_VALUE + self._world_size * self._values_of_rank
+        self.size = self._times_start + self._world_size * _TIMES
+        return len(self._metric_names.names) > previous_count
 
-    def use(self, vector: torch.Tensor, *, keeps_values: bool = False) -> None:
+    def use_vector(self, vector: torch.Tensor, *, keeps_values: bool = False) -> None:
         """Use ``vector``, which the strategy reduces; with the values of the one before, if so."""
         if keeps_values:
             vector.copy_(self._vector)
@@ -163,40 +163,40 @@ class StepSync:
         has_nan_buffer: torch.Tensor | None = None,
     ) -> None:
         """``times``: of the step before."""
-        self._metrics, self._wants = metrics, wants_parameters
+        self._metrics, self._rank_wants_parameters = metrics, wants_parameters
         row = [0.0] * self.size
         row[_STOP] = float(stop)
         row[_SAVE] = float(save)
         row[_PARAMETERS] = float(wants_parameters)
-        if not self._known.is_full:
-            row[_METRICS] = float(not metrics.keys() <= set(self._known.names))
+        if not self._metric_names.is_full:
+            row[_METRICS] = float(not metrics.keys() <= set(self._metric_names.names))
         # The loss of a GPU stays on it: see below.
         values = [0.0 if self._on_gpu else loss.item()]
-        values += [metrics.get(name, _NOT_THERE) for name in self._known.names]
-        row[self._own : self._own + self._values_of_rank] = struct.unpack(
+        values += [metrics.get(name, _MISSING_VALUE) for name in self._metric_names.names]
+        row[self._rank_start : self._rank_start + self._values_of_rank] = struct.unpack(
             f"{_HALVES * len(values)}h", struct.pack(f"{len(values)}d", *values)
         )
-        place = self._times + self._rank * _TIMES
-        row[place : place + _TIMES] = times
+        start = self._times_start + self._rank * _TIMES
+        row[start : start + _TIMES] = times
         self._vector.copy_(torch.tensor(row), non_blocking=True)
         if self._on_gpu:
             halves = loss.detach().double().reshape(1).view(torch.int16)
-            self._vector[self._own : self._own + _HALVES].copy_(halves)
+            self._vector[self._rank_start : self._rank_start + _HALVES].copy_(halves)
         if has_nan_buffer is not None:
             self._vector[_BUFFERS].copy_(has_nan_buffer)
 
-    def read_wants(self) -> bool:
+    def read_parameter_request(self) -> bool:
         """Return `wants_parameters` after the exchange.
 
         It is of this step, but on several GPUs of the last one that was read.
         """
         if self._world_size == 1:
-            return self._wants
+            return self._rank_wants_parameters
         if not self._on_gpu:
             self.wants_parameters = self._vector[_PARAMETERS].item() > 0
         return self.wants_parameters
 
-    def cast(self, norm: torch.Tensor, is_scaled: torch.Tensor | None = None) -> None:
+    def take_vector(self, norm: torch.Tensor, is_scaled: torch.Tensor | None = None) -> None:
         """Take the reduced vector, and two values that all ranks share.
 
         Args:
@@ -207,45 +207,45 @@ class StepSync:
         if is_scaled is not None:
             self._vector[_SCALED].copy_(is_scaled)
         if not self._on_gpu:
-            self._cast.append(_Cast(self._vector, None, self.names, self._metrics))
+            self._pending_vectors.append(_PendingVector(self._vector, None, self.names, self._metrics))
             return
-        kept = torch.empty(self.size, pin_memory=True)
-        kept.copy_(self._vector, non_blocking=True)
+        vector = torch.empty(self.size, pin_memory=True)
+        vector.copy_(self._vector, non_blocking=True)
         make_event: Any = torch.cuda.Event  # torch has no type annotations for it
         event = make_event()
         event.record()
-        self._cast.append(_Cast(kept, event, self.names, self._metrics))
+        self._pending_vectors.append(_PendingVector(vector, event, self.names, self._metrics))
 
-    def count(self, everything: bool) -> list[StepResult]:
+    def read_results(self, waits: bool) -> list[StepResult]:
         """Return the readable results, oldest first; ``everything`` waits for the newest."""
-        keep = 1 if self._on_gpu and not everything else 0
-        outcomes = []
-        while len(self._cast) > keep:
-            cast = self._cast.popleft()
-            if cast.event is not None:
-                cast.event.synchronize()
-            outcomes.append(self._read(cast))
-        return outcomes
+        unread_count = 1 if self._on_gpu and not waits else 0
+        results = []
+        while len(self._pending_vectors) > unread_count:
+            pending = self._pending_vectors.popleft()
+            if pending.event is not None:
+                pending.event.synchronize()
+            results.append(self._read(pending))
+        return results
 
-    def _read(self, cast: _Cast) -> StepResult:
+    def _read(self, pending: _PendingVector) -> StepResult:
         # NumPy, as a call of it takes a fifth of torch's, and this is on the way of every step.
-        size, vector = self._world_size, cast.vector.detach().cpu().numpy()
+        size, vector = self._world_size, pending.vector.detach().cpu().numpy()
         times = len(vector) - size * _TIMES
         halves = np.rint(vector[_FIRST_VALUE:times] * size).astype(np.int16).reshape(size, -1)
         # For each rank: its loss, then its metrics.
         values = halves.view(np.float64).tolist()
         absent = (halves.view(np.int64) == _ABSENT).tolist()
-        everyones = [
+        rank_metrics = [
             {
                 name: value
                 for name, value, is_absent in zip(
-                    cast.names, values[rank][1:], absent[rank][1:], strict=True
+                    pending.names, values[rank][1:], absent[rank][1:], strict=True
                 )
                 if not is_absent
             }
             for rank in range(size)
         ]
-        ranks = tuple(RankStep(*one) for one in (vector[times:] * size).reshape(size, -1).tolist())
+        rank_steps = tuple(RankStep(*rank_times) for rank_times in (vector[times:] * size).reshape(size, -1).tolist())
         flags = vector[:_FIRST_VALUE].tolist()
         self.wants_parameters = flags[_PARAMETERS] > 0
         return StepResult(
@@ -253,31 +253,31 @@ class StepSync:
             save=flags[_SAVE] > 0,
             loss=sum(values[rank][0] for rank in self._judges) / len(self._judges),
             norm=flags[_NORM],
-            metrics=self.means(everyones),
-            losses=tuple(of_rank[0] for of_rank in values),
-            rank_step_ms=tuple(one.data_ms + one.compute_ms for one in ranks),
-            rank_steps=ranks,
+            metrics=self.mean_metrics(rank_metrics),
+            losses=tuple(rank_values[0] for rank_values in values),
+            rank_step_ms=tuple(rank_times.data_ms + rank_times.compute_ms for rank_times in rank_steps),
+            rank_steps=rank_steps,
             is_complete=flags[_METRICS] == 0,
-            own_metrics=cast.metrics,
+            rank_metrics=pending.metrics,
             has_nan_buffer=flags[_BUFFERS] > 0,
             is_scaled=flags[_SCALED] > 0,
         )
 
-    def means(self, everyones: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    def mean_metrics(self, rank_metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Return the mean of each metric over the judging ranks that have it."""
-        return means([everyones[rank] for rank in self._judges])
+        return mean_metrics([rank_metrics[rank] for rank in self._judges])
 
 
-def means(everyones: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def mean_metrics(rank_metrics: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each metric over those that have it."""
-    found: dict[str, list[float]] = {}
-    for metrics in everyones:
+    metric_values: dict[str, list[float]] = {}
+    for metrics in rank_metrics:
         for name, value in metrics.items():
-            found.setdefault(name, []).append(value)
-    return {name: sum(values) / len(values) for name, values in found.items()}
+            metric_values.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in metric_values.items()}
 
 
-class _Cast(NamedTuple):
+class _PendingVector(NamedTuple):
     """A reduced vector, with this rank's metrics of that step."""
 
     vector: torch.Tensor

@@ -18,8 +18,8 @@ from backend.training.slow_ranks import STEPS, are_behind
 
 _BLOCK = 10
 """Loader workers deliver in bursts: one step waits for all of them, the next ones for none."""
-_MOST_OF_THEM = 9
-_SHARE, _LEAST_MS = 0.3, 5.0
+_MIN_BLOCKS = 9
+_SHARE, _MIN_MS = 0.3, 5.0
 _SHARE_ON_ONE_NODE = 0.5
 _SOME_FOREIGN, _MUCH_FOREIGN, _MOST_FOREIGN = 0.2, 1 / 3, 0.9
 
@@ -56,11 +56,11 @@ class _Block:
     @property
     def workers(self) -> list[RankStep]:
         """The ranks that make steps: a server makes none."""
-        return [one for one in self.ranks if one.own_ms] or list(self.ranks)
+        return [rank for rank in self.ranks if rank.own_ms] or list(self.ranks)
 
     @property
     def step_ms(self) -> float:
-        return max(one.own_ms + one.exchange_ms for one in self.ranks)
+        return max(rank.own_ms + rank.exchange_ms for rank in self.ranks)
 
 
 class StepBreakdown:
@@ -88,33 +88,33 @@ class StepBreakdown:
         self._times_exchange = times_exchange and not has_servers
         self._has_servers = has_servers
         self._share = _SHARE if nodes > 1 else _SHARE_ON_ONE_NODE
-        self._open: list[Sequence[RankStep]] = []
+        self._open_steps: list[Sequence[RankStep]] = []
         self._blocks: deque[_Block] = deque(maxlen=STEPS // _BLOCK)
 
-    def take(self, steps: Iterable[Sequence[RankStep]]) -> None:
+    def add_steps(self, steps: Iterable[Sequence[RankStep]]) -> None:
         """Add steps, each with those of all ranks."""
         for step in steps:
-            self._open.append(step)
-            if len(self._open) == _BLOCK:
-                shortest = [min(one.exchange_ms for one in step) for step in self._open]
-                ranks = _of_each(statistics.fmean, self._open)
+            self._open_steps.append(step)
+            if len(self._open_steps) == _BLOCK:
+                shortest = [min(rank.exchange_ms for rank in step) for step in self._open_steps]
+                ranks = _aggregate(statistics.fmean, self._open_steps)
                 self._blocks.append(_Block(ranks, statistics.fmean(shortest)))
-                self._open = []
+                self._open_steps = []
 
     def times(self) -> StepTimes | None:
         """Return the parts of a step; None before there are ten steps."""
         if not self._blocks:
             return None
-        ranks = self._usual()
+        ranks = self._median_ranks()
         shortest = statistics.median(block.communication_ms for block in self._blocks)
-        data = tuple(round(one.data_ms, 3) for one in ranks)
+        data = tuple(round(rank.data_ms, 3) for rank in ranks)
         if not self._times_exchange:
-            computing = tuple(round(one.compute_ms + one.exchange_ms, 3) for one in ranks)
+            computing = tuple(round(rank.compute_ms + rank.exchange_ms, 3) for rank in ranks)
             return StepTimes(data, computing, (0.0,) * len(ranks))
         return StepTimes(
             data,
-            tuple(round(one.compute_ms, 3) for one in ranks),
-            tuple(round(one.exchange_ms - shortest, 3) for one in ranks),
+            tuple(round(rank.compute_ms, 3) for rank in ranks),
+            tuple(round(rank.exchange_ms - shortest, 3) for rank in ranks),
             round(shortest, 3),
         )
 
@@ -122,76 +122,76 @@ class StepBreakdown:
         """Return what slows the job; None if nothing does, and before there are 100 steps."""
         if len(self._blocks) < STEPS // _BLOCK:
             return None
-        data = [min(one.data_ms for one in block.workers) for block in self._blocks]
-        shared = [self._of_all(Cause.DATA, data, _SHARE), self._of_shared_cores()]
-        foreign = [max(one.foreign_share for one in block.workers) for block in self._blocks]
-        if self._times_exchange and statistics.median(foreign) < _SOME_FOREIGN:
+        data_ms = [min(rank.data_ms for rank in block.workers) for block in self._blocks]
+        causes = [self._part_cause(Cause.DATA, data_ms, _SHARE), self._cpu_cause()]
+        foreign_shares = [max(rank.foreign_share for rank in block.workers) for block in self._blocks]
+        if self._times_exchange and statistics.median(foreign_shares) < _SOME_FOREIGN:
             shortest = [block.communication_ms for block in self._blocks]
-            shared.append(self._of_all(Cause.COMMUNICATION, shortest, self._share))
-        found = [one for one in (self._of_rank(), *shared) if one is not None]
-        return max(found, key=lambda one: one.ms - one.usual_ms, default=None)
+            causes.append(self._part_cause(Cause.COMMUNICATION, shortest, self._share))
+        causes_found = [rank for rank in (self._rank_cause(), *causes) if rank is not None]
+        return max(causes_found, key=lambda rank: rank.ms - rank.usual_ms, default=None)
 
-    def _of_rank(self) -> SlowCause | None:
+    def _rank_cause(self) -> SlowCause | None:
         """Return the cause at the slowest rank, if it is slow."""
-        behind = [are_behind([*map(self._own_ms, block.ranks)]) for block in self._blocks]
+        behind = [are_behind([*map(self._busy_ms, block.ranks)]) for block in self._blocks]
         counts = [sum(of_rank) for of_rank in zip(*behind, strict=True)]
-        slow = [rank for rank, count in enumerate(counts) if count >= _MOST_OF_THEM]
-        if not slow:
+        slow_ranks = [rank for rank, count in enumerate(counts) if count >= _MIN_BLOCKS]
+        if not slow_ranks:
             return None
-        ranks = self._usual()
-        workers = [one for one in ranks if one.own_ms]
-        usual = RankStep(*(statistics.median_low(part) for part in zip(*workers, strict=True)))
-        rank = max(slow, key=lambda rank: self._own_ms(ranks[rank]))
-        own, step_ms = ranks[rank], self._step_ms()
-        more_ms = own.compute_ms - usual.compute_ms
-        waits_ms = own.exchange_ms - usual.exchange_ms
-        if self._has_servers and waits_ms > max(own.data_ms - usual.data_ms, more_ms):
-            if own.foreign_share >= _SOME_FOREIGN:
+        ranks = self._median_ranks()
+        workers = [rank_step for rank_step in ranks if rank_step.own_ms]
+        median = RankStep(*(statistics.median_low(part) for part in zip(*workers, strict=True)))
+        rank = max(slow_ranks, key=lambda rank: self._busy_ms(ranks[rank]))
+        slowest, step_ms = ranks[rank], self._step_ms()
+        more_ms = slowest.compute_ms - median.compute_ms
+        waits_ms = slowest.exchange_ms - median.exchange_ms
+        if self._has_servers and waits_ms > max(slowest.data_ms - median.data_ms, more_ms):
+            if slowest.foreign_share >= _SOME_FOREIGN:
                 return None
             cause = Cause.COMMUNICATION
-            return SlowCause(cause, rank, own.exchange_ms, step_ms, usual.exchange_ms)
-        if own.data_ms - usual.data_ms >= more_ms:
-            return SlowCause(Cause.DATA, rank, own.data_ms, step_ms, usual.data_ms)
+            return SlowCause(cause, rank, slowest.exchange_ms, step_ms, median.exchange_ms)
+        if slowest.data_ms - median.data_ms >= more_ms:
+            return SlowCause(Cause.DATA, rank, slowest.data_ms, step_ms, median.data_ms)
         cause = Cause.COMPUTE
-        if own.cpu_wait_ms - usual.cpu_wait_ms >= more_ms / 2:
+        if slowest.cpu_wait_ms - median.cpu_wait_ms >= more_ms / 2:
             cause = Cause.CPU
-        return SlowCause(cause, rank, own.compute_ms, step_ms, usual.compute_ms, own.cpu_wait_ms)
+        return SlowCause(cause, rank, slowest.compute_ms, step_ms, median.compute_ms, slowest.cpu_wait_ms)
 
-    def _own_ms(self, one: RankStep) -> float:
+    def _busy_ms(self, rank_step: RankStep) -> float:
         """Return the time in which a rank waits for no other one."""
-        return one.own_ms + (one.exchange_ms if self._has_servers else 0.0)
+        return rank_step.own_ms + (rank_step.exchange_ms if self._has_servers else 0.0)
 
-    def _of_shared_cores(self) -> SlowCause | None:
+    def _cpu_cause(self) -> SlowCause | None:
         """Return the cause if other programs have the cores of every rank."""
         shares = [min(one.foreign_share for one in block.workers) for block in self._blocks]
         step_ms, share = self._step_ms(), statistics.median(shares)
-        is_much = sum(one >= _MUCH_FOREIGN for one in shares) >= _MOST_OF_THEM
-        if not is_much or step_ms * share < _LEAST_MS:
+        is_much = sum(one >= _MUCH_FOREIGN for one in shares) >= _MIN_BLOCKS
+        if not is_much or step_ms * share < _MIN_MS:
             return None
         return SlowCause(Cause.CPU, None, step_ms, step_ms, step_ms * (1 - share))
 
-    def _of_all(self, cause: Cause, parts_ms: Sequence[float], share: float) -> SlowCause | None:
+    def _part_cause(self, cause: Cause, parts_ms: Sequence[float], share: float) -> SlowCause | None:
         """Return the cause if a part, given for each block, is large on every rank."""
         large = [
-            part >= max(_LEAST_MS, share * block.step_ms)
+            part >= max(_MIN_MS, share * block.step_ms)
             for part, block in zip(parts_ms, self._blocks, strict=True)
         ]
-        if sum(large) < _MOST_OF_THEM:
+        if sum(large) < _MIN_BLOCKS:
             return None
         return SlowCause(cause, None, statistics.median(parts_ms), self._step_ms())
 
-    def _usual(self) -> tuple[RankStep, ...]:
-        return _of_each(statistics.median, [block.ranks for block in self._blocks])
+    def _median_ranks(self) -> tuple[RankStep, ...]:
+        return _aggregate(statistics.median, [block.ranks for block in self._blocks])
 
     def _step_ms(self) -> float:
         return statistics.median(block.step_ms for block in self._blocks)
 
 
-def _of_each(
+def _aggregate(
     statistic: Callable[[Sequence[float]], float], steps: Iterable[Sequence[RankStep]]
 ) -> tuple[RankStep, ...]:
     """Apply it to each part of each rank."""
     return tuple(
-        RankStep(*(statistic(part) for part in zip(*of_rank, strict=True)))
-        for of_rank in zip(*steps, strict=True)
+        RankStep(*(statistic(part) for part in zip(*rank_values, strict=True)))
+        for rank_values in zip(*steps, strict=True)
     )

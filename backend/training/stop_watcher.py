@@ -19,12 +19,12 @@ INTERVAL_S = 0.1
 class StopWatcher:
     """A thread that polls the lock until `close`. ``wanted`` is read at every step."""
 
-    def __init__(self, lock: Path, run: int, on_wanted: Callable[[], None] = lambda: None) -> None:
-        self.wanted = False
+    def __init__(self, lock: Path, run: int, on_request: Callable[[], None] = lambda: None) -> None:
+        self.is_requested = False
         self._lock = lock
         self._run = run
-        self._on_wanted = on_wanted
-        self._closed = threading.Event()
+        self._on_request = on_request
+        self._close_event = threading.Event()
         # A request from before the rank's start counts before the first step; a thread may be too
         # late.
         self._check()
@@ -32,15 +32,15 @@ class StopWatcher:
         self._thread.start()
 
     def close(self) -> None:
-        self._closed.set()
+        self._close_event.set()
 
     def _watch(self) -> None:
-        while not self.wanted and not self._closed.wait(INTERVAL_S):
+        while not self.is_requested and not self._close_event.wait(INTERVAL_S):
             self._check()
 
     def _check(self) -> None:
         # A share that is away for a while must not end the job; the next poll tries again.
         with suppress(OSError):
             if stop_requested(self._lock, self._run):
-                self.wanted = True
-                self._on_wanted()
+                self.is_requested = True
+                self._on_request()

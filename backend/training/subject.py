@@ -49,13 +49,13 @@ def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHe
     seed_everything(mixed_seed(config.seed, stream))
 
     def pass_batch() -> None:
-        kept = random_state(device)
+        saved_random = random_state(device)
         size = min(config.batch_size, len(training))
         batch = training.collate([training[index] for index in range(size)])
         data, target = user_code.to_device(user_code.split_batch(batch), device)
         user_code.materialize(model, data, target)
         model.to(device)
-        restore_random_state(kept, device)
+        restore_random_state(saved_random, device)
 
     if user_code.needs_first_batch(model):
         pass_batch()
@@ -69,19 +69,19 @@ Traits = tuple[tuple[int, int], tuple[str | None, ...]]
 """The number of training and of validation samples; hashes of the first and the last sample."""
 
 
-def traits(subject: Subject, launch: Launch, device: torch.device) -> Traits:
+def collect_traits(subject: Subject, launch: Launch, device: torch.device) -> Traits:
     """Return what every rank must have alike; samples are read only if there are several nodes."""
     sizes = len(subject.training), len(subject.validation or ())
     samples: tuple[str | None, ...] = ()
     if len({plan.node for plan in launch.ranks}) > 1:
-        kept = random_state(device)
-        places = (0, sizes[0] - 1)
-        samples = tuple(fingerprint(subject.training, n, launch.config.seed) for n in places)
-        restore_random_state(kept, device)
+        saved_random = random_state(device)
+        indices = (0, sizes[0] - 1)
+        samples = tuple(fingerprint(subject.training, n, launch.config.seed) for n in indices)
+        restore_random_state(saved_random, device)
     return sizes, samples
 
 
-def require_same(own: Traits, theirs: Traits, rank: int, launch: Launch) -> None:
+def require_same_traits(own_traits: Traits, rank_traits: Traits, rank: int, launch: Launch) -> None:
     """Compare rank 0's traits with those of another rank.
 
     Ranks with different numbers of samples would wait for each other. Each node lists the files of
@@ -91,18 +91,18 @@ def require_same(own: Traits, theirs: Traits, rank: int, launch: Launch) -> None
     Raises:
         BackendError: They differ.
     """
-    for kind, ours, other in zip(("training", "validation"), own[0], theirs[0], strict=True):
-        if ours != other:
+    for kind, own_count, rank_count in zip(("training", "validation"), own_traits[0], rank_traits[0], strict=True):
+        if own_count != rank_count:
             raise BackendError(
-                f"The loader returns {number_format.count(ours)} {kind} samples on rank 0 and "
-                f"{number_format.count(other)} on rank {rank}; all ranks need the same samples.",
+                f"The loader returns {number_format.count(own_count)} {kind} samples on rank 0 and "
+                f"{number_format.count(rank_count)} on rank {rank}; all ranks need the same samples.",
                 "In the loader, use random numbers from random, numpy.random or torch, which have "
                 "the same seed on every rank, or from a generator with a fixed seed.",
             )
     nodes = launch.ranks[0].node, launch.ranks[rank].node
-    places = (0, own[0][0] - 1)
-    for index, mine, other_hash in zip(places, own[1], theirs[1], strict=False):
-        if None not in (mine, other_hash) and mine != other_hash:
+    indices = (0, own_traits[0][0] - 1)
+    for index, own_hash, rank_hash in zip(indices, own_traits[1], rank_traits[1], strict=False):
+        if None not in (own_hash, rank_hash) and own_hash != rank_hash:
             raise BackendError(
                 f"Sample {number_format.count(index)} of the loader differs on {nodes[1]} and "
                 f"{nodes[0]}; all ranks need the same samples.",

@@ -39,7 +39,7 @@ class EventFile:
 
         try:
             if self._records is None:
-                self._begin()
+                self._open_file()
             for step, values in points:
                 for name, value in values.items():
                     # tensorboardX's `scalar` would make “IoU (0.5)” and “IoU [0.5]” one curve.
@@ -57,7 +57,7 @@ class EventFile:
             with suppress(OSError):
                 records.close()
 
-    def _begin(self) -> None:
+    def _open_file(self) -> None:
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.record_writer import RecordWriter
 
@@ -65,5 +65,5 @@ class EventFile:
         # TensorBoard reads them in the order of their names.
         name = f"events.out.tfevents.{time.time():.3f}.{socket.gethostname()}"
         self._records = RecordWriter(str(self._folder / name))
-        first = Event(wall_time=time.time(), file_version=_VERSION)
-        self._records.write(first.SerializeToString())
+        version_event = Event(wall_time=time.time(), file_version=_VERSION)
+        self._records.write(version_event.SerializeToString())

@@ -39,29 +39,29 @@ class TrainState:
     epoch_step: int = 0
     position: int = 0
     step: int = 0
-    best: float | None = None
+    best_value: float | None = None
     epochs_without_gain: int = 0
     ended_early: bool = False
     has_converged: bool = False
-    held: dict[str, float] | None = None
-    last: dict[str, float] | None = None
-    done: list[Span] = field(default_factory=list)
+    held_metrics: dict[str, float] | None = None
+    last_metrics: dict[str, float] | None = None
+    done_spans: list[Span] = field(default_factory=list)
 
     @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> TrainState:
+    def from_saved(cls, saved: Mapping[str, Any]) -> TrainState:
         """Read the state of a checkpoint; in older ones ``done`` are numbers of batches."""
-        done: list[Any] = saved.get("done", [])
-        if done and isinstance(done[0], int):
-            size = saved["position"] // len(done)
-            done = [(number * size, (number + 1) * size) for number in done]
-        return cls(**{**saved, "done": done})
+        done_spans: list[Any] = saved.get("done", [])
+        if done_spans and isinstance(done_spans[0], int):
+            size = saved["position"] // len(done_spans)
+            done_spans = [(number * size, (number + 1) * size) for number in done_spans]
+        return cls(**{**saved, "done": done_spans})
 
     def next_epoch(self) -> None:
         self.epoch += 1
         self.epoch_step = self.position = 0
-        self.done = []
+        self.done_spans = []
 
-    def judge(self, rule: EarlyStop, value: float | None, measured: Mapping[str, float]) -> None:
+    def check_early_stop(self, rule: EarlyStop, value: float | None, metrics: Mapping[str, float]) -> None:
         """Apply the early stop to the value that its metric has at the end of an epoch.
 
         Raises:
@@ -70,13 +70,13 @@ class TrainState:
         if value is None:
             raise BackendError(
                 f"The early stop watches “{rule.metric}”, which this job does not measure.",
-                f"It measures {', '.join(sorted(measured))}.",
+                f"It measures {', '.join(sorted(metrics))}.",
             )
-        gain = math.inf if self.best is None else self.best - value
-        if rule.mode == "max" and self.best is not None:
-            gain = value - self.best
+        gain = math.inf if self.best_value is None else self.best_value - value
+        if rule.mode == "max" and self.best_value is not None:
+            gain = value - self.best_value
         if math.isfinite(value) and gain > rule.min_delta:
-            self.best = value
+            self.best_value = value
             self.epochs_without_gain = 0
         else:
             self.epochs_without_gain += 1
@@ -92,7 +92,7 @@ class Batch:
 
     data: Any = None
     target: Any = None
-    where: str = "setup"
+    stage: str = "setup"
 
 
 @dataclass

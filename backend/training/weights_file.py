@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
-_MOST_CLASSES = 200
-_UNKNOWN = re.compile(r"GLOBAL (\S+) was not an allowed global")
-_FILLED = re.compile(r"(SETITEMS?|append to lists|extend lists).* got <class '[\w.]*\.(\w+)'>")
+_MAX_CLASSES = 200
+_UNKNOWN_CLASS = re.compile(r"GLOBAL (\S+) was not an allowed global")
+_FILLED_CONTAINER = re.compile(r"(SETITEMS?|append to lists|extend lists).* got <class '[\w.]*\.(\w+)'>")
 
 
 class StandIn:
@@ -43,23 +43,23 @@ def load(path: Path) -> Any:
         names = get_unsafe_globals_in_checkpoint(path)
     except ValueError:  # The format before PyTorch 1.6: the names are known from the refusals.
         names = []
-    classes = {name: _value(number) for number, name in enumerate(names)}
-    while len(classes) < _MOST_CLASSES:
+    classes = {name: _make_stand_in(number) for number, name in enumerate(names)}
+    while len(classes) < _MAX_CLASSES:
         refusal = ""
-        with safe_globals([(one, name) for name, one in classes.items()]):
+        with safe_globals([(stand_in, name) for name, stand_in in classes.items()]):
             try:
                 return torch.load(path, map_location="cpu", weights_only=True)
             except pickle.UnpicklingError as error:
                 refusal = str(error)
-        unknown, filled = _UNKNOWN.search(refusal), _FILLED.search(refusal)
-        name = unknown[1] if unknown else ""
-        if unknown and "." not in name:
+        unknown_class, filled_container = _UNKNOWN_CLASS.search(refusal), _FILLED_CONTAINER.search(refusal)
+        name = unknown_class[1] if unknown_class else ""
+        if unknown_class and "." not in name:
             name = f"builtins.{name}"
-        if unknown and name not in classes:
-            classes[name] = _value(len(classes))
-        elif filled:
-            name = next(key for key, one in classes.items() if one.__name__ == filled[2])
-            classes[name] = _container(OrderedDict if filled[1].startswith("SET") else list)
+        if unknown_class and name not in classes:
+            classes[name] = _make_stand_in(len(classes))
+        elif filled_container:
+            name = next(key for key, stand_in in classes.items() if stand_in.__name__ == filled_container[2])
+            classes[name] = _make_container(OrderedDict if filled_container[1].startswith("SET") else list)
         else:
             raise pickle.UnpicklingError(_reason(refusal))
     raise pickle.UnpicklingError("it contains objects of too many classes")
@@ -83,17 +83,17 @@ def remedy(path: Path) -> str:
     )
 
 
-def others(loaded: Mapping[Any, Any], weights: Mapping[Any, Any]) -> tuple[str, ...]:
+def other_names(loaded: Mapping[Any, Any], weights: Mapping[Any, Any]) -> tuple[str, ...]:
     """Return the names of what a file has besides these weights."""
     if loaded is weights:
         return tuple(str(key) for key, value in loaded.items() if isinstance(value, StandIn))
     return tuple(str(key) for key, value in loaded.items() if value is not weights)
 
 
-def _value(number: int) -> Callable[..., Any]:
+def _make_stand_in(number: int) -> Callable[..., Any]:
     return type(f"StandIn{number}", (StandIn,), {})
 
 
-def _container(kind: type) -> Callable[..., Any]:
+def _make_container(kind: type) -> Callable[..., Any]:
     """Return a stand-in for a subclass of dict or list, which keeps what is put into it."""
     return type("Container", (), {"__new__": lambda cls, *_, **__: kind()})

@@ -92,7 +92,7 @@ class Training:
         self.reporter.plan(
             step=0, epoch=1, total_steps=self.steps, steps_per_epoch=self.steps_per_epoch
         )
-        self.reporter.state(JobState.TRAINING)
+        self.reporter.set_state(JobState.TRAINING)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -116,7 +116,7 @@ class Training:
             metrics["validation/loss"] = metrics["loss"] * 1.1
             metrics["validation/accuracy"] = metrics["accuracy"] * 0.97
         times = [95.0 + 10 * random.random() for _ in range(self.config.world_size)]
-        self.reporter.step(Step(self.step, epoch + 1, epoch_step + 1, metrics, STEP_S, times))
+        self.reporter.add_step(Step(self.step, epoch + 1, epoch_step + 1, metrics, STEP_S, times))
         if ends_epoch:
             self._save(epoch + 1, metrics)
 

@@ -94,7 +94,7 @@ def _workers(launch: Launch, folder: OpenJob) -> Rank0Services:
     return Rank0Services(
         reporter,
         Checkpointer(folder, launch.run, config.checkpoint, config.sha256()),
-        StopWatcher(folder.lock, launch.run, reporter.stopping),
+        StopWatcher(folder.lock, launch.run, reporter.set_stopping),
     )
 
 

@@ -318,7 +318,9 @@ class ComparePage(QWidget):
         self._tools.setVisible(bool(count))
         self._add_button.setVisible(bool(count))
         self._add_button.setEnabled(count < MOST_JOBS)
-        self._add_button.set_tip("" if count < MOST_JOBS else f"At most {MOST_JOBS} jobs can be compared")
+        self._add_button.set_tip(
+            "" if count < MOST_JOBS else f"At most {MOST_JOBS} jobs can be compared"
+        )
         self._message.setText(self._message_text(views))
         content_page = self._scroll if views or self._read_errors else self._reading_page
         self._pages.setCurrentWidget(content_page if count else self._empty_page)
@@ -354,7 +356,9 @@ class ComparePage(QWidget):
         empty_jobs = [view.name for view in views if not self._curves[view.id].names()]
         if empty_jobs:
             names_text = formats.join_names([f"“{name}”" for name in empty_jobs])
-            messages.append(f"{names_text} {'has' if len(empty_jobs) == 1 else 'have'} no curve yet.")
+            messages.append(
+                f"{names_text} {'has' if len(empty_jobs) == 1 else 'have'} no curve yet."
+            )
         if len(self._ids) == 1 and not messages:
             messages.append("Add another job to see how they differ.")
         return " ".join(messages)

@@ -61,7 +61,12 @@ class JobPicker(Dialog):
         done_button.setDefault(False)
         done_button.setAutoDefault(False)
         done_button.clicked.connect(self.accept)
-        self.fill(self._search, self._list, self._empty_state, foot=(self._count_label, STRETCH, done_button))
+        self.fill(
+            self._search,
+            self._list,
+            self._empty_state,
+            foot=(self._count_label, STRETCH, done_button),
+        )
         self._search.setFocus()
 
     def request_rows(self) -> None:
@@ -86,7 +91,9 @@ class JobPicker(Dialog):
 
     def _show_remaining(self) -> None:
         rows = self._rows
-        slots = [slot for job_id in self._compared_ids if (slot := rows.slot_of(job_id)) is not None]
+        slots = [
+            slot for job_id in self._compared_ids if (slot := rows.slot_of(job_id)) is not None
+        ]
         remaining_order = rows.order[~np.isin(rows.order, slots)]
         self._model.show_rows(replace(rows, order=remaining_order), is_user_request=True)
         self._show_empty_state()

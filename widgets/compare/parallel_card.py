@@ -114,7 +114,9 @@ class ParallelCard(Card):
         if sources == self._sources:
             return
         if list(sources) != list(self._sources):
-            self.choice.set_options((key, _source_title(key, jobs)) for key, jobs in sources.items())
+            self.choice.set_options(
+                (key, _source_title(key, jobs)) for key, jobs in sources.items()
+            )
         self._sources = sources
         self.choice.setVisible(len(sources) > 1 or _COMPARED_KEY not in sources)
         self._draw_plot()
@@ -156,7 +158,11 @@ class ParallelCard(Card):
         coordinates, messages = self._coordinates, []
         best_lines = [line for line in coordinates.best if line.job_id in self.plot.selected_jobs]
         if best_lines and coordinates.metric:
-            ties_text = f" and {formats.plural(len(best_lines) - 1, 'other')}" if len(best_lines) > 1 else ""
+            ties_text = (
+                f" and {formats.plural(len(best_lines) - 1, 'other')}"
+                if len(best_lines) > 1
+                else ""
+            )
             metric = metric_label(coordinates.metric)
             messages.append(
                 f"Best: {best_lines[0].name}{ties_text}, {metric} {formats.metric(best_lines[0].value)}."
@@ -168,7 +174,9 @@ class ParallelCard(Card):
         elif not any(line.value is not None for line in coordinates.lines):
             messages.append("No best job: none of these jobs has a checkpoint yet.")
         if self.plot.brushes:
-            messages.append(f"{selected_count} of {formats.plural(len(coordinates.lines), 'job')} selected.")
+            messages.append(
+                f"{selected_count} of {formats.plural(len(coordinates.lines), 'job')} selected."
+            )
         elif len(self._sources.get(self.choice.key(), ())) > MOST_LINES:
             messages.append(f"Only the first {MOST_LINES} jobs are drawn.")
         else:

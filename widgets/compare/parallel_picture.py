@@ -83,7 +83,9 @@ class ParallelPicture:
 
     # -- painting
 
-    def render_background(self, ratio: float, selected_jobs: Collection[str], brushes: Brushes) -> QPixmap:
+    def render_background(
+        self, ratio: float, selected_jobs: Collection[str], brushes: Brushes
+    ) -> QPixmap:
         """Render all that the pointer does not change; unselected lines are grey."""
         background = QPixmap(self._size * ratio)
         background.setDevicePixelRatio(ratio)
@@ -101,7 +103,9 @@ class ParallelPicture:
         t = theme.current()
         lines = self._coordinates.lines
         unselected_lines = [line for line in lines if line.job_id not in selected_jobs]
-        selected_lines = [line for line in lines if line.job_id in selected_jobs and not line.is_best]
+        selected_lines = [
+            line for line in lines if line.job_id in selected_jobs and not line.is_best
+        ]
         self._paint_lines(painter, unselected_lines, QPen(t.q("line"), 1.0), smooth=False)
         self._paint_selected(painter, selected_lines, is_crowded=len(lines) > _MAX_SOLID_LINES)
         best_lines = [line for line in self._coordinates.best if line.job_id in selected_jobs]
@@ -118,7 +122,11 @@ class ParallelPicture:
             for number, (position, text) in enumerate(zip(line.positions, line.texts, strict=True))
             if position is not None
         ]
-        name_rects = [text_rect for best_line in self._coordinates.best if (text_rect := self._name_rect(best_line))]
+        name_rects = [
+            text_rect
+            for best_line in self._coordinates.best
+            if (text_rect := self._name_rect(best_line))
+        ]
         for number, _, plate_rect in plates:
             # A number that is half covered cannot be read.
             mark_texts = self._mark_texts(number, number == len(line.positions) - 1)
@@ -247,13 +255,21 @@ class ParallelPicture:
             text_x = x + S2 if is_last else x - S2 - text_w
             yield QRectF(max(text_x, 0.0), y - _TEXT_H / 2, text_w, _TEXT_H), mark.text
 
-    def _paint_plate(self, painter: QPainter, text_rect: QRectF, text: str, color_role: str) -> None:
+    def _paint_plate(
+        self, painter: QPainter, text_rect: QRectF, text: str, color_role: str
+    ) -> None:
         """Paint a text on a background that hides the lines behind it."""
         text_w = min(float(text_width(text, "tiny")) + 2, text_rect.width())
-        plate_rect = QRectF(text_rect.left() - 2, text_rect.top() + 1, text_w + 4, text_rect.height() - 2)
+        plate_rect = QRectF(
+            text_rect.left() - 2, text_rect.top() + 1, text_w + 4, text_rect.height() - 2
+        )
         fill_round(painter, plate_rect, theme.current().q("surface", 0.85), 3)
         paint_text(
-            painter, QRectF(text_rect.left(), text_rect.top(), text_w, text_rect.height()), text, "tiny", color_role
+            painter,
+            QRectF(text_rect.left(), text_rect.top(), text_w, text_rect.height()),
+            text,
+            "tiny",
+            color_role,
         )
 
     def _current_plate_rect(self, number: int, position: float, text: str) -> QRectF:

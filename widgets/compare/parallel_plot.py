@@ -17,7 +17,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.sweeps.parallel_coordinates import ParallelCoordinates, ParallelLine, jobs_in_brushes
+from backend.records.sweeps.parallel_coordinates import (
+    ParallelCoordinates,
+    ParallelLine,
+    jobs_in_brushes,
+)
 from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CARD
 from widgets.compare.parallel_picture import ParallelPicture
@@ -76,7 +80,9 @@ class ParallelPlot(QWidget):
         previous_keys = [axis.key for axis in self._coordinates.axes]
         keys = [axis.key for axis in coordinates.axes]
         self._brushes = {
-            keys.index(previous_keys[n]): brush for n, brush in self._brushes.items() if previous_keys[n] in keys
+            keys.index(previous_keys[n]): brush
+            for n, brush in self._brushes.items()
+            if previous_keys[n] in keys
         }
         self._coordinates = coordinates
         self._picture = None
@@ -218,7 +224,9 @@ class ParallelPlot(QWidget):
 
     def _move_selection(self, step: int) -> None:
         """Move through the lines that are not grey, from best to worst."""
-        ids = [line.job_id for line in self._coordinates.ranked() if line.job_id in self._selected_jobs]
+        ids = [
+            line.job_id for line in self._coordinates.ranked() if line.job_id in self._selected_jobs
+        ]
         if not ids:
             return
         if self._current_job in ids:
@@ -261,7 +269,9 @@ class ParallelPlot(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         ratio = self.devicePixelRatioF()
         if self._background is None or self._background.devicePixelRatio() != ratio:
-            self._background = self.picture.render_background(ratio, self._selected_jobs, self._brushes)
+            self._background = self.picture.render_background(
+                ratio, self._selected_jobs, self._brushes
+            )
         painter = QPainter(self)
         painter.drawPixmap(0, 0, self._background)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -271,7 +281,9 @@ class ParallelPlot(QWidget):
             self.picture.paint_key_axis(painter, self._axis)
 
     def _paint_current(self, painter: QPainter) -> None:
-        current = next((line for line in self._coordinates.lines if line.job_id == self._current_job), None)
+        current = next(
+            (line for line in self._coordinates.lines if line.job_id == self._current_job), None
+        )
         if current is not None:
             self.picture.paint_current(painter, current)
 

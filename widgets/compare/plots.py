@@ -73,7 +73,14 @@ class _Plot(Card):
         self.pictures = PictureButton("", lambda: self.panel)
         self.remove_button = IconButton("x", "Remove this plot")
         self._smoothing_label = Label("smoothed", "small", "text3")
-        head = row(self._metric_button, self._smoothing_label, STRETCH, self.pictures, self.remove_button, gap=S2)
+        head = row(
+            self._metric_button,
+            self._smoothing_label,
+            STRETCH,
+            self.pictures,
+            self.remove_button,
+            gap=S2,
+        )
         # The text of a quiet button is inset from its edge: the card's padding begins there.
         margins = (CARD_PADDING - S2, *HEADED_CARD[1:])
         super().__init__(head, (self.panel, 1), gap=S2, margins=margins)
@@ -91,7 +98,9 @@ class _Plot(Card):
         self._metrics = names
         self._menu.clear()
         for name in names:
-            self._menu.addAction(escape_ampersands(_metric_title(name)), partial(self._choose, name))
+            self._menu.addAction(
+                escape_ampersands(_metric_title(name)), partial(self._choose, name)
+            )
 
     def show_metric(self, metric: str) -> None:
         if metric != self.metric:
@@ -229,7 +238,9 @@ class ComparePlots(QWidget):
     def _metric_names(self) -> list[str]:
         names = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
         # First the metric of the best checkpoint, then loss, the user's metrics, the built-in ones.
-        preferred_names = [name for name in (*self._rated_metrics, "validation/loss", _LOSS) if name in names]
+        preferred_names = [
+            name for name in (*self._rated_metrics, "validation/loss", _LOSS) if name in names
+        ]
         sorted_names = sorted(names, key=lambda name: (is_sparse(name), name))
         return list(dict.fromkeys((*preferred_names, *sorted_names)))
 

@@ -40,7 +40,9 @@ def row_texts(row: ComparedRow) -> tuple[str, ...]:
     for digits in range(_DIGITS, _MAX_DIGITS + 1):
         texts = tuple(_value_text(row, value, digits) for value in row.values)
         marked_texts = list(zip(texts, row.best, strict=True))
-        if not {text for text, is_best in marked_texts if is_best} & {text for text, is_best in marked_texts if not is_best}:
+        if not {text for text, is_best in marked_texts if is_best} & {
+            text for text, is_best in marked_texts if not is_best
+        }:
             return texts
     return default_texts
 
@@ -106,7 +108,9 @@ class _ColumnHead(_HoverWidget):
         self._glyph.set_state(view.state, view.progress or 0.0)
         self._name.setText(name)
         self._name.set_color_role("text3" if read_error else "text")
-        self._name.set_tip(f"{view.name}\n{read_error}" if read_error else f"{view.name}\n{view.state.label}")
+        self._name.set_tip(
+            f"{view.name}\n{read_error}" if read_error else f"{view.name}\n{view.state.label}"
+        )
         self.setAccessibleName(f"{view.name}, {view.state.label}. {read_error}".strip())
         self._remove_button.set_tip(f"Remove “{view.name}” from the comparison")
         self.update()
@@ -326,12 +330,17 @@ class CompareTable(QWidget):
             grid.addWidget(head, 0, column)
             self._heads.append(head)
         row_number = self._add_section(body, 1, "Results", comparison.results)
-        settings = (*comparison.differing, *(comparison.equal if self._all_switch.isChecked() else ()))
+        settings = (
+            *comparison.differing,
+            *(comparison.equal if self._all_switch.isChecked() else ()),
+        )
         title = "Settings" if self._all_switch.isChecked() else "Settings that differ"
         if not comparison.differing and not self._all_switch.isChecked():
             title = "All settings are the same" if len(comparison.jobs) > 1 else "Settings"
         controls = QWidget(body)
-        controls.setLayout(row(STRETCH, self._equal_label, self._all_switch, gap=S2, margins=(0, S4, 0, S1)))
+        controls.setLayout(
+            row(STRETCH, self._equal_label, self._all_switch, gap=S2, margins=(0, S4, 0, S1))
+        )
         grid.addWidget(controls, row_number, 1, 1, max(len(comparison.jobs), 1))
         self._add_section(body, row_number, title, settings)
         self._column.replaceWidget(self._body, body)
@@ -342,7 +351,9 @@ class CompareTable(QWidget):
         if keeps_focus:
             self._all_switch.setFocus()
 
-    def _add_section(self, body: _TableBody, row_number: int, title: str, rows: Sequence[ComparedRow]) -> int:
+    def _add_section(
+        self, body: _TableBody, row_number: int, title: str, rows: Sequence[ComparedRow]
+    ) -> int:
         """Add a section; return the number of the row after it."""
         caption = Label(title, "small_strong", "text3")
         caption.setContentsMargins(0, S4 if row_number > 1 else S2, 0, S1)
@@ -371,7 +382,12 @@ class CompareTable(QWidget):
             read_error = self._read_errors.get(view.id, "")
             head.show_job(view, shown_name, self._colours.get(view.id, 0), read_error)
         for compared_row in self._visible_rows():
-            values = zip(self._cells[compared_row.key], row_texts(compared_row), compared_row.best, strict=True)
+            values = zip(
+                self._cells[compared_row.key],
+                row_texts(compared_row),
+                compared_row.best,
+                strict=True,
+            )
             for cell, text, is_best in values:
                 cell.show_value(text, is_best)
         count = len(comparison.equal)

@@ -1,4 +1,4 @@
-"""Charts of the samples per class: columns for short names, rows for long ones."""
+"""Charts of the samples per class: columns for short names, rows for long names."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _ClassChart(QWidget):
     """The common part of both charts.
 
     Args:
-        at: Returns the class at a point, None if there is none.
+        find_class: Returns the class at a point, None for no class.
 
     Signals:
-        chosen: The name of the class to show, "" for all.
+        class_chosen: The name of the class to show, "" for all.
     """
 
     class_chosen = Signal(str)
@@ -93,7 +93,7 @@ class _ClassChart(QWidget):
 
 
 class ClassColumns(_ClassChart):
-    """Up to a dozen classes with short names, a column each; a rare one is amber."""
+    """Up to a dozen classes with short names, a column each; rare classes are amber."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(self._class_at, parent)
@@ -155,7 +155,7 @@ class ClassRows(_ClassChart):
     """Any number of classes with names of any length, a row each. Up and Down select.
 
     Signals:
-        moved: The y of the row that was selected by key, to scroll to.
+        row_selected: The y of the row that was selected by key, to scroll to.
     """
 
     row_selected = Signal(int)

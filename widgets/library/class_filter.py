@@ -21,10 +21,10 @@ _INDEX_PREFIX = "class "
 
 
 class ClassFilter(QWidget):
-    """Hidden until classes are known.
+    """A choice of a class, hidden until classes are known.
 
     Signals:
-        chosen: The name of a class, "" for all.
+        class_chosen: The name of a class, "" for all.
     """
 
     class_chosen = Signal(str)
@@ -38,7 +38,7 @@ class ClassFilter(QWidget):
         self._segments: SegmentedControl | None = None
         self._row = row(STRETCH, self._title, self._class_box, gap=S2)
         self.setLayout(self._row)
-        # When it is hidden, its neighbours do not spread.
+        # While the filter is hidden, its neighbours do not spread.
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         policy.setRetainSizeWhenHidden(True)
         self.setSizePolicy(policy)

@@ -34,7 +34,7 @@ _LIMIT_TIP = (
 
 
 class DepthDialog(Dialog):
-    """Plans a network, which is added to the library with its channels and classes.
+    """A dialog that plans a network, which is added to the library with its channels and classes.
 
     Signals:
         network_requested: The settings of the gallery's `NETWORK`, and its name in the library.
@@ -179,7 +179,7 @@ class DepthDrawing(QWidget):
     def _paint_blocks(
         self, painter: QPainter, column: QRectF, stage: DepthStage, max_convolutions: int
     ) -> None:
-        """Paint a block for each convolution, or one for all where they have no room."""
+        """Paint a block for each convolution, or one for all where space is short."""
         assert self._plan is not None
         height = max(_BLOCKS_H * stage.side / self._plan.side, _MIN_BLOCK_H)
         free_w = column.width() - S3

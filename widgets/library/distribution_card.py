@@ -101,10 +101,10 @@ class ValuesPlot(QWidget):
 
 
 class ValuesCard(Card):
-    """One channel or column at a time; one with NaN or infinite values comes first."""
+    """A channel or column at a time; the first has NaN or infinite values, if any has."""
 
     def __init__(self, *, with_picker: bool = True) -> None:
-        """``with_picker``: it is selected here; otherwise by `choose`."""
+        """Build the card; without `with_picker` `select_index` selects the channel or column."""
         self._with_picker = with_picker
         self._channels: tuple[ChannelStatistics, ...] = ()
         self._non_finite_label = Label("", "small", "text3", elide="right", align="right")
@@ -136,7 +136,7 @@ class ValuesCard(Card):
 
     @property
     def selected_index(self) -> int:
-        """The index of the channel or column that is drawn."""
+        """The index of the drawn channel or column."""
         return max(0, self._picker.currentIndex())
 
     def select_index(self, index: int) -> None:
@@ -162,10 +162,10 @@ class ValuesCard(Card):
 
 
 def statistics_titles(preview: Preview) -> list[str]:
-    """The title of each of the statistics: "Data", "Age", "Column 2", "Channel 0 of data.sound".
+    """Return the title of each of the statistics: "Data", "Age", "Column 2", "Channel 0 of data.sound".
 
-    The number comes first, so that it stays visible if room is short; the source follows if it is
-    ambiguous.
+    The number comes first, so that it stays visible if space is short; the source follows if
+    statistics have several sources.
     """
     flat_paths = {p.path for p in preview.shapes if p.shape is not None and len(p.shape) == 1}
     counts = Counter(channel.path for channel in preview.statistics)

@@ -38,7 +38,7 @@ _WIDTH, _HEIGHT, _LIST_W = 940, 680, 308
 _SETTING_COLUMNS = 2
 _BATCH_SIZE, _MAX_BATCH = name_and_unit("batch_size")[0], 1_000_000
 _SEGMENTS_CHARS = 24
-"""Choices whose words are longer together are a list."""
+"""Choices whose labels are longer together are shown as a list."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class GalleryPreset:
     """The contents of the dialog when it opens.
 
     Attributes:
-        entry: The name of the selected entry; by default the first that takes the data.
-        settings: Typed values for it.
-        data: What every entry has to take.
-        name: The name in the library; by default that of the entry.
-        choices: Values to offer for its settings that take any text.
+        entry: The name of the selected entry; by default the first entry that takes the data.
+        settings: Typed values for the entry.
+        data: The data that every entry has to take.
+        name: The name in the library; by default the name of the entry.
+        choices: Values to offer for settings that take any text.
     """
 
     entry: str = ""
@@ -70,7 +70,7 @@ class GalleryChoice:
 
 
 class GalleryDialog(Dialog):
-    """One dialog for models and for loaders.
+    """The dialog for models and for loaders.
 
     Signals:
         add_requested: A `GalleryChoice`; answer with `show_progress`, then `accept` or
@@ -90,7 +90,7 @@ class GalleryDialog(Dialog):
         preset: GalleryPreset | None = None,
         parent: QWidget | None = None,
     ) -> None:
-        """Build the dialog. ``taken``: existing names, with the number of their newest version."""
+        """Build the dialog; `newest_versions` has the newest version of each existing name."""
         noun = PAGE_TEXTS[kind].noun
         super().__init__(f"{noun.capitalize()} from the gallery", _WIDTH, parent, height=_HEIGHT)
         self._kind, self._newest_versions = kind, newest_versions
@@ -149,7 +149,7 @@ class GalleryDialog(Dialog):
         self._list.setFocus()
 
     def show_graph(self, name: str, graph: LayerGraph | str) -> None:
-        """Take the layout of a model's layers, or why it has none."""
+        """Show the layout of a model's layers, or why there is no layout."""
         if isinstance(graph, LayerGraph):
             self._rows[name] = replace(self._rows[name], graph=graph)
             self._filter_entries(self._search.text())
@@ -237,7 +237,7 @@ class GalleryDialog(Dialog):
     # -- the list
 
     def _filter_entries(self, text: str) -> None:
-        """Show the entries with all words in name, title or task; without words no folded ones."""
+        """Show the entries with all words in name, title or task; without words no collections."""
         tokens = text.casefold().split()
         is_open = bool(tokens) or self._collection_button.isChecked()
         rows = [row for row in self._rows.values() if is_open or not row.entry.card.collection]
@@ -444,13 +444,13 @@ class GalleryDialog(Dialog):
         self._add_button.set_tip(
             f"{formats.plural(len(invalid_fields), 'setting')} to correct" if invalid_fields else ""
         )
-        # While work is running, its own line has the Cancel button.
+        # While work is running, the line of its status has the Cancel button.
         self._close_button.setVisible(not self._is_busy)
 
     # -- events
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Enter in the search or the batch size adds nothing."""
+        """Add nothing for Enter in the search or the batch size."""
         is_enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         focus = self.focusWidget()
         if is_enter and focus is self._search:

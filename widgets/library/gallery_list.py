@@ -23,12 +23,12 @@ _PICTURE_W, _INSET = 64, 6
 
 @dataclass(frozen=True)
 class GalleryRow:
-    """An entry, and the graph of its layers once that is laid out."""
+    """An entry, and the graph of its layers once the graph is laid out."""
 
     entry: GalleryEntry
     graph: LayerGraph | None = None
     misfit: str = ""
-    """Why it cannot take the data of the job, "" if nothing is known against it."""
+    """The reason why the entry cannot take the data of the job, "" if no reason is known."""
 
     @property
     def size(self) -> str:
@@ -38,7 +38,7 @@ class GalleryRow:
 
     @property
     def description(self) -> str:
-        """The row in words: "LeNet-5, 431 k parameters, classification"."""
+        """The row as text: "LeNet-5, 431 k parameters, classification"."""
         card, size = self.entry.card, f"{self.size} parameters" if self.size else ""
         return ", ".join(filter(None, (card.title, size, card.task, self.misfit)))
 

@@ -1,7 +1,7 @@
 """Import a folder, an archive or a file as a dataset, a model or a loader, or as all three.
 
-Opened by the button of a page, or by dropping something on the window; then the kind is a guess
-from the folder's contents, and the name is that of the folder.
+The dialog is opened by the button of a page, or by a drop on the window; then the kind is a guess
+from the folder's contents, and the name is the folder's name.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SUFFIX_PATTERN = re.compile(
     r"(?<=.)((\.tar|\.[ct]sv|\.txt)?\.(zip|gz|bz2|xz)|\.(t[gx]z|tbz2?|tar|[ct]sv|txt|np[yz]|parquet))$",
     re.IGNORECASE,
 )
-"""Of archives and data files; a name of a folder may have a dot."""
+"""The suffixes of archives and data files; a name of a folder may have a dot."""
 _INSPECTION_DELAY_MS = 200
-"""Has no key until a typed path was inspected."""
+"""The pause after the last typed letter until the path is inspected."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class ImportRequest:
 
 
 class ImportDialog(Dialog):
-    """One dialog for the three kinds.
+    """The dialog for all kinds of imports.
 
     Signals:
-        guess_requested: The path in From changed; answer with `show_found`.
+        guess_requested: The path in From changed; answer with `show_guess`.
         import_requested: An `ImportRequest`; answer with `show_progress`, then `accept` or
             `show_error`.
         cancel_requested: Cancel the running import.
@@ -75,7 +75,7 @@ class ImportDialog(Dialog):
         """Build the dialog.
 
         Args:
-            taken: Existing names, with the number of their newest version.
+            newest_versions: The newest version of each existing name, by kind.
             prefers_all: Select all parts if a folder holds them.
         """
         super().__init__("Import", _WIDTH, parent)
@@ -184,7 +184,7 @@ class ImportDialog(Dialog):
     @Slot()
     def _refresh(self) -> None:
         if not self._is_importing:
-            # There is room for it already: no field moves.
+            # The status has its space already: no field moves.
             self._status.show_result("text2", self._project_text())
         self._check_fields()
 
@@ -203,7 +203,7 @@ class ImportDialog(Dialog):
         self._name_field.set_note(f"“{name}” exists; {version_note}." if version else "")
         is_idle = not self._is_importing and not self._is_inspecting
         self._import_button.setEnabled(bool(name and not error and self._path()) and is_idle)
-        # While work is running, its own line has the Cancel button.
+        # While work is running, the line of its status has the Cancel button.
         self._close_button.setVisible(not self._is_importing)
 
     def _project_text(self) -> str:
@@ -212,8 +212,10 @@ class ImportDialog(Dialog):
         if self._kind.key() == _ALL_PARTS:
             return project_text(self._project)
         if Kind.DATASET in self._project.parts:
-            return f"It has a model, a loader and data: choose “{_ALL_PARTS_TITLE}” to import them together."
-        return f"It has a model and a loader: choose “{_BOTH_PARTS_TITLE}” to import them together."
+            contents, title = "a model, a loader and data", _ALL_PARTS_TITLE
+        else:
+            contents, title = "a model and a loader", _BOTH_PARTS_TITLE
+        return f"It has {contents}: choose “{title}” to import them together."
 
     @Slot()
     def _choose_folder(self) -> None:

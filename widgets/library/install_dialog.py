@@ -18,7 +18,7 @@ from widgets.jobs.preflight.preflight_text import node_names
 
 
 class InstallDialog(TaskDialog):
-    """Asks for the name of the package; it may differ from that of the module.
+    """A dialog that asks for the name of the package, which may differ from the module's name.
 
     Signals:
         install_requested: The name; answer with `show_progress`, and `accept` or `show_error`.

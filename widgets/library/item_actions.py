@@ -7,7 +7,7 @@ from typing import TypeAlias
 from widgets.common.actions import Action
 
 ItemAction: TypeAlias = Action[[str], bool]
-"""The reference of a version; whether the page is too narrow for all buttons."""
+"""The argument is the reference of a version; the state is True for a narrow page."""
 
 NEW_JOB = ItemAction("job", "New job with it", "play")
 NEW_VERSION = ItemAction(

@@ -22,7 +22,7 @@ NO_PARENT = QModelIndex()
 
 @dataclass(frozen=True)
 class Entry:
-    """All versions of one name, newest first."""
+    """All versions of a name, newest first."""
 
     kind: Kind
     name: str
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def study(self) -> str:
-        """The title of the study that added it, "" for what the user imported."""
+        """The title of the study that added the item, "" for an import of the user."""
         return str(self.newest.details.get(STUDY_DETAIL, ""))
 
     @property
@@ -52,7 +52,7 @@ class Entry:
 
 
 def group_by_name(items: tuple[LibraryItem, ...]) -> tuple[Entry, ...]:
-    """Group versions by name, in alphabetical order; those of studies come last."""
+    """Group versions by name, in alphabetical order; the items of studies come last."""
     by_name: dict[str, list[LibraryItem]] = {}
     for item in items:
         by_name.setdefault(item.name, []).append(item)
@@ -88,7 +88,7 @@ class EntryModel(QAbstractListModel):
         self._refresh()
 
     def row_of(self, name: str) -> int:
-        """The row of a name, -1 if it is not shown."""
+        """Return the row of a name, -1 for a name that is not shown."""
         return next(
             (row for row, entry in enumerate(self._visible_entries) if entry.name == name), -1
         )
@@ -114,8 +114,10 @@ class EntryModel(QAbstractListModel):
     def _refresh(self) -> None:
         matches = [entry for entry in self._entries if self._query in entry.name.casefold()]
         if [e.name for e in matches] == [e.name for e in self._visible_entries]:
-            for row, entry in enumerate(matches):
-                if self._visible_entries[row] != entry:
+            for row, (previous, entry) in enumerate(
+                zip(self._visible_entries, matches, strict=True)
+            ):
+                if previous != entry:
                     self._visible_entries[row] = entry
                     index = self.index(row)
                     self.dataChanged.emit(index, index)
@@ -126,7 +128,7 @@ class EntryModel(QAbstractListModel):
 
 
 class EntryDelegate(QStyledItemDelegate):
-    """Two lines: name and size; versions or the warning."""
+    """Paint two lines: name and size; versions or the warning."""
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
         return QSize(0, ROW_H)
@@ -148,12 +150,13 @@ class EntryDelegate(QStyledItemDelegate):
         indent: int = 0,
         title_color: ColorRole = "text",
     ) -> QRectF:
-        """Paint a row and its name, corner and second line; return the place of the lines.
+        """Paint the title, corner text and subtitle of a row; return the rectangle of the lines.
 
         Args:
-            warns: The second line is a warning.
-            indent: The width of what is at their left.
-            tone: Of the name.
+            texts: Title, corner text and subtitle.
+            is_warning: The subtitle is a warning.
+            indent: The width of a picture left of the lines.
+            title_color: The colour role of the title.
         """
         title, corner, subtitle = texts
         state = option.state

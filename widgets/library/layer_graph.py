@@ -1,4 +1,4 @@
-"""The graph of a model's layers, at the places that Graphviz chose: zoomed, dragged, searched."""
+"""The graph of a model's layers, at the positions of Graphviz: zoomed, dragged, searched."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class _Node(QGraphicsItem):
 
 
 class _Edge(QGraphicsItem):
-    """A line from a layer to one that reads it, with an arrow at its end."""
+    """A line from a layer to a layer that reads its output, with an arrow at its end."""
 
     def __init__(self, edge: GraphEdge) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class LayerGraphView(QGraphicsView):
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows and page keys scroll, as Qt does it."""
+        """Zoom by key; arrows and page keys scroll, as Qt does."""
         factor = {"+": _ZOOM_STEP, "-": 1 / _ZOOM_STEP}.get(event.text())
         if factor is not None:
             self._zoom_to(self.zoom * factor)

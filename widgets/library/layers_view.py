@@ -118,8 +118,8 @@ class LayersView(QWidget):
         variance_requested: Measure the variances by depth; answer with `show_variance`.
 
     Attributes:
-        search, batch: Which layers are listed, for which batch size.
-        graph, variance: Their picture, and the variances by depth.
+        search, batch: The search of layers, and the batch size.
+        graph, variance: The graph of the layers, and the variances by depth.
     """
 
     variance_requested = Signal()
@@ -148,7 +148,7 @@ class LayersView(QWidget):
         table.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         table.horizontalHeader().setSortIndicatorClearable(True)
         table.setSortingEnabled(True)
-        # A tool tip of the graph has the rest.
+        # A tool tip of the graph has the hidden values.
         ColumnHider(table, (_TRAINED_COLUMN, _MEMORY_COLUMN, _OUTPUT_COLUMN, _WORK_COLUMN))
         card = Card((table, 1))
         TableHeightLimit(table, card, 2 * CARD_PADDING)
@@ -176,7 +176,7 @@ class LayersView(QWidget):
         self.setLayout(col(Card(self._details, self._warnings), tools, (self._pages, 1), gap=S3))
 
     def show_layers(self, layers: ModelLayers) -> None:
-        """Show the layers, and that their graph is being made."""
+        """Show the layers while their graph is being made."""
         self._layers = layers
         self._has_graph, self._variance_page = False, None
         self._no_graph.show_message("tree-structure", "Laying the graph out…")
@@ -184,7 +184,7 @@ class LayersView(QWidget):
         self._show_page(self._page_picker.key())
 
     def show_graph(self, graph: LayerGraph | str) -> None:
-        """Show the graph, or why there is none."""
+        """Show the graph, or the reason why there is no graph."""
         self._has_graph = isinstance(graph, LayerGraph)
         if isinstance(graph, LayerGraph):
             self.graph.show_graph(graph, self._layers.of_batch(self.batch.value()).layers)
@@ -194,7 +194,7 @@ class LayersView(QWidget):
         self._show_page(self._page_picker.key())
 
     def show_variance(self, variance: DepthVariance | str) -> None:
-        """Show the variances, or why there are none."""
+        """Show the variances, or the reason why there are no variances."""
         if isinstance(variance, DepthVariance):
             self.variance.show_variance(variance)
             self._variance_page = self.variance
@@ -212,7 +212,7 @@ class LayersView(QWidget):
 
     @Slot()
     def _refresh(self) -> None:
-        """Show what depends on the batch size, too."""
+        """Show the layers and figures for the selected batch size."""
         layers = self._layers.of_batch(self.batch.value())
         trained_parameters = sum(layer.parameters for layer in layers.layers if layer.trained)
         details = [

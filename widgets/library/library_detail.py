@@ -64,7 +64,7 @@ _TRIAL_TABS = ("samples", "statistics", "check", "layers")
 
 @dataclass(frozen=True)
 class Trial:
-    """A dataset to be read by a loader, or a model to be tried on them ("" for none)."""
+    """A dataset to be read by a loader, or a model to be tried on both ("" for none)."""
 
     dataset: str = ""
     loader: str = ""
@@ -122,7 +122,7 @@ class LibraryDetail(QWidget):
     # -- input
 
     def show_entry(self, entry: Entry) -> None:
-        """Show another item, other versions of the same one, or new facts about it."""
+        """Show another item, other versions of the same item, or new details of it."""
         previous_entry, self._entry = self._entry, entry
         version = self._version
         if (
@@ -130,7 +130,7 @@ class LibraryDetail(QWidget):
             and version is not None
             and _have_same_files(previous_entry, entry)
         ):
-            # Keep the present content: a preview itself adds to the known facts.
+            # Keep the present content: a preview itself adds details.
             self._version = next(v for v in entry.versions if v.version == version.version)
             self._show_details(self._trial_details)
             self._show_versions()
@@ -181,7 +181,7 @@ class LibraryDetail(QWidget):
         return Trial(dataset, loader, reference) if self._has_partners() else Trial(model=reference)
 
     def set_list_hidden(self, is_hidden: bool) -> None:
-        """Adapt to the room: the list next to it is hidden."""
+        """Set whether the list is hidden; then there is a button back to the list."""
         self.back_button.setVisible(is_hidden)
 
     def show_companions(
@@ -192,7 +192,7 @@ class LibraryDetail(QWidget):
     ) -> None:
         """Take names for previews and checks, and combinations that worked before.
 
-        Only those are tried automatically: a wrong loader would report a good dataset as bad.
+        Only the combinations are tried automatically: a wrong loader would report a good dataset as bad.
         """
         self._dataset_box.set_options(
             [_CHOOSE_OPTION, *((n, formats.reference(n)) for n in datasets)]
@@ -257,12 +257,12 @@ class LibraryDetail(QWidget):
             self._banner.hide()
 
     def show_layer_graph(self, trial: Trial, graph: LayerGraph | str) -> None:
-        """Take the graph of the shown layers, or why there is none."""
+        """Show the graph of the shown layers, or the reason why there is no graph."""
         if self._matches_trial(trial):
             self._trial_pages.layers.show_graph(graph)
 
     def show_offers(self, reference: str, *offers: NextStep) -> None:
-        """Show a sentence about the item with the next steps, or none; first the likeliest."""
+        """Show the possible next steps with the item, the likeliest first; hide them if there are none."""
         if not offers:
             self._offer_banner.hide()
         elif self._is_shown(reference):
@@ -284,7 +284,7 @@ class LibraryDetail(QWidget):
                 )
 
     def show_variance(self, trial: Trial, variance: DepthVariance | str) -> None:
-        """Take the variances by depth of the shown layers, or why there are none."""
+        """Show the variances by depth of the shown layers, or the reason why there are none."""
         if trial == self.trial:
             self._end_trial()
             self._trial_pages.layers.show_variance(variance)
@@ -411,11 +411,11 @@ class LibraryDetail(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            # Its sizes may need other units now.
+            # The sizes may need other units now.
             self._show_details(self._trial_details)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window the name takes the room of a button, which moves to the menu."""
+        """Move a button to the menu in a narrow window, to give the name its space."""
         super().resizeEvent(event)
         self._new_version_button.setVisible(not self._is_narrow)
 
@@ -482,7 +482,7 @@ class LibraryDetail(QWidget):
         """Request the content of the open tab, once, and only while it is visible."""
         key, reference = self._tabs.key(), self._reference()
         if key == "statistics":
-            # One preview fills both.
+            # A preview fills both tabs.
             key = "samples"
         if (
             not reference
@@ -506,7 +506,7 @@ class LibraryDetail(QWidget):
         self._trial_pages.samples.show_class(name)
 
     def _show_progress(self) -> None:
-        """Show the progress of a trial, but not beside a scan, which has its own."""
+        """Show the progress of a trial, but not beside a scan, which has its own progress."""
         self._progress.setVisible(self._is_running and self._tabs.key() != "scan")
 
     def _end_trial(self) -> None:
@@ -547,7 +547,7 @@ class LibraryDetail(QWidget):
         return bool(self._dataset_box.key() and self._loader_box.key())
 
     def _choose_combination(self) -> bool:
-        """Select what worked with the entry before, if nothing is selected; True if found."""
+        """Select a combination that worked with the entry, if nothing is selected; True if found."""
         name = self._entry.name if self._entry is not None else ""
         boxes = self._dataset_box, self._loader_box
         if any(box.key() for box in boxes):
@@ -645,7 +645,7 @@ class LibraryDetail(QWidget):
 
 
 def _have_same_files(entry: Entry, other_entry: Entry) -> bool:
-    """Return True if they are the same versions of the same item."""
+    """Return True if both are the same versions of the same item."""
     return entry.name == other_entry.name and [(v.version, v.sha256) for v in entry.versions] == [
         (v.version, v.sha256) for v in other_entry.versions
     ]
@@ -680,7 +680,7 @@ class PreviewBanner(Banner):
         self.set_actions([self._class_button(preview)] if is_of_class else [])
 
     def show_message(self, family: Family, message: str, remedy: str = "") -> None:
-        """Show another sentence, such as the reason why there are no samples."""
+        """Show another message, such as the reason why there are no samples."""
         self.set_finding(family, message, remedy)
         self.setToolTip("")
         self.set_actions([])

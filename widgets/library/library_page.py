@@ -54,17 +54,17 @@ _NAME_CHARS = 48
 
 
 class LibraryPage(QWidget):
-    """One of the three pages; its `detail` sends requests about the open item.
+    """The page of a kind of items; its `detail` sends requests about the open item.
 
     Signals:
-        import_requested: The name to import under, "" for a new one.
+        import_requested: The name to import under, "" for a new name.
         gallery_requested: Choose from the gallery.
         weights_dropped: Reference of a model, and the path of a file of weights.
         refresh_requested: Read the items: the page came to the front, or reading failed before.
 
     Attributes:
-        kind: What it shows: datasets, models, loaders or scripts.
-        split: List and item, whose widths are stored.
+        kind: The kind of the items: datasets, models, loaders or scripts.
+        splitter: List and item, whose widths are stored.
     """
 
     import_requested = Signal(str)
@@ -100,12 +100,12 @@ class LibraryPage(QWidget):
     # -- input
 
     def begin_reading(self) -> None:
-        """Reading begins; if it takes long, the page says so."""
+        """Show after a while that the items are being read."""
         if not self._is_loaded:
             self._reading_timer.start()
 
     def show_error(self, message: str, remedy: str = "") -> None:
-        """Show that the items cannot be read; the present ones stay, with the reason above."""
+        """Show that the items cannot be read; present items stay, with the reason above."""
         self._reading_timer.stop()
         if self._entry is not None:
             self.detail.show_trial_error(message, remedy)
@@ -116,7 +116,7 @@ class LibraryPage(QWidget):
         self._detail_pane.setCurrentWidget(self._message_page)
 
     def show_items(self, items: tuple[LibraryItem, ...]) -> None:
-        """Show every version of every item of this kind. The selected one stays selected."""
+        """Show every version of every item of this kind. The selected item stays selected."""
         selected_name, shows_list = self.shown_name, self._shows_list
         entries = group_by_name(items)
         self._model.set_entries(entries)
@@ -132,7 +132,7 @@ class LibraryPage(QWidget):
         self._fit_panes()
 
     def show_item(self, reference: str) -> None:
-        """Open one, by name or name@version."""
+        """Open an item by name or name@version."""
         name, _, version = reference.partition("@")
         self._select_entry(name)
         if self._entry and version:
@@ -140,7 +140,7 @@ class LibraryPage(QWidget):
 
     @property
     def shown_name(self) -> str:
-        """The name of the open item, "" if there is none."""
+        """The name of the open item, "" for none."""
         return self._entry.name if self._entry else ""
 
     # -- construction
@@ -168,11 +168,11 @@ class LibraryPage(QWidget):
             ),
         )
         self._drop_area.setFixedHeight(48)
-        # Next to its button in an empty place.
+        # An empty page has this button itself.
         self._gallery_button = Button(FROM_GALLERY, kind="quiet", icon=GALLERY_ICON)
         self._gallery_button.clicked.connect(self.gallery_requested)
         title = Label(texts.title, "title")
-        # As high as the button, which an empty list has on its right side instead.
+        # As high as the button, which an empty page shows instead.
         title.setMinimumHeight(CONTROL_H)
         head = row(title, STRETCH, self._import_button)
         self._list_pane = QWidget()
@@ -238,7 +238,7 @@ class LibraryPage(QWidget):
             self.weights_dropped.emit(self.detail.reference, path)
 
     def _show_drop_target(self, event: QDropEvent) -> None:
-        """Target the open model; over the list, open the one under the pointer."""
+        """Target the open model; over the list, open the model under the pointer."""
         position = self._list.viewport().mapFrom(self, event.position().toPoint())
         if self._list.isVisible() and self._list.viewport().rect().contains(position):
             index = self._list.indexAt(position)
@@ -260,11 +260,11 @@ class LibraryPage(QWidget):
         self._fit_panes()
 
     def _fit_panes(self) -> None:
-        """In a narrow window show either the list or the detail."""
+        """Show either the list or the detail in a narrow window."""
         is_narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
         self.detail.set_list_hidden(is_narrow)
         shows_entry = self._entry is not None and not self._shows_list
-        # Without any item there is no list, and the only import button is in the empty place.
+        # Without any item there is no list, and the only import button is on the empty page.
         shows_detail = shows_entry or self._is_empty
         self._list_pane.setVisible(not is_narrow or not shows_detail)
         self._detail_pane.setVisible(not is_narrow or shows_detail)
@@ -299,7 +299,7 @@ class LibraryPage(QWidget):
         self._fit_panes()
 
     def _show_list(self, has_items: bool) -> None:
-        """An empty place shows the text itself, next to the button."""
+        """Show the list and its buttons, which an empty page has itself."""
         for widget in (self._import_button, self._list, self._drop_area):
             widget.setVisible(has_items)
         self._gallery_button.setVisible(has_items and self.kind in IN_GALLERY)
@@ -327,7 +327,7 @@ class LibraryPage(QWidget):
 
 
 def _weights_path(event: QDropEvent) -> str:
-    """The path of the dragged file of weights, "" for anything except weights."""
+    """Return the path of the dragged file of weights, "" for anything except weights."""
     if event.source() is not None:
         return ""
     paths = [url.toLocalFile() for url in event.mimeData().urls() if url.isLocalFile()]

@@ -48,7 +48,7 @@ _MAX_NAMES = 3
 
 
 def project_text(project: Project) -> str:
-    """Describe the contents of a folder, by path, and what is not imported."""
+    """Describe the contents of a folder, by path, and the paths that are not imported."""
     code_paths = [
         project.parts[kind].path_of(kind.entry_file) for kind in (Kind.MODEL, Kind.LOADER)
     ]

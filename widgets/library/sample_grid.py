@@ -14,18 +14,18 @@ from widgets.library.sample_parts import decode_thumbnail, draw_sketch, main_par
 
 _CAPTION_H = 18
 _CELL, _LARGE_CELL, _LARGE_MIN_W = 68, 128, 900
-"""The least side of a sample, and the side if there is more room."""
+"""The minimum side of a sample, the side in a wide grid, and the width of a wide grid."""
 _MAX_GROWTH = 1.25
 """A few samples do not grow until they fill the row."""
 _EDGE = 2
-"""Room for the frame around the selected one."""
+"""The margin for the frame around the selected sample."""
 
 
 class SampleGrid(QWidget):
     """Thumbnails with target and number; arrow keys move, a click selects.
 
     Signals:
-        chosen: The selected `SamplePreview`.
+        sample_chosen: The selected `SamplePreview`.
     """
 
     sample_chosen = Signal(object)
@@ -53,9 +53,9 @@ class SampleGrid(QWidget):
     def show_samples(
         self, samples: tuple[SamplePreview, ...], empty_text: str = "", group_size: int = 1
     ) -> None:
-        """Show these, the first one selected; ``empty_words`` if there are none.
+        """Show these samples, with the first selected; ``empty_text`` if there are none.
 
-        So many as are ``together`` stay in one row. A target may have several lines.
+        The samples of a group (``group_size``) stay in one row. A target may have several lines.
         """
         self._samples = samples
         self._group_size = group_size
@@ -153,7 +153,7 @@ class SampleGrid(QWidget):
         return self._pictures[index]
 
     def _columns_and_side(self, width: int) -> tuple[int, int]:
-        """The number per row, and their side: together as wide as the grid."""
+        """Return the number of columns and the side of a sample; the columns fill the grid."""
         min_side = _LARGE_CELL if width >= _LARGE_MIN_W else _CELL
         free_w = width - 2 * _EDGE + S2
         columns = max(1, free_w // (min_side + S2 + self._group_gap() // self._group_size))
@@ -162,7 +162,7 @@ class SampleGrid(QWidget):
         return columns, max(min_side, min(free_w // columns - S2, int(_MAX_GROWTH * min_side)))
 
     def _group_gap(self) -> int:
-        """The additional space between samples that do not belong together."""
+        """Return the additional space between groups of samples."""
         return S3 if self._group_size > 1 else 0
 
     def _cell_rect(self, index: int) -> QRectF:
@@ -185,5 +185,6 @@ class SampleGrid(QWidget):
         sample = self._samples[self._selected_index]
         target = f", {' '.join(sample.target.split())}" if sample.target else ""
         self.setAccessibleDescription(
-            f"Sample {sample.index}{target}; {self._selected_index + 1} of {len(self._samples)} shown"
+            f"Sample {sample.index}{target}; "
+            f"{self._selected_index + 1} of {len(self._samples)} shown"
         )

@@ -19,7 +19,7 @@ _LINE_W, _MIN_OPACITY = 1.4, 0.12
 
 
 class PartSketch(QWidget):
-    """The numbers of the selected sample, as wide as there is room."""
+    """The numbers of the selected sample, in the full width."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -57,7 +57,7 @@ def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
 
 
 def decode_thumbnail(part: SamplePart | None) -> QImage:
-    """The thumbnail of a part; a null image if there is none."""
+    """Return the thumbnail of a part; a null image if the part has none."""
     image = QImage()
     if part is not None and part.png:
         # PNG made by the tool; the format is given so that no other reader is tried.
@@ -66,7 +66,7 @@ def decode_thumbnail(part: SamplePart | None) -> QImage:
 
 
 def draw_sketch(part: SamplePart | None, side: int, ratio: float) -> QPixmap:
-    """Draw a part that is no image, ``side`` pixels square; ``ratio`` as in `scaled`."""
+    """Draw a part that is no image, ``side`` pixels square; ``ratio`` as in `scale_thumbnail`."""
     side_px = round(side * ratio)
     pixmap = QPixmap(side_px, side_px)
     pixmap.setDevicePixelRatio(ratio)
@@ -79,10 +79,10 @@ def draw_sketch(part: SamplePart | None, side: int, ratio: float) -> QPixmap:
 
 
 def scale_thumbnail(image: QImage, side: int, ratio: float) -> QPixmap:
-    """A thumbnail, ``side`` pixels square at most; a null pixmap for a null image.
+    """Scale a thumbnail to ``side`` pixels at most; a null image becomes a null pixmap.
 
     Args:
-        ratio: Device pixels per pixel of the target, so that it is sharp there.
+        ratio: Device pixels per pixel of the target, for a sharp picture.
     """
     if image.isNull():
         return QPixmap()
@@ -98,7 +98,7 @@ def scale_thumbnail(image: QImage, side: int, ratio: float) -> QPixmap:
 
 
 def shape_text(part: SamplePart | None) -> str:
-    """Return ``float32, 1 × 8 × 8``; a text is shown itself."""
+    """Return ``float32, 1 × 8 × 8``, or a text itself."""
     if part is None:
         return "–"
     if part.display_kind == "text":
@@ -109,7 +109,7 @@ def shape_text(part: SamplePart | None) -> str:
 
 
 def main_part(sample: SamplePreview) -> SamplePart | None:
-    """The part that represents the whole sample: its first picture, otherwise its first part."""
+    """Return the part that represents the whole sample: its first picture, otherwise its first part."""
     pictures = [part for part in sample.parts if part.png]
     return next(iter(pictures or sample.parts), None)
 

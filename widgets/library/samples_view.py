@@ -59,7 +59,7 @@ class SamplesView(QWidget):
         self._range_label = Label("", "small", "text3", elide="right")
         self._class_name = ""
         self._page_starts: list[int] = []
-        """The first number of each page that was requested; none: the samples of the preview."""
+        """The first number of each requested page; empty for the samples of the preview."""
         self._page_end = 0
         self._previous = IconButton("arrow-left", "Previous samples")
         self._previous.clicked.connect(self._show_previous_page)
@@ -116,13 +116,13 @@ class SamplesView(QWidget):
         self._fit_side()
 
     def _fit_side(self) -> None:
-        """In a narrow window the grid gets one more column."""
+        """Narrow the side in a narrow window, for one more column of the grid."""
         width = _SIDE_W if self.width() >= _NARROW_BELOW_W else _SIDE_NARROW_W
         self._side.setFixedWidth(width)
         self._side_scroll.setFixedWidth(width + SCROLL_BAR_W)
 
     def clear(self) -> None:
-        """Clear: there is no preview and no class to select."""
+        """Clear the view: there is no preview and no class to select."""
         self._preview = None
         self.filter.show_classes(())
 
@@ -142,7 +142,7 @@ class SamplesView(QWidget):
 
     @Slot(str)
     def show_class(self, name: str) -> None:
-        """Show samples of one class, or ("") some spread over the whole dataset."""
+        """Show samples of a class, or ("") samples spread over the whole dataset."""
         preview = self._preview
         if preview is None:
             return
@@ -210,7 +210,7 @@ class SamplesView(QWidget):
         }
 
     def show_page(self, request: object, page: SamplePage) -> None:
-        """Show the samples that were requested, unless others were meanwhile."""
+        """Show the requested samples, unless another request followed."""
         if self._preview is None or request != self._page_request():
             return
         self._page_end = page.end
@@ -260,7 +260,7 @@ class SamplesView(QWidget):
         ]
         details.append(("Load time", formats.milliseconds(sample.time_ms)))
         for caption, value in details:
-            # Next to a picture there is no room for a kind and a shape in one line.
+            # Next to a picture a kind and a shape do not fit into one line.
             value_label = Label(value, "strong", elide="right")
             if picture.isNull() and len(value) > _LINE_CHARS and " " in value:
                 value_label = Label(value, "body", wrap=True)

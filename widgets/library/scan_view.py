@@ -1,4 +1,4 @@
-"""The tab Scan: read all samples of a dataset, and show what was found among them."""
+"""The tab Scan: read all samples of a dataset, and show the findings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class ScanView(QStackedWidget):
     Signals:
         scan_requested: Scan; answer with `show_progress`, `show_scan` or `show_error`.
         cancel_requested: Cancel the running scan.
-        samples_requested: Pairs of split and index; answer with `show_samples` or `show_fault`.
+        samples_requested: Pairs of split and index; answer with `show_samples` or
+            `show_samples_error`.
     """
 
     scan_requested = Signal()
@@ -145,7 +146,7 @@ class ScanView(QStackedWidget):
         self._show_finding(self.model.index(row_number, 0))
 
     def show_samples(self, sample_keys: object, page: SamplePage) -> None:
-        """Show the samples that were requested, unless others were meanwhile."""
+        """Show the requested samples, unless another request followed."""
         if sample_keys != self._sample_keys():
             return
         samples_by_key = {

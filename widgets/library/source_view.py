@@ -1,4 +1,4 @@
-"""The files of a version, and the text of one of them, read only."""
+"""The files of a version, and the text of the selected file, read only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES_W = 200
 
 
 class SourceView(QWidget):
-    """Files on the left, the text of the selected one on the right.
+    """Files on the left, the text of the selected file on the right.
 
     Signals:
         text_requested: The path of a file whose text to show; answer with `show_text`.
@@ -59,13 +59,13 @@ class SourceView(QWidget):
         self._show_message("Reading the files…")
 
     def show_error(self, message: str) -> None:
-        """Show why there is nothing to show."""
+        """Show why the files cannot be read."""
         self._show_message("The files cannot be read", message)
 
     def show_files(self, paths: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
-        """Show these files; the entry file is opened, or else the first one.
+        """Show these files; the entry file is opened, or else the first file.
 
-        ``added``: those that were not in the version when it was imported.
+        ``added`` are the files that were added after the import.
         """
         self._show_paths(paths)
         self._remove_button.setVisible(bool(added))

@@ -1,4 +1,4 @@
-"""All channels and columns of a dataset in a table, the selected one drawn next to it."""
+"""All channels and columns of a dataset in a table, the selected values drawn next to it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _COLUMNS = (
             else "–"
         ),
         lambda row: (
-            f"{formats.count(row.statistics.nan_count)} NaN, {formats.count(row.statistics.inf_count)} infinite"
+            f"{formats.count(row.statistics.nan_count)} NaN, "
+            f"{formats.count(row.statistics.inf_count)} infinite"
         ),
         lambda row: _has_non_finite(row),
         is_figure=True,
@@ -105,11 +106,11 @@ class StatisticsView(QWidget):
             )
         is_narrow = self.width() < _NARROW_BELOW_W
         self._shapes_card.setVisible(not is_narrow and bool(preview.shapes))
-        # If the plot is hidden, its sentence is in the middle.
+        # If the side is hidden, the text of the empty page is in the middle.
         self._side.setVisible(bool(rows or preview.shapes))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window the table has the whole width, and the plot is below it."""
+        """Put the plot below the table in a narrow window."""
         super().resizeEvent(event)
         is_narrow = self.width() < _NARROW_BELOW_W
         direction = (

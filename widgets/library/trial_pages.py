@@ -45,7 +45,7 @@ class TrialPages:
     """The pages of the tabs that a trial fills.
 
     Attributes:
-        pages: By the key of its tab, each with its view or with a text.
+        pages: The pages by the key of their tab, each with its view or with a text.
         scan: The page of the tab Scan.
         questions: The question on the pages of samples and statistics until a partner is known.
     """
@@ -129,7 +129,7 @@ class TrialPages:
 
 
 def preview_details(preview: Preview) -> list[KeyValue]:
-    """The facts of a preview, for the header of the page."""
+    """Return the details of a preview, for the header of the page."""
     details = [
         KeyValue("Samples", formats.count(preview.count)),
         *(
@@ -163,12 +163,12 @@ def _stack_pages(*pages: QWidget) -> QStackedWidget:
 
 
 class PartnerQuestion(QWidget):
-    """Ask for the loader of a dataset, or the dataset of a loader, until one is known.
+    """A question for the loader of a dataset, or the dataset of a loader, until one is known.
 
-    There is a button for each answer, and one to import another.
+    There is a button for each answer, and a button to import another partner.
 
     Signals:
-        chosen: A name.
+        partner_chosen: A name.
         import_requested: The import button was pressed.
     """
 
@@ -191,7 +191,7 @@ class PartnerQuestion(QWidget):
         )
 
     def ask(self, icon: str, title: str, names: Sequence[str], button: str) -> None:
-        """Offer ``names``, the most likely first; the list above has those without a button."""
+        """Offer ``names``, the most likely first; the list above has the names without a button."""
         question = (icon, title, tuple(names), button)
         if question == self._question:
             return

@@ -1,4 +1,4 @@
-"""The variance of activations and gradients by depth, and what it means for training."""
+"""The variance of activations and gradients by depth, and its meaning for training."""
 
 from __future__ import annotations
 

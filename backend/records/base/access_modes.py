@@ -106,7 +106,11 @@ def inherit_access(path: Path, parent: Path, *, is_read_only: bool = False) -> N
     # By descriptor: another user may put a link in its place at any moment.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
-        mode = read_only_mode(parent_status.st_mode) if is_read_only else stat.S_IMODE(parent_status.st_mode)
+        mode = (
+            read_only_mode(parent_status.st_mode)
+            if is_read_only
+            else stat.S_IMODE(parent_status.st_mode)
+        )
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             mode = file_mode(mode)
         _set_access(descriptor, parent_status, mode)
@@ -140,5 +144,9 @@ def is_narrower(path: Path, parent: Path) -> bool:
         return False
     own_status, parent_status = path.stat(), parent.stat()
     may_change = os.geteuid() in (0, own_status.st_uid)
-    missing_modes = stat.S_IMODE(parent_status.st_mode) & ~stat.S_IMODE(own_status.st_mode) & _OTHERS_WRITE
-    return may_change and bool(missing_modes or (os.geteuid() == 0 and own_status.st_uid != parent_status.st_uid))
+    missing_modes = (
+        stat.S_IMODE(parent_status.st_mode) & ~stat.S_IMODE(own_status.st_mode) & _OTHERS_WRITE
+    )
+    return may_change and bool(
+        missing_modes or (os.geteuid() == 0 and own_status.st_uid != parent_status.st_uid)
+    )

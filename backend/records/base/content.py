@@ -36,7 +36,8 @@ def sha256_of(path: Path, on_bytes: Callable[[int], None] = lambda count: None) 
     if not path.is_dir():
         return hash_file(path, on_bytes)
     return folder_sha256(
-        (name, "" if file_path.is_symlink() else hash_file(file_path, on_bytes)) for name, file_path in files_of(path)
+        (name, "" if file_path.is_symlink() else hash_file(file_path, on_bytes))
+        for name, file_path in files_of(path)
     )
 
 

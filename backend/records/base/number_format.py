@@ -42,4 +42,8 @@ def count_of(value: int, total: int) -> str:
 def name_list(names: Sequence[str], limit: int = 4) -> str:
     """Format a list: ``a, b, c, d and 3 more``."""
     shown_names = ", ".join(names[:limit])
-    return shown_names if len(names) <= limit else f"{shown_names} and {count(len(names) - limit)} more"
+    return (
+        shown_names
+        if len(names) <= limit
+        else f"{shown_names} and {count(len(names) - limit)} more"
+    )

@@ -33,7 +33,7 @@ def kind_of(value: object) -> str:
 
 
 class SchemaError(ValueError):
-    """A value that does not fit. ``where`` grows from the value outwards."""
+    """A value that does not fit. ``path`` grows from the value outwards."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -47,7 +47,7 @@ class SchemaError(ValueError):
 class Rules:
     """A reader for each type, `str` or ``Union[float, None]``.
 
-    Values whose very type is one of ``as_is`` are taken without a call.
+    Values of one of the ``exact_types`` are taken without a call.
     """
 
     readers: Mapping[Any, Reader]
@@ -66,14 +66,14 @@ _TYPE_LABELS: Mapping[Any, str] = {
 
 
 def _scalar_reader(kind: Callable[[Any], Any], *accepted_types: type) -> Reader:
-    """Return a reader that converts to ``kind`` what is ``accepted``, by default everything."""
+    """Return a reader that converts values of the accepted types, by default all, to ``kind``."""
 
     def read(raw: Any) -> Any:
         try:
             if not accepted_types or type(raw) in accepted_types:
                 return kind(raw)
         except (TypeError, ValueError, OverflowError):
-            pass  # The sentence below is clearer.
+            pass  # The message below is clearer.
         raise SchemaError(f"must be {_TYPE_LABELS[kind]}, not {kind_of(raw)}")
 
     return read
@@ -95,8 +95,8 @@ STRICT = Rules(
 class Record:
     """A dataclass that is stored as JSON: each field by its name or `KEY`, in order.
 
-    ``what`` names it in messages, ``newest`` is its format number if it has a field ``schema``, and
-    ``needs`` are fields that must be in the JSON although they have a default.
+    ``label`` names it in messages, ``newest_schema`` is its format number if it has a field
+    ``schema``, and ``required`` are fields that must be in the JSON although they have a default.
     """
 
     _label: str
@@ -105,48 +105,54 @@ class Record:
     _rules: Rules
 
     def __init_subclass__(
-        cls, label: str, newest_schema: int = 0, required: Iterable[str] = (), rules: Rules = LENIENT
+        cls,
+        label: str,
+        newest_schema: int = 0,
+        required: Iterable[str] = (),
+        rules: Rules = LENIENT,
     ) -> None:
         cls._label, cls._newest_schema = label, newest_schema
         cls._required_fields, cls._rules = frozenset(required), rules
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as `plain` values."""
+        """Return the record as a `json_value`."""
         return dict(json_value(self))
 
     @classmethod
     def from_dict(cls: type[_R], raw: Mapping[str, Any]) -> _R:
-        """Read what `to_dict` wrote.
+        """Read the output of `to_dict`.
 
         Raises:
-            ValueError: It was not written by `to_dict`, or by a newer Ringmaster.
+            ValueError: `to_dict` did not write it, or a newer Ringmaster did.
         """
         try:
             return build(cls, raw, cls._rules)
         except SchemaError as error:
-            where = error.path.lstrip(".") or "table"
-            raise ValueError(f"{cls._label} without a usable {where}: it {error.args[0]}") from None
+            path = error.path.lstrip(".") or "table"
+            raise ValueError(f"{cls._label} without a usable {path}: it {error.args[0]}") from None
 
 
 def build(record: Callable[..., _T], raw: object, rules: Rules) -> _T:
     """Build a dataclass from parsed JSON.
 
     Raises:
-        ValueError: It does not fit; the message names the field.
+        ValueError: The JSON does not fit; the message names the field.
     """
     value: _T = _record_reader(record, rules)(raw)
     return value
 
 
 def check_schema(raw: Mapping[str, Any], label: str, newest_schema: int) -> None:
-    """Check the format number of a record. ``what`` names its kind in the message: "node".
+    """Check the format number of a record. ``label`` names its kind in the message: "node".
 
     Raises:
-        ValueError: It has no number, or a newer Ringmaster wrote it.
+        ValueError: The record has no number, or a newer Ringmaster wrote it.
     """
     schema_number = raw.get("schema")
     if not isinstance(schema_number, int) or schema_number > newest_schema:
-        raise ValueError(f"{label} of format {schema_number!r}; this Ringmaster reads up to {newest_schema}")
+        raise ValueError(
+            f"{label} of format {schema_number!r}; this Ringmaster reads up to {newest_schema}"
+        )
 
 
 class _UnionRewriter(ast.NodeTransformer):
@@ -165,17 +171,17 @@ def evaluate_annotation(text: str, names: Mapping[str, Any]) -> Any:
 
 @cache
 def _stored_fields(record: Any) -> tuple[tuple[str, Field[Any]], ...]:
-    """Return key and field of what the JSON has."""
+    """Return key and field of each stored value."""
     stored = (field for field in fields(record) if field.metadata.get(READ, True))
     return tuple((field.metadata.get(KEY, field.name), field) for field in stored)
 
 
 def json_value(value: Any, documents: bool = False) -> Any:
-    """Return ``value`` as JSON has it; a number that is not finite becomes None.
+    """Return ``value`` as JSON stores it; a number that is not finite becomes None.
 
     Args:
-        value: Records, mappings, lists and plain values.
-        documents: Whether a record is what its ``to_json`` or ``to_dict`` returns.
+        value: Records, mappings, lists, texts, numbers.
+        documents: Whether a record becomes the result of its ``to_json`` or ``to_dict``.
     """
     if isinstance(value, Enum):
         return value.value
@@ -186,7 +192,9 @@ def json_value(value: Any, documents: bool = False) -> Any:
     if isinstance(value, Mapping):
         return {key: json_value(element, documents) for key, element in value.items()}
     if hasattr(value, _FIELDS):
-        to_document = documents and (getattr(value, "to_json", None) or getattr(value, "to_dict", None))
+        to_document = documents and (
+            getattr(value, "to_json", None) or getattr(value, "to_dict", None)
+        )
         if to_document:
             return json_value(to_document(), documents)
         stored = _stored_fields(value.__class__)
@@ -197,21 +205,24 @@ def json_value(value: Any, documents: bool = False) -> Any:
 @cache
 def _record_reader(record: Any, rules: Rules) -> Reader:
     """Return the reader of a dataclass. Its fields are analysed once: a reading has 600 values."""
-    names, newest_schema = vars(sys.modules[record.__module__]), getattr(record, "_newest", 0)
+    names, newest_schema = (
+        vars(sys.modules[record.__module__]),
+        getattr(record, "_newest_schema", 0),
+    )
     field_plans = []
     for key, field in _stored_fields(record):
         read, exact_types = field.metadata.get(READ), frozenset[type]()
         if read is None:
             read, exact_types = _reader_of(evaluate_annotation(str(field.type), names), rules)
         has_default = field.default is not MISSING or field.default_factory is not MISSING
-        is_required = not has_default or field.name in getattr(record, "_needs", ())
+        is_required = not has_default or field.name in getattr(record, "_required_fields", ())
         field_plans.append((key, field.name, exact_types, read, is_required))
 
     def read_record(raw: Any) -> Any:
         if not isinstance(raw, dict):
             raise SchemaError(f"must be a table, not {kind_of(raw)}")
         if newest_schema:
-            check_schema(raw, record._what, newest_schema)
+            check_schema(raw, record._label, newest_schema)
         values: dict[str, Any] = {}
         key = ""
         try:
@@ -226,7 +237,9 @@ def _record_reader(record: Any, rules: Rules) -> Reader:
                 key = next(key for key in raw if key not in keys)
                 raise SchemaError("is unknown")
         except (SchemaError, AttributeError, TypeError) as error:
-            schema_error = error if isinstance(error, SchemaError) else SchemaError("has another form")
+            schema_error = (
+                error if isinstance(error, SchemaError) else SchemaError("has another form")
+            )
             schema_error.path = f".{key}{schema_error.path}"
             raise schema_error from None
         return record(**values)

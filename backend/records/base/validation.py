@@ -1,6 +1,6 @@
 """Validation of values from a file, a form or the command line.
 
-Every check appends its faults to one list, because a user who sees one fault at a time has to
+Every check appends its errors to one list, because a user who sees one error at a time has to
 start five times (https://github.com/allenai/allennlp/issues/1536).
 """
 
@@ -21,8 +21,8 @@ from backend.records.base.schema import KEY, kind_of
 class ConfigError:
     """An invalid field. ``path`` is its place in the job file (``optimizer.lr``).
 
-    ``sentence`` begins with the path and a colon. If what follows begins with a capital or a
-    digit, it is a sentence by itself; otherwise the field is its subject ("must be above 0.").
+    ``message`` begins with the path and a colon. Text after that with a capital or a digit first
+    is a sentence by itself; otherwise the field is its subject ("must be above 0.").
     """
 
     path: str = field(metadata={KEY: "field"})
@@ -30,17 +30,20 @@ class ConfigError:
 
     @property
     def part(self) -> str:
-        """The part of the job file with the field: ``placement`` for ``placement[0].node``."""
+        """The table or key of the job file with the field: ``placement`` for ``placement[0].node``."""
         return self.path.partition(".")[0].partition("[")[0]
 
     def message_for(self, label: str) -> str:
-        """Return the whole sentence, with ``label`` as the name of the field."""
+        """Return the message as a sentence, with ``label`` as the name of the field."""
         clause = self.message.removeprefix(f"{self.path}: ")
         return clause if clause[:1].isupper() or clause[:1].isdigit() else f"{label} {clause}"
 
 
 class Table:
-    """A table of a job file being checked: each key is taken once, then `done` finds the rest."""
+    """A table of a job file being checked: each key is taken once.
+
+    `report_unknown_keys` then finds the remaining keys.
+    """
 
     def __init__(self, raw: Mapping[str, Any], path: str, errors: list[ConfigError]) -> None:
         self._remaining_values = dict(raw)
@@ -57,7 +60,7 @@ class Table:
         return key in self._remaining_values
 
     def take_value(self, key: str, default: Any) -> Any:
-        """Return the raw value, unchecked. ``REQUIRED`` as default makes a missing key a fault."""
+        """Return the raw value, unchecked. ``REQUIRED`` as default makes a missing key an error."""
         if key in self._remaining_values:
             return self._remaining_values.pop(key)
         if default is REQUIRED:
@@ -97,7 +100,7 @@ class Table:
         is_valid: Callable[[float], bool],
         requirement: str,
     ) -> float:
-        """Take a finite number for which ``ok``; ``wanted`` completes "must be …"."""
+        """Take a finite number for which ``is_valid``; ``requirement`` completes "must be …"."""
         value = self.take_value(key, default)
         if value is REQUIRED:
             return 0.0
@@ -130,7 +133,9 @@ class Table:
             return choices[0]
         if value not in choices:
             shown_value = value if isinstance(value, str) else kind_of(value)
-            self.add_error(key, f"must be one of {', '.join(choices)}, not “{sanitize(shown_value)}”.")
+            self.add_error(
+                key, f"must be one of {', '.join(choices)}, not “{sanitize(shown_value)}”."
+            )
             return choices[0]
         return str(value)
 
@@ -162,7 +167,9 @@ REQUIRED = _Required()
 def range_text(low: int, high: int | None) -> str:
     low_text = number_format.count(low)
     return (
-        f"{low_text} or more" if high is None else f"between {low_text} and {number_format.count(high)}"
+        f"{low_text} or more"
+        if high is None
+        else f"between {low_text} and {number_format.count(high)}"
     )
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from backend.training.strategies.rendezvous import Rendezvous
 
 
-def make(
+def make_strategy(
     config: StrategyConfig, processes: int, host: str, beat: RankHeartbeat
 ) -> Strategy | Rendezvous:
     """Make this rank's part in the strategy of a job; asynchronous ones need a meeting only.
@@ -23,9 +23,9 @@ def make(
 
         return Rendezvous(host)
     if config.name == "alone" or (config.is_split and processes == 1):
-        from backend.training.strategies.alone import Alone
+        from backend.training.strategies.alone import SingleProcess
 
-        return Alone()
+        return SingleProcess()
     if config.is_split:
         from backend.training.strategies.consensus import Consensus
 

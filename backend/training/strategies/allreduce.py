@@ -35,14 +35,14 @@ from backend.base.errors import BackendError
 from backend.records.base.number_format import name_list
 from backend.records.jobs.config import StrategyConfig
 from backend.training.finite import norm_of
-from backend.training.strategies.base import Strategy, drop_unused, to_train
+from backend.training.strategies.base import Strategy, drop_unused_gradients, trainable_parameters
 from backend.training.strategies.wire_format import bytes_of
 from backend.training.user_code import UserCodeError
 
-SINGLE_BYTES = 2**20
+LARGE_PARAMETER_BYTES = 2**20
 """A parameter of at least this size is a message of its own."""
 BUCKET_BYTES = 32 * 2**20
-WHOLE_BYTES = 8 * 2**20
+SINGLE_MESSAGE_BYTES = 8 * 2**20
 """Up to this size small gradients are one message; of more, those of the last layers are sent while
 the first are still computed.
 """
@@ -53,7 +53,7 @@ LAST_BYTES = 2**20
 class AveragedGradients(Strategy):
     """A strategy that averages the gradients of all ranks in messages of a fixed order."""
 
-    half = False
+    is_half = False
     """Send 16 bits of each number: half the bytes, 11 bits of precision, no value above 65,504."""
     is_adasum = False
     """Add by Adasum in place of the mean (Maleki et al. 2020, arXiv 2006.02924)."""
@@ -62,15 +62,15 @@ class AveragedGradients(Strategy):
 
     def __init__(self) -> None:
         self._messages: list[GradientMessage] = []
-        self._early: list[GradientMessage] = []
+        self._early_messages: list[GradientMessage] = []
         self._is_trial = True
         self._parameters: list[torch.nn.Parameter] = []
         self._names: dict[torch.Tensor, str] = {}
-        self._used = torch.zeros(0)
+        self._used_flags = torch.zeros(0)
         # The backward pass of the step, and the message that is sent next in it.
-        self._pass = -1
-        self._to_send: Iterator[GradientMessage] = iter(())
-        self._next: GradientMessage | None = None
+        self._backward_pass = -1
+        self._unsent_messages: Iterator[GradientMessage] = iter(())
+        self._next_message: GradientMessage | None = None
 
     @abstractmethod
     def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
@@ -85,92 +85,92 @@ class AveragedGradients(Strategy):
     ) -> torch.Tensor:
         for message in self._messages:
             message.unwatch()
-        found = to_train(model, names)
-        self._parameters = list(found.values())
-        self._names = {parameter: name for name, parameter in found.items()}
-        groups = grouped(self._parameters)
+        parameters = trainable_parameters(model, names)
+        self._parameters = list(parameters.values())
+        self._names = {parameter: name for name, parameter in parameters.items()}
+        groups = group_parameters(self._parameters)
         # The last small one to be sent: by then it is known which parameters the step used.
         carrier = max((n for n, group in enumerate(groups) if _may_carry(group)), default=None)
-        if self.half or self.is_adasum:
+        if self.is_half or self.is_adasum:
             # The sync vector is a mean of exact numbers.
             carrier = None
         tail = sync_size + len(self._parameters)
         messages: list[GradientMessage] = []
-        sync: Bucket | None = None
+        sync: GradientBucket | None = None
         for number, group in enumerate(groups):
             name = f"gradients-{number}"
             if number == carrier:
-                sync = Bucket(self, name, group, tail)
+                sync = GradientBucket(self, name, group, tail)
             elif len(group) == 1:
-                messages.append(Single(self, name, group[0]))
+                messages.append(SingleGradient(self, name, group[0]))
             else:
-                messages.append(Bucket(self, name, group, 0))
+                messages.append(GradientBucket(self, name, group, 0))
         if sync is None:
             # No small gradient of 32 bits: the sync vector is a message of its own.
-            sync = Bucket(self, "ballot", [], tail)
+            sync = GradientBucket(self, "ballot", [], tail)
         for message in messages:
-            message.half = self.half
+            message.is_half = self.is_half
             message.is_adasum = self.is_adasum
         self._messages = [*messages, sync]
         for message in self._messages:
-            message.watch(self._arrived)
+            message.watch(self._note_arrival)
         # With one message there is nothing to send before the others.
         self._is_trial = len(groups) > 1
-        self._early = []
-        self._used = sync.tail[sync_size:]
+        self._early_messages = []
+        self._used_flags = sync.tail[sync_size:]
         return sync.tail[:sync_size]
 
     def zero(self) -> None:
-        self._pass, self._next = -1, None
+        self._backward_pass, self._next_message = -1, None
         for message in self._messages:
             message.zero()
 
     def backward(self, loss: torch.Tensor) -> None:
         hooked: Any = loss
-        hooked.register_hook(self._begin)
+        hooked.register_hook(self._begin_backward)
         super().backward(loss)
 
-    def _begin(self, _gradient: torch.Tensor) -> None:
-        self._pass = torch._C._current_graph_task_id()
-        self._to_send = iter(self._early)
-        self._next = next(self._to_send, None)
+    def _begin_backward(self, _gradient: torch.Tensor) -> None:
+        self._backward_pass = torch._C._current_graph_task_id()
+        self._unsent_messages = iter(self._early_messages)
+        self._next_message = next(self._unsent_messages, None)
 
-    def _arrived(self, message: GradientMessage, parameter: torch.Tensor) -> None:
+    def _note_arrival(self, message: GradientMessage, parameter: torch.Tensor) -> None:
         # In a backward pass within this one or within the forward, the gradient is not complete.
-        is_final = torch._C._current_graph_task_id() == self._pass
-        message.arrived(parameter, is_final, is_trial=self._is_trial)
-        while self._next is not None and self._next.is_complete:
-            self._next.send()
-            self._next = next(self._to_send, None)
+        is_final = torch._C._current_graph_task_id() == self._backward_pass
+        message.note_arrival(parameter, is_final, is_trial=self._is_trial)
+        while self._next_message is not None and self._next_message.is_complete:
+            self._next_message.send()
+            self._next_message = next(self._unsent_messages, None)
 
     def reduce(self) -> None:
         self._require_unchanged()
         if self._is_trial:
-            own = [message.is_final() for message in self._messages[:-1]]
-            everyones = zip(*self.gather(own), strict=True)
-            self._early = [
+            own_flags = [message.is_final() for message in self._messages[:-1]]
+            rank_flags = zip(*self.gather(own_flags), strict=True)
+            self._early_messages = [
                 message
-                for message, ranks in zip(self._messages, everyones, strict=False)
+                for message, ranks in zip(self._messages, rank_flags, strict=False)
                 if all(ranks)
             ]
             self._is_trial = False
-        unused = {p for message in self._messages for p in message.unused()}
-        self._used.fill_(1.0)
-        places = [place for place, p in enumerate(self._parameters) if p in unused]
-        for place in places:
-            self._used[place] = 0.0
-        for message in self._ordered():
+        unused = {p for message in self._messages for p in message.unused_parameters()}
+        self._used_flags.fill_(1.0)
+        unused_indices = [index for index, p in enumerate(self._parameters) if p in unused]
+        for index in unused_indices:
+            self._used_flags[index] = 0.0
+        for message in self._ordered_messages():
             message.send()
         for message in self._messages:
             message.receive()
-        drop_unused(self._parameters, places, self._used)
+        drop_unused_gradients(self._parameters, unused_indices, self._used_flags)
 
-    def _ordered(self) -> list[GradientMessage]:
+    def _ordered_messages(self) -> list[GradientMessage]:
         """Return the messages in the order of sending, the one with the sync vector last."""
-        return [*self._early, *(one for one in self._messages if one not in self._early)]
+        return [*self._early_messages, *(message for message in self._messages if message not in self._early_messages)]
 
     def _require_unchanged(self) -> None:
-        changed = [p for message in self._early for p in message.changed()]
+        changed = [p for message in self._early_messages for p in message.changed_parameters()]
         if changed:
             raise UserCodeError(
                 f"The gradient of {name_list([self._names[p] for p in changed])} changed after it was "
@@ -245,20 +245,20 @@ class AllReduce(AveragedGradients):
     def receive(self, handle: Any) -> None:
         self._hvd.synchronize(handle)
 
-    def total(self, values: torch.Tensor) -> torch.Tensor:
+    def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self._hvd.allreduce(values, op=self._hvd.Sum, name="total")
         return result
 
     def gather_bytes(self, content: torch.Tensor) -> Sequence[torch.Tensor]:
         sizes = self._hvd.allgather(torch.tensor([content.numel()]), name="gather sizes")
-        every: torch.Tensor = self._hvd.allgather(content, name="gather")
-        return torch.split(every, sizes.tolist())
+        contents: torch.Tensor = self._hvd.allgather(content, name="gather")
+        return torch.split(contents, sizes.tolist())
 
     def leave(self) -> None:
         self._hvd.shutdown()
 
 
-def grouped(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
+def group_parameters(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:
     """Group parameters that share a message, in the order in which their gradients are ready.
 
     That is from the last layer to the first. Towards the first the groups halve: what is sent after
@@ -270,7 +270,7 @@ def grouped(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Para
         if not is_large(parameter):
             kinds.setdefault((parameter.dtype, parameter.device), []).append(parameter)
     for kind in kinds.values():
-        limit = LAST_BYTES if _bytes(kind) > WHOLE_BYTES else BUCKET_BYTES
+        limit = LAST_BYTES if _bytes(kind) > SINGLE_MESSAGE_BYTES else BUCKET_BYTES
         group: list[torch.nn.Parameter] = []
         for parameter in kind:
             group.append(parameter)
@@ -280,14 +280,14 @@ def grouped(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Para
                 limit = min(2 * limit, BUCKET_BYTES)
         if group:
             groups.append(group)
-    place = {parameter: number for number, parameter in enumerate(parameters)}
+    index_of = {parameter: index for index, parameter in enumerate(parameters)}
     return sorted(
-        (group[::-1] for group in groups), key=lambda group: place[group[-1]], reverse=True
+        (group[::-1] for group in groups), key=lambda group: index_of[group[-1]], reverse=True
     )
 
 
 def is_large(parameter: torch.nn.Parameter) -> bool:
-    return _bytes([parameter]) >= SINGLE_BYTES
+    return _bytes([parameter]) >= LARGE_PARAMETER_BYTES
 
 
 def _may_carry(group: Sequence[torch.nn.Parameter]) -> bool:
@@ -301,21 +301,21 @@ def _bytes(parameters: Sequence[torch.nn.Parameter]) -> int:
 class GradientMessage(ABC):
     """Gradients of some parameters that are reduced by one call."""
 
-    half = False
+    is_half = False
     is_adasum = False
 
     def __init__(
-        self, wire: AveragedGradients, name: str, parameters: list[torch.nn.Parameter]
+        self, strategy: AveragedGradients, name: str, parameters: list[torch.nn.Parameter]
     ) -> None:
-        self._wire = wire
+        self._strategy = strategy
         self._name = name
         self.parameters = parameters
         self._hooks: list[Any] = []
         # Without any gradient of this step, and without one that is complete.
-        self._idle: set[torch.Tensor] = set()
-        self._awaited: set[torch.Tensor] = set()
-        self._again: set[torch.Tensor] = set()
-        self._sums: dict[torch.Tensor, torch.Tensor] = {}
+        self._idle_parameters: set[torch.Tensor] = set()
+        self._awaited_parameters: set[torch.Tensor] = set()
+        self._repeated_parameters: set[torch.Tensor] = set()
+        self._checksums: dict[torch.Tensor, torch.Tensor] = {}
         self._handle: Any = None
 
     @property
@@ -328,84 +328,84 @@ class GradientMessage(ABC):
         """Return the data to reduce, contiguous and shared with `gradients`."""
 
     @abstractmethod
-    def unused(self) -> list[torch.nn.Parameter]:
+    def unused_parameters(self) -> list[torch.nn.Parameter]:
         """Return those without a gradient of this step, before `send`."""
 
-    def watch(self, arrived: Callable[[GradientMessage, torch.Tensor], None]) -> None:
+    def watch(self, on_arrival: Callable[[GradientMessage, torch.Tensor], None]) -> None:
         """Call ``arrived`` each time autograd has added to a gradient. Keep those that exist."""
-        self._idle = {one for one in self.parameters if one.grad is None}
-        self._awaited = set(self.parameters)
+        self._idle_parameters = {tensor for tensor in self.parameters if tensor.grad is None}
+        self._awaited_parameters = set(self.parameters)
         for parameter in self.parameters:
             # One that is frozen at the moment, or on this rank, accepts no hook.
             is_trained = parameter.requires_grad
             register: Any = parameter.requires_grad_().register_post_accumulate_grad_hook
-            self._hooks.append(register(functools.partial(arrived, self)))
+            self._hooks.append(register(functools.partial(on_arrival, self)))
             parameter.requires_grad_(is_trained)
 
     def unwatch(self) -> None:
         for hook in self._hooks:
             hook.remove()
 
-    def arrived(self, parameter: torch.Tensor, is_final: bool, *, is_trial: bool) -> None:
+    def note_arrival(self, parameter: torch.Tensor, is_final: bool, *, is_trial: bool) -> None:
         """Note that autograd has added to a gradient.
 
         Args:
             is_final: It will not add to it again in this backward pass.
             is_trial: Note its content, for `is_final`.
         """
-        self._idle.discard(parameter)
+        self._idle_parameters.discard(parameter)
         if self._handle is not None:
-            self._again.add(parameter)
+            self._repeated_parameters.add(parameter)
         if not is_final:
             return
-        self._awaited.discard(parameter)
+        self._awaited_parameters.discard(parameter)
         if is_trial and parameter.grad is not None:
-            self._sums.setdefault(parameter, _checksum(parameter.grad))
+            self._checksums.setdefault(parameter, _checksum(parameter.grad))
 
     @property
     def is_complete(self) -> bool:
-        return not self._awaited
+        return not self._awaited_parameters
 
     def is_final(self) -> bool:
         """Return whether each gradient was final when it arrived first, after a trial."""
-        sums, self._sums = self._sums, {}
+        sums, self._checksums = self._checksums, {}
         return all(
-            one in sums and one.grad is not None and bool(sums[one] == _checksum(one.grad))
-            for one in self.parameters
+            parameter in sums and parameter.grad is not None and bool(sums[parameter] == _checksum(parameter.grad))
+            for parameter in self.parameters
         )
 
-    def changed(self) -> list[torch.nn.Parameter]:
+    def changed_parameters(self) -> list[torch.nn.Parameter]:
         """Return those whose gradient changed after `send`."""
         if self._handle is None:
             return []
         if self._content._version != self._version:
             return self.parameters
         return [
-            one for one in self.parameters if one in self._again or one.grad is not self._sent[one]
+            parameter for parameter in self.parameters if parameter in self._repeated_parameters or parameter.grad is not self._sent_gradients[parameter]
         ]
 
     def zero(self) -> None:
-        self._idle = set(self.parameters)
-        self._awaited = set(self.parameters)
-        self._again = set()
+        self._idle_parameters = set(self.parameters)
+        self._awaited_parameters = set(self.parameters)
+        self._repeated_parameters = set()
 
     def send(self) -> None:
         if self._handle is not None:
             return
-        self._content = sent = self._collect()
-        if sent.is_complex():
-            sent = torch.view_as_real(sent)
-        elif sent.dtype is torch.bfloat16 and not self._wire.takes_bfloat16:
-            sent = sent.float()
-        if self.half and sent.dtype in (torch.float32, torch.float64):
-            sent = sent.half()
-        self._values = sent
-        self._handle = self._wire.send(sent, self._name, is_adasum=self.is_adasum)
-        self._sent = {one: one.grad for one in self.parameters}
+        self._content = values = self._collect()
+        if values.is_complex():
+            values = torch.view_as_real(values)
+        elif values.dtype is torch.bfloat16 and not self._strategy.takes_bfloat16:
+            values = values.float()
+        if self.is_half and values.dtype in (torch.float32, torch.float64):
+            values = values.half()
+        self._values = values
+        self._handle = self._strategy.send(values, self._name, is_adasum=self.is_adasum)
+        self._sent_gradients = {parameter: parameter.grad for parameter in self.parameters}
         self._version = self._content._version
 
     def receive(self) -> None:
-        self._wire.receive(self._handle)
+        self._strategy.receive(self._handle)
         self._handle = None
         if self._content.is_complex():
             torch.view_as_real(self._content).copy_(self._values)
@@ -413,11 +413,11 @@ class GradientMessage(ABC):
             self._content.copy_(self._values)
 
 
-class Single(GradientMessage):
+class SingleGradient(GradientMessage):
     """One gradient, in the tensor that autograd made for it."""
 
-    def __init__(self, wire: AveragedGradients, name: str, parameter: torch.nn.Parameter) -> None:
-        super().__init__(wire, name, [parameter])
+    def __init__(self, strategy: AveragedGradients, name: str, parameter: torch.nn.Parameter) -> None:
+        super().__init__(strategy, name, [parameter])
         self._parameter = parameter
 
     @property
@@ -429,7 +429,7 @@ class Single(GradientMessage):
         super().zero()
         self._parameter.grad = None
 
-    def unused(self) -> list[torch.nn.Parameter]:
+    def unused_parameters(self) -> list[torch.nn.Parameter]:
         return [self._parameter] if self._parameter.grad is None else []
 
     def _collect(self) -> torch.Tensor:
@@ -442,19 +442,19 @@ class Single(GradientMessage):
         return self._parameter.grad
 
 
-class Bucket(GradientMessage):
+class GradientBucket(GradientMessage):
     """Gradients of some parameters in one flat tensor, possibly with the sync vector at its end.
 
     Each parameter's ``grad`` is a view into it that autograd adds to, so nothing is copied.
     """
 
     def __init__(
-        self, wire: AveragedGradients, name: str, parameters: list[torch.nn.Parameter], tail: int
+        self, strategy: AveragedGradients, name: str, parameters: list[torch.nn.Parameter], tail: int
     ) -> None:
-        super().__init__(wire, name, parameters)
-        first = parameters[0] if parameters else None
-        dtype = first.dtype if first is not None else torch.float32
-        device = first.device if first is not None else torch.device("cpu")
+        super().__init__(strategy, name, parameters)
+        first_parameter = parameters[0] if parameters else None
+        dtype = first_parameter.dtype if first_parameter is not None else torch.float32
+        device = first_parameter.device if first_parameter is not None else torch.device("cpu")
         count = sum(parameter.numel() for parameter in parameters)
         self._flat = torch.zeros(count + tail, dtype=dtype, device=device)
         self._gradients = self._flat[:count]
@@ -470,8 +470,8 @@ class Bucket(GradientMessage):
     def gradients(self) -> torch.Tensor:
         return self._gradients
 
-    def watch(self, arrived: Callable[[GradientMessage, torch.Tensor], None]) -> None:
-        super().watch(arrived)
+    def watch(self, on_arrival: Callable[[GradientMessage, torch.Tensor], None]) -> None:
+        super().watch(on_arrival)
         for parameter, view in self._pairs:
             if parameter.grad is not None:
                 view.copy_(parameter.grad.to_dense())
@@ -485,12 +485,12 @@ class Bucket(GradientMessage):
             if parameter.grad is not view:
                 parameter.grad = view
 
-    def unused(self) -> list[torch.nn.Parameter]:
+    def unused_parameters(self) -> list[torch.nn.Parameter]:
         # A gradient that user code set itself did not trigger `arrived`.
         return [
             parameter
             for parameter, view in self._pairs
-            if parameter.grad is None or (parameter.grad is view and parameter in self._idle)
+            if parameter.grad is None or (parameter.grad is view and parameter in self._idle_parameters)
         ]
 
     def _collect(self) -> torch.Tensor:

@@ -12,7 +12,7 @@ import torch
 from backend.training.strategies.base import LocalGradients
 
 
-class Alone(LocalGradients):
+class SingleProcess(LocalGradients):
     name = "alone"
 
     @property
@@ -32,7 +32,7 @@ class Alone(LocalGradients):
     def broadcast(self, values: torch.Tensor) -> None:
         pass
 
-    def total(self, values: torch.Tensor) -> torch.Tensor:
+    def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         return values
 
     def gather(self, value: Any) -> list[Any]:

@@ -141,18 +141,18 @@ class Strategy(ABC):
         """Apply the gradients; ``update`` is one step of the job's optimizer."""
         update()
 
-    def live(self) -> dict[str, float]:
+    def figures(self) -> dict[str, float]:
         """Return the strategy's own figures of the last step, by name; rank 0 reports them."""
         return {}
 
-    def whole_state(
+    def full_state(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the state dicts of the whole model and its optimizer; rank 0 saves them."""
         return model.state_dict(), optimizer.state_dict()
 
     @abstractmethod
-    def total(self, values: torch.Tensor) -> torch.Tensor:
+    def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         """Return the sum of ``values`` (float64, on the CPU) over all ranks."""
 
     def gather(self, value: Any) -> list[Any]:
@@ -186,7 +186,7 @@ class LocalGradients(Strategy):
     def adopt(
         self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
     ) -> torch.Tensor:
-        self._parameters = list(to_train(model, names).values())
+        self._parameters = list(trainable_parameters(model, names).values())
         return torch.zeros(sync_size, device=self._parameters[0].device)
 
     def zero(self) -> None:
@@ -208,45 +208,45 @@ class LocalGradients(Strategy):
         return [p.grad for p in self._parameters if p.grad is not None]
 
 
-def to_train(
+def trainable_parameters(
     model: torch.nn.Module, names: Collection[str] | None = None
 ) -> dict[str, torch.nn.Parameter]:
     """Return the named parameters, or those that require a gradient, in the model's order."""
     return {
-        name: one
-        for name, one in model.named_parameters()
-        if (one.requires_grad if names is None else name in names)
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if (parameter.requires_grad if names is None else name in names)
     }
 
 
-def optimized(model: torch.nn.Module, optimizer: torch.optim.Optimizer | Lbfgs) -> list[str]:
+def optimized_names(model: torch.nn.Module, optimizer: torch.optim.Optimizer | Lbfgs) -> list[str]:
     """Return the names of the optimizer's parameters, in the order of its state dict."""
-    names = {id(one): name for name, one in model.named_parameters()}
-    return [names[id(one)] for group in optimizer.param_groups for one in group["params"]]
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def drop_unused(
-    parameters: Sequence[torch.nn.Parameter], unused: Sequence[int], used: torch.Tensor
+def drop_unused_gradients(
+    parameters: Sequence[torch.nn.Parameter], unused_indices: Sequence[int], used_shares: torch.Tensor
 ) -> None:
     """Drop the gradient of each parameter that no rank used.
 
     ``unused`` are the places of those that this rank did not use, and ``used`` has the share of
     ranks that used each one. Only a rank that did not use one has to look at it.
     """
-    shares = used.tolist() if unused else []
-    for place in unused:
-        if not shares[place]:
-            parameters[place].grad = None
+    shares = used_shares.tolist() if unused_indices else []
+    for index in unused_indices:
+        if not shares[index]:
+            parameters[index].grad = None
 
 
-def average(strategy: Strategy, parameters: Sequence[torch.nn.Parameter]) -> None:
+def average_gradients(strategy: Strategy, parameters: Sequence[torch.nn.Parameter]) -> None:
     """Average gradients of parameters that no message of the strategy has, as `reduce` does."""
     if strategy.world_size == 1 or not parameters:
         return
-    own = [_numbers(one) for one in parameters]
-    used = torch.tensor([float(one.grad is not None) for one in parameters], dtype=torch.float64)
-    mean = strategy.total(torch.cat([*own, used])) / strategy.world_size
-    *means, shares = torch.split(mean, [*map(len, own), len(used)])
+    own_gradients = [_gradient_numbers(tensor) for tensor in parameters]
+    used_flags = torch.tensor([float(tensor.grad is not None) for tensor in parameters], dtype=torch.float64)
+    mean = strategy.sum_over_ranks(torch.cat([*own_gradients, used_flags])) / strategy.world_size
+    *means, shares = torch.split(mean, [*map(len, own_gradients), len(used_flags)])
     for parameter, mean, share in zip(parameters, means, shares.tolist(), strict=True):
         gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
         target = torch.view_as_real(gradient) if gradient.is_complex() else gradient
@@ -254,12 +254,12 @@ def average(strategy: Strategy, parameters: Sequence[torch.nn.Parameter]) -> Non
         parameter.grad = gradient if share else None
 
 
-def _numbers(parameter: torch.nn.Parameter) -> torch.Tensor:
+def _gradient_numbers(parameter: torch.nn.Parameter) -> torch.Tensor:
     """Return the numbers of a gradient, zeros without one, as float64 on the CPU."""
     gradient = parameter.grad
-    found = torch.zeros_like(parameter) if gradient is None else gradient.to_dense().detach()
-    found = torch.view_as_real(found) if found.is_complex() else found
-    return found.detach().double().cpu().reshape(-1)
+    numbers = torch.zeros_like(parameter) if gradient is None else gradient.to_dense().detach()
+    numbers = torch.view_as_real(numbers) if numbers.is_complex() else numbers
+    return numbers.detach().double().cpu().reshape(-1)
 
 
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -269,14 +269,14 @@ def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([bytes_of(tensor.detach().cpu()) for tensor in tensors])
 
 
-def unpack(flat: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors in what `pack` made of ones like these."""
-    found, start = [], 0
-    for tensor in like:
+    parts, start = [], 0
+    for tensor in tensors:
         end = start + tensor.numel() * tensor.element_size()
-        found.append(flat[start:end].clone().view(tensor.dtype).view(tensor.shape))
+        parts.append(flat[start:end].clone().view(tensor.dtype).view(tensor.shape))
         start = end
-    return found
+    return parts
 
 
 def fill(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:

@@ -16,7 +16,7 @@ from backend.training.strategies.peer_link import LinkClosed
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.strategies.wire_format import bytes_of, decode, encode
 
-_HEAD = "<3Q"
+_HEADER = "<3Q"
 """The bytes of the message, the number of its tensors, and their bytes."""
 
 
@@ -36,11 +36,11 @@ class Channel:
     """
 
     def __init__(
-        self, meeting: Rendezvous, worker: int, server: int, keepalive: bool = False
+        self, rendezvous: Rendezvous, worker: int, server: int, keepalive: bool = False
     ) -> None:
-        self._reused: list[torch.Tensor] = []
-        with _lost_peer():
-            self._link = meeting.meet(f"{worker}-{server}", server)
+        self._reused_tensors: list[torch.Tensor] = []
+        with _convert_errors():
+            self._link = rendezvous.open_link(f"{worker}-{server}", server)
         if keepalive:
             self._link.keep_alive()
 
@@ -55,15 +55,15 @@ class Channel:
         """
         content = encode(message)
         parts = [_view(tensor.detach().cpu()) for tensor in tensors]
-        with _lost_peer():
-            self._link.send(struct.pack(_HEAD, len(content), len(parts), sum(map(len, parts))))
+        with _convert_errors():
+            self._link.send(struct.pack(_HEADER, len(content), len(parts), sum(map(len, parts))))
             self._link.send(content)
             if parts:
                 self._link.send(*parts)
 
     def receive(
         self,
-        like: Sequence[torch.Tensor] | Callable[[Any], Sequence[torch.Tensor]] = (),
+        expected_tensors: Sequence[torch.Tensor] | Callable[[Any], Sequence[torch.Tensor]] = (),
         *,
         is_lasting: bool = False,
     ) -> tuple[Any, list[torch.Tensor]]:
@@ -78,25 +78,25 @@ class Channel:
             PeerLost: The other process has ended.
             ValueError: The tensors are not those of ``like``.
         """
-        head = bytearray(struct.calcsize(_HEAD))
-        with _lost_peer():
-            self._link.receive(head)
-            size, count, tensor_bytes = struct.unpack(_HEAD, head)
+        header = bytearray(struct.calcsize(_HEADER))
+        with _convert_errors():
+            self._link.receive(header)
+            size, count, tensor_bytes = struct.unpack(_HEADER, header)
             content = bytearray(size)
             self._link.receive(content)
         message = decode(content)
         if not count:
             return message, []
-        expected = like(message) if callable(like) else like
-        tensors = self._reused
-        if is_lasting or list(map(_form, tensors)) != list(map(_form, expected)):
+        expected = expected_tensors(message) if callable(expected_tensors) else expected_tensors
+        tensors = self._reused_tensors
+        if is_lasting or list(map(_layout, tensors)) != list(map(_layout, expected)):
             tensors = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in expected]
         if not is_lasting:
-            self._reused = tensors
+            self._reused_tensors = tensors
         parts = list(map(_view, tensors))
         if sum(map(len, parts)) != tensor_bytes:
             raise ValueError(f"{tensor_bytes} bytes came for tensors of {sum(map(len, parts))}")
-        with _lost_peer():
+        with _convert_errors():
             self._link.receive(*parts)
         return message, list(tensors)
 
@@ -106,12 +106,12 @@ def _view(tensor: torch.Tensor) -> memoryview:
     return content
 
 
-def _form(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype]:
+def _layout(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype]:
     return tensor.shape, tensor.dtype
 
 
 @contextmanager
-def _lost_peer() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -14,22 +14,22 @@ from typing import Any
 import torch
 
 from backend.training.strategies.allreduce import AveragedGradients
-from backend.training.strategies.rendezvous import Meets, distributed
+from backend.training.strategies.rendezvous import RendezvousMixin, distributed
 
 
-class Ddp(Meets, AveragedGradients):
+class Ddp(RendezvousMixin, AveragedGradients):
     name = "ddp"
 
     def join(self, stall_limit_s: float) -> None:
-        self._meeting.join(stall_limit_s)
+        self._rendezvous.join(stall_limit_s)
         on_gpu = torch.cuda.is_available() and bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
         self.takes_bfloat16 = on_gpu
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-            store=self._meeting.store,
+            store=self._rendezvous.store,
             rank=self.rank,
             world_size=self.world_size,
-            timeout=self._meeting.limit,
+            timeout=self._rendezvous.timeout,
         )
 
     def broadcast(self, values: torch.Tensor) -> None:
@@ -44,7 +44,7 @@ class Ddp(Meets, AveragedGradients):
         # gloo has no mean.
         values.div_(self.world_size)
 
-    def total(self, values: torch.Tensor) -> torch.Tensor:
+    def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         distributed.all_reduce(values)
         return values
 
@@ -54,10 +54,10 @@ class Ddp(Meets, AveragedGradients):
         lengths = [int(size) for size in sizes]
         padded = torch.zeros(max(lengths), dtype=torch.uint8)
         padded[: content.numel()] = content
-        every = [torch.empty_like(padded) for _ in lengths]
-        distributed.all_gather(every, padded)
-        return [part[:length] for part, length in zip(every, lengths, strict=True)]
+        contents = [torch.empty_like(padded) for _ in lengths]
+        distributed.all_gather(contents, padded)
+        return [part[:length] for part, length in zip(contents, lengths, strict=True)]
 
     def leave(self) -> None:
         distributed.destroy_process_group()
-        self._meeting.leave()
+        self._rendezvous.leave()

@@ -40,7 +40,7 @@ _KEEPALIVE = (
 Buffer = bytes | bytearray | memoryview
 
 
-class NotOfThisRun(ConnectionError):
+class ForeignPeerError(ConnectionError):
     """The other end, or a message of it, does not prove that it belongs to this run."""
 
 
@@ -95,10 +95,10 @@ class PeerLink:
         digest = hmac.new(self._keys[1], self._received.to_bytes(8, "big"), _DIGEST)
         self._received += 1
         for part in parts:
-            _fill(self._connection, memoryview(part))
+            _receive_into(self._connection, memoryview(part))
             digest.update(part)
-        if not hmac.compare_digest(_take(self._connection, _DIGEST_BYTES), digest.digest()):
-            raise NotOfThisRun("A message is not what the other rank sent.")
+        if not hmac.compare_digest(_receive_bytes(self._connection, _DIGEST_BYTES), digest.digest()):
+            raise ForeignPeerError("A message is not what the other rank sent.")
 
 
 class Listener:
@@ -202,23 +202,23 @@ def _accept_peer(connection: socket.socket, secret: bytes) -> PeerLink:
     _prepare(connection)
     # A stranger may send a byte every few seconds.
     deadline = time.monotonic() + _PROOF_LIMIT_S
-    theirs = _take(connection, _NONCE_BYTES, deadline)
-    own = secrets.token_bytes(_NONCE_BYTES)
-    connection.sendall(own)
-    nonces = theirs + own
-    _require(_take(connection, _DIGEST_BYTES, deadline), _keyed(secret, b"connecting", nonces))
-    connection.sendall(_keyed(secret, b"listening", nonces))
+    peer_nonce = _receive_bytes(connection, _NONCE_BYTES, deadline)
+    own_nonce = secrets.token_bytes(_NONCE_BYTES)
+    connection.sendall(own_nonce)
+    nonces = peer_nonce + own_nonce
+    _require_proof(_receive_bytes(connection, _DIGEST_BYTES, deadline), _keyed_digest(secret, b"connecting", nonces))
+    connection.sendall(_keyed_digest(secret, b"listening", nonces))
     to_listening, to_connecting = _message_keys(secret, nonces)
     return PeerLink(connection, to_connecting, to_listening)
 
 
 def _connect_to_peer(connection: socket.socket, secret: bytes) -> PeerLink:
     _prepare(connection)
-    own = secrets.token_bytes(_NONCE_BYTES)
-    connection.sendall(own)
-    nonces = own + _take(connection, _NONCE_BYTES)
-    connection.sendall(_keyed(secret, b"connecting", nonces))
-    _require(_take(connection, _DIGEST_BYTES), _keyed(secret, b"listening", nonces))
+    own_nonce = secrets.token_bytes(_NONCE_BYTES)
+    connection.sendall(own_nonce)
+    nonces = own_nonce + _receive_bytes(connection, _NONCE_BYTES)
+    connection.sendall(_keyed_digest(secret, b"connecting", nonces))
+    _require_proof(_receive_bytes(connection, _DIGEST_BYTES), _keyed_digest(secret, b"listening", nonces))
     to_listening, to_connecting = _message_keys(secret, nonces)
     return PeerLink(connection, to_listening, to_connecting)
 
@@ -229,25 +229,25 @@ def _prepare(connection: socket.socket) -> None:
 
 
 def _message_keys(secret: bytes, nonces: bytes) -> tuple[bytes, bytes]:
-    return _keyed(secret, b"to listening", nonces), _keyed(secret, b"to connecting", nonces)
+    return _keyed_digest(secret, b"to listening", nonces), _keyed_digest(secret, b"to connecting", nonces)
 
 
-def _keyed(secret: bytes, role: bytes, nonces: bytes) -> bytes:
+def _keyed_digest(secret: bytes, role: bytes, nonces: bytes) -> bytes:
     return hmac.digest(secret, role + nonces, _DIGEST)
 
 
-def _require(proof: bytes, expected: bytes) -> None:
+def _require_proof(proof: bytes, expected: bytes) -> None:
     if not hmac.compare_digest(proof, expected):
-        raise NotOfThisRun("its proof is wrong")
+        raise ForeignPeerError("its proof is wrong")
 
 
-def _take(connection: socket.socket, size: int, deadline: float = math.inf) -> bytes:
+def _receive_bytes(connection: socket.socket, size: int, deadline: float = math.inf) -> bytes:
     content = bytearray(size)
-    _fill(connection, memoryview(content), deadline)
+    _receive_into(connection, memoryview(content), deadline)
     return bytes(content)
 
 
-def _fill(connection: socket.socket, content: memoryview, deadline: float = math.inf) -> None:
+def _receive_into(connection: socket.socket, content: memoryview, deadline: float = math.inf) -> None:
     start = 0
     while start < len(content):
         if time.monotonic() > deadline:

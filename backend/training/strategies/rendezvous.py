@@ -62,11 +62,11 @@ class Rendezvous:
         interface, self._own_address = interface_of(os.environ.get(_SUBNETS, ""))
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
         # The guard ends a rank that hangs; this is for runs without a guard.
-        self.limit = timedelta(seconds=2 * stall_limit_s + 60)
+        self.timeout = timedelta(seconds=2 * stall_limit_s + 60)
         if self.rank == 0:
             self._listener = self._listen(self._host, self._port)
         self.store = RunStore(self)
-        self.store.set_timeout(self.limit)
+        self.store.set_timeout(self.timeout)
         # All ranks have arrived when this returns.
         self.store.set(f"arrived/{self.rank}", b"")
         self.store.wait([f"arrived/{rank}" for rank in range(self.world_size)])
@@ -77,20 +77,20 @@ class Rendezvous:
         if self._listener is not None:
             self._listener.close()
 
-    def ask_store(self, link: PeerLink | None, question: tuple[Any, ...]) -> Any:
+    def query_store(self, link: PeerLink | None, query: tuple[Any, ...]) -> Any:
         """Return the answer of rank 0's store; ``link`` is None at rank 0."""
         if link is None:
-            return self._memory.answer(*question)
-        _send(link, question)
+            return self._memory.answer(*query)
+        _send(link, query)
         return _receive(link)
 
     def link_to_store(self) -> PeerLink | None:
         """Return a connection to rank 0's store; None at rank 0."""
         if self.rank == 0:
             return None
-        return connect(self._host, self._port, self._secret, _STORE, self.limit.total_seconds())
+        return connect(self._host, self._port, self._secret, _STORE, self.timeout.total_seconds())
 
-    def meet(self, name: str, listener_rank: int) -> PeerLink:
+    def open_link(self, name: str, listener_rank: int) -> PeerLink:
         """Return this rank's end of the connection ``name``, which two ranks make.
 
         Raises:
@@ -100,8 +100,8 @@ class Rendezvous:
             link = self._accept(name)
         else:
             host, port = decode(self.store.get(f"address/{listener_rank}"))
-            link = connect(host, port, self._secret, name, self.limit.total_seconds())
-        link.set_limit(self.limit.total_seconds())
+            link = connect(host, port, self._secret, name, self.timeout.total_seconds())
+        link.set_limit(self.timeout.total_seconds())
         return link
 
     def _accept(self, name: str) -> PeerLink:
@@ -109,13 +109,13 @@ class Rendezvous:
             if self._listener is None:
                 self._listener = self._listen(self._own_address, 0)
             self.store.set(f"address/{self.rank}", encode(self._listener.address))
-            if not self._changed.wait_for(lambda: name in self._links, self.limit.total_seconds()):
+            if not self._changed.wait_for(lambda: name in self._links, self.timeout.total_seconds()):
                 raise TimeoutError(f"The rank for the connection {name} did not come.")
             return self._links.pop(name)
 
     def _listen(self, host: str, port: int) -> Listener:
         try:
-            return Listener(host, port, self._secret, self._arrived)
+            return Listener(host, port, self._secret, self._serve_link)
         except OSError as error:
             raise BackendError(
                 f"Rank {self.rank} cannot listen on {host} port {port}: {error.strerror}.",
@@ -123,7 +123,7 @@ class Rendezvous:
                 "node's addresses with “ip address”.",
             ) from error
 
-    def _arrived(self, name: str, link: PeerLink) -> None:
+    def _serve_link(self, name: str, link: PeerLink) -> None:
         if name != _STORE:
             with self._changed:
                 self._links[name] = link
@@ -152,10 +152,10 @@ class StoreMemory:
             if verb == "check":
                 return all(key in self._values for key in keys)
             if verb in ("get", "wait"):
-                arrived = self._changed.wait_for(
+                has_keys = self._changed.wait_for(
                     lambda: all(key in self._values for key in keys), limit_s
                 )
-                return [self._values[key] for key in keys] if arrived else None
+                return [self._values[key] for key in keys] if has_keys else None
             if verb == "count":
                 return len(self._values)
             (key,) = keys
@@ -184,10 +184,10 @@ class RunStore(distributed.Store):  # type: ignore[misc]
     torch's own `TCPStore` takes keys from anybody who connects, and listens on all interfaces.
     """
 
-    def __init__(self, meeting: Rendezvous) -> None:
+    def __init__(self, rendezvous: Rendezvous) -> None:
         super().__init__()
-        self._meeting = meeting
-        self._link = meeting.link_to_store()
+        self._rendezvous = rendezvous
+        self._link = rendezvous.link_to_store()
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -196,68 +196,68 @@ class RunStore(distributed.Store):  # type: ignore[misc]
 
     def clone(self) -> RunStore:
         """Return a store with a connection of its own, so that it need not wait for this one."""
-        twin = RunStore(self._meeting)
-        twin.set_timeout(self.timeout)
-        return twin
+        copy = RunStore(self._rendezvous)
+        copy.set_timeout(self.timeout)
+        return copy
 
     def set(self, key: str, value: bytes | str) -> None:
-        self._ask("set", [key], value.encode() if isinstance(value, str) else bytes(value))
+        self._query("set", [key], value.encode() if isinstance(value, str) else bytes(value))
 
     def get(self, key: str) -> bytes:
         return bytes(self._wait("get", [key], self.timeout)[0])
 
     def add(self, key: str, amount: int) -> int:
-        return int(self._ask("add", [key], amount))
+        return int(self._query("add", [key], amount))
 
     def compare_set(self, key: str, expected: bytes | str, desired: bytes | str) -> bytes:
         pair = [x.encode() if isinstance(x, str) else bytes(x) for x in (expected, desired)]
-        return bytes(self._ask("compare_set", [key], pair))
+        return bytes(self._query("compare_set", [key], pair))
 
     def check(self, keys: Sequence[str]) -> bool:
-        return bool(self._ask("check", list(keys)))
+        return bool(self._query("check", list(keys)))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         self._wait("wait", list(keys), self.timeout if timeout is None else timeout)
 
     def delete_key(self, key: str) -> bool:
-        return bool(self._ask("delete", [key]))
+        return bool(self._query("delete", [key]))
 
     def num_keys(self) -> int:
-        return int(self._ask("count", []))
+        return int(self._query("count", []))
 
     def has_extended_api(self) -> bool:
         return False
 
     def _wait(self, verb: str, keys: list[str], timeout: timedelta) -> list[bytes]:
-        values: list[bytes] | None = self._ask(verb, keys, limit_s=timeout.total_seconds())
+        values: list[bytes] | None = self._query(verb, keys, limit_s=timeout.total_seconds())
         if values is None:
             raise distributed.DistStoreError(
                 f"wait timeout after {timeout.total_seconds():.0f} s, keys: {', '.join(keys)}"
             )
         return values
 
-    def _ask(self, verb: str, keys: list[str], value: Any = None, limit_s: float = 0.0) -> Any:
+    def _query(self, verb: str, keys: list[str], value: Any = None, limit_s: float = 0.0) -> Any:
         with self._lock:
-            return self._meeting.ask_store(self._link, (verb, keys, value, limit_s))
+            return self._rendezvous.query_store(self._link, (verb, keys, value, limit_s))
 
 
-class Meets:
+class RendezvousMixin:
     """The part of a strategy whose ranks meet without Horovod."""
 
     def __init__(self, host: str) -> None:
         super().__init__()
-        self._meeting = Rendezvous(host)
+        self._rendezvous = Rendezvous(host)
 
     @property
     def rank(self) -> int:
-        return self._meeting.rank
+        return self._rendezvous.rank
 
     @property
     def world_size(self) -> int:
-        return self._meeting.world_size
+        return self._rendezvous.world_size
 
     def load(self) -> None:
-        self._meeting.load()
+        self._rendezvous.load()
 
 
 def interface_of(subnets: str) -> tuple[str, str]:
@@ -271,11 +271,11 @@ def interface_of(subnets: str) -> tuple[str, str]:
     """
     import psutil
 
-    networks = [ipaddress.ip_network(one) for one in (subnets or "127.0.0.0/8").split(",")]
+    networks = [ipaddress.ip_network(subnet) for subnet in (subnets or "127.0.0.0/8").split(",")]
     for interface, addresses in psutil.net_if_addrs().items():
-        for one in addresses:
-            if one.family in (socket.AF_INET, socket.AF_INET6):
-                address = one.address.partition("%")[0]
+        for subnet in addresses:
+            if subnet.family in (socket.AF_INET, socket.AF_INET6):
+                address = subnet.address.partition("%")[0]
                 if any(ipaddress.ip_address(address) in network for network in networks):
                     return interface, address
     raise BackendError(

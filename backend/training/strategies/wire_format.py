@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-_HEAD = "<Q"
+_HEADER = "<Q"
 """The bytes of the JSON text."""
 _ALIGNMENT = 16
 _DTYPES = {str(x): x for x in vars(torch).values() if isinstance(x, torch.dtype)}
@@ -33,7 +33,7 @@ def encode(value: Any) -> bytes:
     blobs = bytearray()
     text = json.dumps(_to_json(value, blobs), separators=(",", ":")).encode()
     text = text.ljust(-(-len(text) // _ALIGNMENT) * _ALIGNMENT)
-    return struct.pack(_HEAD, len(text)) + text + blobs
+    return struct.pack(_HEADER, len(text)) + text + blobs
 
 
 def decode(content: bytes | bytearray | memoryview) -> Any:
@@ -43,12 +43,12 @@ def decode(content: bytes | bytearray | memoryview) -> Any:
         ValueError: These are no such bytes.
     """
     try:
-        (size,) = struct.unpack_from(_HEAD, content)
-        start = struct.calcsize(_HEAD)
-        whole = memoryview(content)[start:]
-        if size > len(whole):
+        (size,) = struct.unpack_from(_HEADER, content)
+        start = struct.calcsize(_HEADER)
+        body = memoryview(content)[start:]
+        if size > len(body):
             raise ValueError("the text is cut")
-        return _from_json(json.loads(bytes(whole[:size])), whole[size:])
+        return _from_json(json.loads(bytes(body[:size])), body[size:])
     except (struct.error, KeyError, TypeError, RecursionError, AttributeError) as error:
         raise ValueError(f"not a message of a rank: {error}") from error
 

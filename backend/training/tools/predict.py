@@ -20,9 +20,9 @@ from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
 from backend.training.checkpoint import load_checkpoint
-from backend.training.checkpoint_content import put_buffers
-from backend.training.data import BatchIndices, ValidationOrder, loader
-from backend.training.evaluation import BatchValues, mean_of
+from backend.training.checkpoint_content import restore_buffers
+from backend.training.data import BatchIndices, ValidationOrder, make_loader
+from backend.training.evaluation import BatchValues, average_values
 from backend.training.subject import Subject, open_subject
 from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
@@ -80,7 +80,7 @@ class _PredictionRun:
         state = load_checkpoint(Path(request["checkpoint"]))
         self._model = subject.model
         load_state(self._model, state["model"])
-        put_buffers(self._model, state["ranks"][0]["buffers"])
+        restore_buffers(self._model, state["ranks"][0]["buffers"])
         self._model.eval()
         self._order = _SampleOrder(self._sample_indices(), launch.config.batch_size)
         self._workers = launch.config.loader_workers
@@ -133,7 +133,7 @@ class _PredictionRun:
                 count = f"{len(file_errors)} file{'s' if len(file_errors) > 1 else ''}"
                 self._notes.append(f"{count} could not be read: {names}.")
             self._report("Choosing samples to show…")
-            metrics = mean_of(batch_metrics, self._order) if batch_metrics else {}
+            metrics = average_values(batch_metrics, self._order) if batch_metrics else {}
             return results.prediction(metrics, self._notes).to_dict()
 
     def _measure(
@@ -181,7 +181,7 @@ class _PredictionRun:
 
     def _batches(self) -> Iterator[tuple[list[int], Any]]:
         """Yield the batches that the job's validation makes."""
-        batches = loader(self._data, self._order, self._workers, on_gpu=False)
+        batches = make_loader(self._data, self._order, self._workers, on_gpu=False)
         yield from zip(self._order, batches, strict=True)
 
     def _batches_of_files(
@@ -212,7 +212,7 @@ class _SampleOrder(ValidationOrder):
         self.sample_indices = sample_indices
 
     def share(self, batch: int) -> BatchIndices:
-        positions = super().share(batch)
+        positions = super().batch_indices(batch)
         return BatchIndices([self.sample_indices[position] for position in positions], positions.number)
 
 

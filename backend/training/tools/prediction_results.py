@@ -130,7 +130,7 @@ class PredictionResults:
         self._task = BOXES if is_boxes else VALUES
         for offset, row in enumerate(rows):
             sample_target = self._target(form, target, offset, size)
-            picture_matches = average_precision.match(parts[offset], sample_target)
+            picture_matches = average_precision.match_picture(parts[offset], sample_target)
             self._matches += [picture_matches] if picture_matches is not None else []
             if start + offset in self._shown_positions:
                 self._outputs[start + offset] = _box_fields(parts[offset]) if is_boxes else parts[offset]
@@ -211,8 +211,8 @@ class PredictionResults:
             examples=self._samples(positions, deadline),
             notes=(*notes, *(self._form.notes if self._form else ()), *self._nan_note()),
             detections=tuple(
-                DetectionMeasures(self._name(measures.label), measures.boxes, *measures.curves)
-                for measures in average_precision.by_class(self._matches)
+                DetectionMeasures(self._name(measures.label), measures.box_count, *measures.curves)
+                for measures in average_precision.precision_by_class(self._matches)
             ),
         )
         return self._with_classes(summary, deadline) if self._task == CLASSES else summary

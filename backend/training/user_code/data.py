@@ -19,7 +19,7 @@ from backend.training.user_code.errors import (
     clean_traceback,
     describe,
 )
-from backend.training.user_code.importing import load
+from backend.training.user_code.importing import import_entry
 from backend.training.user_code.sources import UserSource
 
 LOADER_FILE = "bks_dataset.py"
@@ -109,11 +109,11 @@ class UserData:
         for item in items:
             if isinstance(item, ItemFailure):
                 return item
-        own = getattr(self.user_dataset, "collate", None)
+        user_collate = getattr(self.user_dataset, "collate", None)
         try:
-            if callable(own):
+            if callable(user_collate):
                 with calling(f"{self.class_name}.collate", self.source):
-                    return own(items)
+                    return user_collate(items)
             return _collate(items, self.class_name)
         except UserCodeError as error:
             return ItemFailure(error)
@@ -169,35 +169,35 @@ class UserLoader:
         return self._open("UserValDataset", files)
 
     def _open(self, class_name: str, files: Path) -> UserData:
-        made_by = getattr(self._module, class_name, None)
-        if made_by is None:
+        user_class = getattr(self._module, class_name, None)
+        if user_class is None:
             raise UserCodeError(
                 f"{LOADER_FILE} defines no {class_name}.",
                 f"Name the loader's class {class_name}: "
                 f"class {class_name}(torch.utils.data.Dataset).",
             )
-        if not isinstance(made_by, type):
+        if not isinstance(user_class, type):
             raise UserCodeError(
-                f"{class_name} in {LOADER_FILE} is {a(type(made_by).__name__)}, not a class.",
+                f"{class_name} in {LOADER_FILE} is {a(type(user_class).__name__)}, not a class.",
                 f"Write class {class_name}(torch.utils.data.Dataset).",
             )
         import torch
 
-        if issubclass(made_by, torch.utils.data.IterableDataset):
+        if issubclass(user_class, torch.utils.data.IterableDataset):
             raise UserCodeError(
                 f"{class_name} is an IterableDataset, which cannot be distributed over processes.",
                 "Give it the methods __getitem__ and __len__ of a torch.utils.data.Dataset.",
             )
-        for method, does in (("__getitem__", "returns one item"), ("__len__", "counts them")):
-            if not callable(getattr(made_by, method, None)):
+        for method, purpose in (("__getitem__", "returns one item"), ("__len__", "counts them")):
+            if not callable(getattr(user_class, method, None)):
                 raise UserCodeError(
-                    f"{class_name} has no method {method}, which {does}.",
+                    f"{class_name} has no method {method}, which {purpose}.",
                     f"Add {method} to {class_name}; an endless dataset cannot be distributed "
                     "over processes.",
                 )
-        make: Any = made_by
+        factory: Any = user_class
         with calling(f"{class_name}()", self._source):
-            dataset = make(str(files))
+            dataset = factory(str(files))
         return UserData(self._source, class_name, dataset)
 
 
@@ -207,7 +207,7 @@ def load_loader(folder: Path) -> UserLoader:
     Raises:
         UserCodeError: It cannot be loaded.
     """
-    return UserLoader(*load(folder, LOADER_FILE, "loader"))
+    return UserLoader(*import_entry(folder, LOADER_FILE, "loader"))
 
 
 def open_data(
@@ -224,11 +224,11 @@ def open_data(
     """
     training_loader = load_loader(loader)
     training = training_loader.training(dataset)
-    own = validation_loader is not None and validation_loader != loader
-    reader = load_loader(validation_loader) if own and validation_loader else training_loader
+    has_own_loader = validation_loader is not None and validation_loader != loader
+    reader = load_loader(validation_loader) if has_own_loader and validation_loader else training_loader
     files = validation_dataset or dataset
     if reader.has_validation:
         return training, reader.validation(files)
-    if own or (validation_dataset is not None and validation_dataset != dataset):
+    if has_own_loader or (validation_dataset is not None and validation_dataset != dataset):
         return training, reader.training(files)
     return training, None

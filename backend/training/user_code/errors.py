@@ -39,9 +39,9 @@ class UserCodeError(BackendError):
     during = ""
 
     def __init__(
-        self, sentence: str, remedy: str = "", traceback: str = "", index: int | None = None
+        self, message: str, remedy: str = "", traceback: str = "", index: int | None = None
     ) -> None:
-        super().__init__(sentence, remedy)
+        super().__init__(message, remedy)
         self.traceback = traceback
         self.index = index
 
@@ -50,7 +50,7 @@ class UserCodeError(BackendError):
 
 
 @contextlib.contextmanager
-def calling(what: str, source: UserSource | None = None) -> Iterator[None]:
+def calling(subject: str, source: UserSource | None = None) -> Iterator[None]:
     """``with calling("The model's loss"):`` turns any exception of user code into a sentence."""
     try:
         yield
@@ -59,7 +59,7 @@ def calling(what: str, source: UserSource | None = None) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if is_out_of_memory(error):
             raise
-        raise explain(error, what, source) from error
+        raise explain(error, subject, source) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -71,67 +71,67 @@ def is_out_of_memory(error: BaseException) -> bool:
     ) or "DefaultCPUAllocator" in _text(error)
 
 
-def explain(error: BaseException, what: str, source: UserSource | None = None) -> UserCodeError:
+def explain(error: BaseException, subject: str, source: UserSource | None = None) -> UserCodeError:
     """Describe an exception of user code in a sentence. ``what`` begins it: "The model's loss"."""
     trace = clean_traceback(error)
     if isinstance(error, SystemExit):
         return UserCodeError(
-            f"{what} exited the program (sys.exit({'' if error.code is None else error.code!r})).",
+            f"{subject} exited the program (sys.exit({'' if error.code is None else error.code!r})).",
             'Move code for direct execution below if __name__ == "__main__":.',
             trace,
         )
     if isinstance(error, SyntaxError) and error.filename:
-        file = _place(error.filename, source)
+        file = _relative_path(error.filename, source)
         return UserCodeError(
             f"{file}, line {error.lineno or 1}: {error.msg}.",
             f"Correct {file} and import it again.",
             trace,
         )
     if isinstance(error, ModuleNotFoundError) and error.name:
-        missing, place = _public(error.name), _where(error, source)
+        missing, location = _public_names(error.name), _location_of(error, source)
         root = missing.partition(".")[0]
         package = PYPI_NAMES.get(root, "")
         if package:
-            at = f" ({place})" if place else ""
-            lacks = UserCodeError(
-                f"{_whose(place)} needs {package}{at}.",
+            suffix = f" ({location})" if location else ""
+            package_error = UserCodeError(
+                f"{_owner_label(location)} needs {package}{suffix}.",
                 f"Install it with {sys.executable} -m pip install {package}.",
                 trace,
             )
-            lacks.package = package
-            return lacks
-        own = _way_to_own(root, source)
-        unknown = UserCodeError(
-            f"{place or what} needs the module “{missing}”, which is not installed here.",
-            own
+            package_error.package = package
+            return package_error
+        import_hint = _own_import_hint(root, source)
+        module_error = UserCodeError(
+            f"{location or subject} needs the module “{missing}”, which is not installed here.",
+            import_hint
             or f"If “{root}” is a file or folder of your project, import the folder that contains "
             "it, with bks_model.py or bks_dataset.py at the top of that folder. If it is a "
             f"package, install it for {sys.executable}.",
             trace,
         )
-        unknown.module = "" if own else root
-        return unknown
-    place = _where(error, source)
-    where = f" ({place})" if place else ""
-    raised = UserCodeError(
-        f"{what} raised {describe(error)}{where}.", _remedy(error, what, place), trace
+        module_error.module = "" if import_hint else root
+        return module_error
+    location = _location_of(error, source)
+    suffix = f" ({location})" if location else ""
+    user_error = UserCodeError(
+        f"{subject} raised {describe(error)}{suffix}.", _remedy(error, subject, location), trace
     )
-    raised.during = what
-    return raised
+    user_error.during = subject
+    return user_error
 
 
-def _whose(place: str) -> str:
-    file = Path(place.partition(",")[0]).stem
+def _owner_label(location: str) -> str:
+    file = Path(location.partition(",")[0]).stem
     return {"bks_dataset": "The loader", "bks_model": "The model"}.get(file, "The code")
 
 
-def _way_to_own(module: str, source: UserSource | None) -> str:
+def _own_import_hint(module: str, source: UserSource | None) -> str:
     """Return how to import a module that is a part of the project, "" if it is none."""
-    for known in [source] if source else known_sources.values():
-        for path in sorted(known.folder.rglob("*")):
+    for known_source in [source] if source else known_sources.values():
+        for path in sorted(known_source.folder.rglob("*")):
             if path.stem == module and (path.is_dir() or path.suffix == ".py"):
-                inside = path.parent.relative_to(known.folder)
-                return f"It is in {inside.as_posix()}: import it from {'.'.join(inside.parts)}."
+                package_path = path.parent.relative_to(known_source.folder)
+                return f"It is in {package_path.as_posix()}: import it from {'.'.join(package_path.parts)}."
     return ""
 
 
@@ -154,12 +154,12 @@ _TYPES = re.compile(
 )
 
 
-def _remedy(error: BaseException, what: str, place: str) -> str:
+def _remedy(error: BaseException, subject: str, location: str) -> str:
     """Return the remedy for common mistakes; otherwise ""."""
     text = _text(error)
-    if isinstance(error, TypeError) and not place and (call := _CALL.search(text)):
+    if isinstance(error, TypeError) and not location and (call := _CALL.search(text)):
         # No line of user code: the call itself failed, not one inside the function.
-        return _SIGNATURES.get(what.replace("UserVal", "User"), _SIGNATURES.get(call[1], ""))
+        return _SIGNATURES.get(subject.replace("UserVal", "User"), _SIGNATURES.get(call[1], ""))
     if isinstance(error, ImportError) and "relative import" in text:
         return (
             "The import goes beyond the imported files. Import the folder above, with "
@@ -180,7 +180,7 @@ def _remedy(error: BaseException, what: str, place: str) -> str:
 
 def describe(error: BaseException, limit: int = 300) -> str:
     """Return ``ValueError: the message``, on one line and without a full stop."""
-    text = " ".join(_public(_text(error)).split()).rstrip(".")
+    text = " ".join(_public_names(_text(error)).split()).rstrip(".")
     name = type(error).__name__
     return name if not text else f"{name}: {text if len(text) < limit else text[:limit] + '…'}"
 
@@ -192,37 +192,37 @@ def _text(error: BaseException) -> str:
     return ""
 
 
-def _public(text: str) -> str:
+def _public_names(text: str) -> str:
     """Return ``text`` with module names as the user wrote them."""
     for name in sorted(known_sources, key=len, reverse=True):
         text = text.replace(f"{name}.", "")
     return text
 
 
-def _place(filename: str, source: UserSource | None) -> str:
-    for known in [source] if source else known_sources.values():
+def _relative_path(filename: str, source: UserSource | None) -> str:
+    for known_source in [source] if source else known_sources.values():
         with suppress(ValueError):
-            return Path(filename).relative_to(known.folder).as_posix()
+            return Path(filename).relative_to(known_source.folder).as_posix()
     return Path(filename).name
 
 
-def _is_users(filename: str) -> bool:
+def _is_user_file(filename: str) -> bool:
     return any(filename.startswith(f"{source.folder}{os.sep}") for source in known_sources.values())
 
 
-def _where(error: BaseException, source: UserSource | None) -> str:
+def _location_of(error: BaseException, source: UserSource | None) -> str:
     """Return the last line of the user's own code that raised or passed the error, or ""."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
-    return f"{_place(frames[-1].filename, source)}, line {frames[-1].lineno}" if frames else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user_file(f.filename)]
+    return f"{_relative_path(frames[-1].filename, source)}, line {frames[-1].lineno}" if frames else ""
 
 
 def clean_traceback(error: BaseException, limit: int = 20_000) -> str:
     """Return the traceback from the user's first line on, without the import machinery."""
     trace_back = traceback.TracebackException.from_exception(error, limit=-200)
     frames = [f for f in trace_back.stack if not f.filename.startswith("<frozen importlib")]
-    first = next((n for n, f in enumerate(frames) if _is_users(f.filename)), None)
-    if first is not None:
-        frames = frames[first:]
+    first_index = next((n for n, f in enumerate(frames) if _is_user_file(f.filename)), None)
+    if first_index is not None:
+        frames = frames[first_index:]
     trace_back.stack = traceback.StackSummary.from_list(
         [f for f in frames if Path(f.filename).parent != Path(__file__).parent]
     )

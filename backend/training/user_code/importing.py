@@ -17,15 +17,15 @@ _numbers = itertools.count(1)
 _lock = threading.RLock()
 
 
-def load(folder: Path, entry: str, kind: str) -> tuple[UserSource, ModuleType]:
+def import_entry(folder: Path, entry: str, kind: str) -> tuple[UserSource, ModuleType]:
     """Import ``entry`` of ``folder``; ``kind`` is the word for it in sentences."""
     folder = folder.resolve()
     if not (folder / entry).is_file():
-        elsewhere = next((p for p in sorted(folder.glob(f"*/{entry}")) if p.is_file()), None)
+        nested_entry = next((p for p in sorted(folder.glob(f"*/{entry}")) if p.is_file()), None)
         raise UserCodeError(
             f"The {kind} has no {entry} at the top of its files.",
-            f"Import the folder “{elsewhere.parent.name}”, which has one."
-            if elsewhere
+            f"Import the folder “{nested_entry.parent.name}”, which has one."
+            if nested_entry
             else f"Add a file {entry}; the gallery's digits example has one.",
         )
     # A Keras 3 model is a torch module only on this backend, which is chosen when Keras loads.

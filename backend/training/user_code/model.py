@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from backend.records.base.number_format import name_list
 from backend.training.user_code.errors import FORWARD, LOSS, UserCodeError, a, calling, describe
-from backend.training.user_code.importing import load
+from backend.training.user_code.importing import import_entry
 
 if TYPE_CHECKING:
     import torch
@@ -28,25 +28,25 @@ def load_model(folder: Path) -> torch.nn.Module:
     """
     import torch
 
-    source, module = load(folder, MODEL_FILE, "model")
-    made_by = getattr(module, "UserModel", None)
-    if made_by is None:
+    source, module = import_entry(folder, MODEL_FILE, "model")
+    user_class = getattr(module, "UserModel", None)
+    if user_class is None:
         raise UserCodeError(
             f"{MODEL_FILE} defines no UserModel.",
             "Name the model's class UserModel: class UserModel(torch.nn.Module).",
         )
-    if not (isinstance(made_by, type) and issubclass(made_by, torch.nn.Module)):
-        keras = isinstance(made_by, type) and any(
-            base.__module__.partition(".")[0] == "keras" for base in made_by.__mro__
+    if not (isinstance(user_class, type) and issubclass(user_class, torch.nn.Module)):
+        is_keras = isinstance(user_class, type) and any(
+            base.__module__.partition(".")[0] == "keras" for base in user_class.__mro__
         )
         raise UserCodeError(
             f"UserModel in {MODEL_FILE} is not a torch.nn.Module.",
             "Keras uses another backend here; start with KERAS_BACKEND=torch."
-            if keras
+            if is_keras
             else "Write class UserModel(torch.nn.Module).",
         )
     with calling("UserModel()", source):
-        model = made_by()
+        model = user_class()
     if not isinstance(model, torch.nn.Module):
         raise UserCodeError(f"UserModel() creates a {type(model).__name__}, not a torch.nn.Module.")
     _loss_of(model)
@@ -56,10 +56,10 @@ def load_model(folder: Path) -> torch.nn.Module:
 def _loss_of(model: torch.nn.Module) -> Callable[[Any, Any], Any]:
     """Return the model's ``loss``: a method, or a module that its ``__init__`` set."""
     loss: Any = getattr(model, "loss", None)
-    made_by: Any = type(model)
-    if loss is None and callable(getattr(made_by, "loss", None)):
+    model_class: Any = type(model)
+    if loss is None and callable(getattr(model_class, "loss", None)):
         # Keras sets an attribute of this name to None in __init__, over the user's method.
-        loss = functools.partial(made_by.loss, model)
+        loss = functools.partial(model_class.loss, model)
     if not callable(loss):
         raise UserCodeError(
             "UserModel has no method loss.",
@@ -83,18 +83,18 @@ def materialize(model: torch.nn.Module, data: Any, target: Any = None) -> None:
     """
     import torch
 
-    training = model.training
+    was_training = model.training
     # What Keras has not built must not be read before.
-    lazy = _lazy_modules(model) if getattr(model, "built", True) else []
-    named = model.named_buffers() if lazy else ()
-    buffers = {name: one.clone() for name, one in named if not _is_lazy(one)}
-    attributes = [(module, _numbers(module)) for module in model.modules() if lazy]
+    lazy_modules = _lazy_modules(model) if getattr(model, "built", True) else []
+    named_buffers = model.named_buffers() if lazy_modules else ()
+    buffers = {name: buffer.clone() for name, buffer in named_buffers if not _is_lazy(buffer)}
+    attributes = [(module, _plain_attributes(module)) for module in model.modules() if lazy_modules]
     model.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng():
             with calling(FORWARD):
                 model(data)
-            for _ in range(_MOST_STEPS if lazy else 0):
+            for _ in range(_MAX_STEPS if lazy_modules else 0):
                 if not _lazy_modules(model):
                     break
                 model.train()
@@ -102,15 +102,15 @@ def materialize(model: torch.nn.Module, data: Any, target: Any = None) -> None:
                     output = model(data)
                 if target is not None:
                     compute_loss(model, output, target)
-            for name, one in model.named_buffers() if lazy else ():
-                if name in buffers and one.shape == buffers[name].shape:
-                    one.copy_(buffers[name])
+            for name, buffer in model.named_buffers() if lazy_modules else ():
+                if name in buffers and buffer.shape == buffers[name].shape:
+                    buffer.copy_(buffers[name])
     finally:
-        model.train(training)
-    for module, numbers in attributes:
-        vars(module).update(numbers)
-    still_lazy = _lazy_modules(model) if lazy else []
-    for module in lazy:
+        model.train(was_training)
+    for module, values in attributes:
+        vars(module).update(values)
+    still_lazy = _lazy_modules(model) if lazy_modules else []
+    for module in lazy_modules:
         if module in still_lazy:
             continue
         if callable(reset := getattr(module, "reset_running_stats", None)):
@@ -121,7 +121,7 @@ def materialize(model: torch.nn.Module, data: Any, target: Any = None) -> None:
         list(module.parameters(recurse=False))
 
 
-_MOST_STEPS = 4
+_MAX_STEPS = 4
 
 
 def require_shapes(model: torch.nn.Module) -> None:
@@ -131,11 +131,11 @@ def require_shapes(model: torch.nn.Module) -> None:
         UserCodeError: It names them.
     """
     tensors = [*model.named_parameters(), *model.named_buffers()]
-    unknown = [name for name, one in tensors if _is_lazy(one)]
+    unknown = [name for name, tensor in tensors if _is_lazy(tensor)]
     if unknown:
         raise UserCodeError(
             "The first batch does not give these parameters a shape, in evaluation or in "
-            f"{_MOST_STEPS} steps of training: {name_list(unknown)}.",
+            f"{_MAX_STEPS} steps of training: {name_list(unknown)}.",
             "Use these layers in the first step, or build them with their sizes in "
             "UserModel.__init__, such as torch.nn.Linear in place of LazyLinear.",
         )
@@ -146,8 +146,8 @@ def _lazy_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
         module
         for module in model.modules()
         if any(
-            _is_lazy(one)
-            for one in (*module.parameters(recurse=False), *module.buffers(recurse=False))
+            _is_lazy(tensor)
+            for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False))
         )
     ]
 
@@ -158,7 +158,7 @@ def _is_lazy(tensor: torch.Tensor) -> bool:
     return bool(is_lazy(tensor))
 
 
-def _numbers(module: torch.nn.Module) -> dict[str, Any]:
+def _plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
     """Return the plain attributes of a module of the user, such as a counter of steps."""
     kinds = {kind.__module__.partition(".")[0] for kind in type(module).__mro__}
     if type(module).__module__.startswith("torch.") or "keras" in kinds:
@@ -197,7 +197,7 @@ def require_restorable(model: torch.nn.Module) -> None:
     with calling("The model's state_dict"):
         state = model.state_dict()
     _require_readable(state)
-    state = {n: one if _is_plain(one) else _through_a_file(one) for n, one in state.items()}
+    state = {n: value if _is_plain(value) else _save_and_load(value) for n, value in state.items()}
     try:
         model.load_state_dict(state)
     except Exception as error:
@@ -208,7 +208,7 @@ def require_restorable(model: torch.nn.Module) -> None:
         ) from error
 
 
-def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ...]]) -> None:
+def require_same_state(model: torch.nn.Module, built_shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a model whose state dict differs from the one it was built with.
 
     Args:
@@ -220,11 +220,11 @@ def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ..
     """
     with calling("The model's state_dict"):
         state = model.state_dict()
-    now = _shapes(state)
-    other = [name for name in {**built, **now} if built.get(name) != now.get(name)]
-    if other:
+    current_shapes = _shapes(state)
+    changed_names = [name for name in {**built_shapes, **current_shapes} if built_shapes.get(name) != current_shapes.get(name)]
+    if changed_names:
         raise UserCodeError(
-            f"Training changed the names or shapes in the model's state_dict: {name_list(other)}.",
+            f"Training changed the names or shapes in the model's state_dict: {name_list(changed_names)}.",
             "Register buffers and parameters with their final shape in UserModel.__init__; a new "
             "model could not load the checkpoint otherwise. A layer that is trained later can be "
             "frozen until then: requires_grad_(False).",
@@ -234,10 +234,10 @@ def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ..
 
 def _require_readable(state: Mapping[str, Any]) -> None:
     """Refuse a state dict that could not be read from a checkpoint, by writing and reading it."""
-    odd = [text for name, one in state.items() if not _is_plain(one) for text in _odd(one, name)]
-    if odd:
+    unreadable_parts = [text for name, value in state.items() if not _is_plain(value) for text in _unreadable_parts(value, name)]
+    if unreadable_parts:
         raise UserCodeError(
-            f"A checkpoint cannot hold a part of the model's state_dict: {name_list(odd)}.",
+            f"A checkpoint cannot hold a part of the model's state_dict: {name_list(unreadable_parts)}.",
             "Let get_extra_state return a dict of tensors, numbers and text: torch.from_numpy(…) "
             "of an array, .item() of one number, str(…) of a path or a date.",
         )
@@ -249,41 +249,41 @@ def _is_plain(value: Any) -> bool:
     return type(value) in (torch.Tensor, torch.nn.Parameter)
 
 
-def _odd(value: Any, path: str) -> Iterator[str]:
+def _unreadable_parts(value: Any, path: str) -> Iterator[str]:
     """Yield the innermost parts of a value that do not come back from a file, with their types."""
     try:
-        _through_a_file(value)
+        _save_and_load(value)
     except Exception:  # noqa: BLE001 - pickle calls user code, which may raise anything
         parts: Iterable[tuple[Any, Any]] = ()
         if isinstance(value, Mapping):
             parts = value.items()
         elif isinstance(value, (list, tuple)):
             parts = enumerate(value)
-        found = [text for key, part in parts for text in _odd(part, f"{path}[{key!r}]")]
+        parts_found = [text for key, part in parts for text in _unreadable_parts(part, f"{path}[{key!r}]")]
         kind = type(value)
         name = kind.__qualname__ if kind.__module__ == "builtins" else _full_name(kind)
-        yield from found or [f"{path} ({name})"]
+        yield from parts_found or [f"{path} ({name})"]
 
 
 def _full_name(kind: type) -> str:
     return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"
 
 
-def _through_a_file(value: Any) -> Any:
+def _save_and_load(value: Any) -> Any:
     import torch
 
     file = io.BytesIO()
-    torch.save(_as_saved(value), file)
+    torch.save(_to_saved_types(value), file)
     file.seek(0)
     return torch.load(file, map_location="cpu", weights_only=True)
 
 
-def _as_saved(value: Any) -> Any:
+def _to_saved_types(value: Any) -> Any:
     """Return a value in the types that it has in a checkpoint; see `Checkpointer`."""
     if isinstance(value, Mapping):
-        return {key: _as_saved(part) for key, part in value.items()}
+        return {key: _to_saved_types(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        parts = [_as_saved(part) for part in value]
+        parts = [_to_saved_types(part) for part in value]
         return tuple(parts) if isinstance(value, tuple) else parts
     return value
 
@@ -299,7 +299,7 @@ class WeightedMean(float):
     weight: float
 
     @classmethod
-    def of(cls, value: float, weight: float) -> WeightedMean:
+    def with_weight(cls, value: float, weight: float) -> WeightedMean:
         """Return a mean; without any weight it is 0, and does not count."""
         mean = cls(value if weight else 0.0)
         mean.weight = weight
@@ -366,7 +366,7 @@ def compute_metrics(model: torch.nn.Module, output: Any, target: Any) -> dict[st
 def _number(name: str, value: Any) -> float:
     if isinstance(value, tuple) and len(value) == 2:
         total, weight = (_number(name, part) for part in value)
-        return WeightedMean.of(total / weight if weight else 0.0, weight)
+        return WeightedMean.with_weight(total / weight if weight else 0.0, weight)
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

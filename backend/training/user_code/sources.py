@@ -41,7 +41,7 @@ class UserSource:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
-        self._owned: dict[str, bool] = {}
+        self._owned_names: dict[str, bool] = {}
         self._sys_path: list[str] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,24 +50,24 @@ class UserSource:
     def holds(self, path: str) -> bool:
         return f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
 
-    def places(self) -> list[str]:
+    def search_paths(self) -> list[str]:
         """Return the folders of its modules: its own, and those that it added to ``sys.path``."""
-        inside = [place for place in sys.path if self.holds(place)]
-        return list(dict.fromkeys([str(self.folder), *inside]))
+        added_paths = [path for path in sys.path if self.holds(path)]
+        return list(dict.fromkeys([str(self.folder), *added_paths]))
 
     def owns(self, top: str) -> bool:
         """Return whether ``import top`` in this folder means one of its own modules."""
         # Cached, because an import may be in __getitem__ and run for every item.
         if sys.path != self._sys_path:
             self._sys_path = list(sys.path)
-            self._owned.clear()
-        known = self._owned.get(top)
-        if known is None:
-            known = self._owned[top] = self._has_module(top)
-        return known
+            self._owned_names.clear()
+        is_owned = self._owned_names.get(top)
+        if is_owned is None:
+            is_owned = self._owned_names[top] = self._has_module(top)
+        return is_owned
 
     def _has_module(self, top: str) -> bool:
-        spec = PathFinder.find_spec(top, self.places())
+        spec = PathFinder.find_spec(top, self.search_paths())
         # A directory without __init__.py is a package to Python, but an installed one precedes it.
         return spec is not None and (spec.loader is not None or not _is_installed(top))
 
@@ -182,10 +182,10 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         if fullname == source.name:
             spec = ModuleSpec(fullname, None, is_package=True)
-            spec.submodule_search_locations = source.places()
+            spec.submodule_search_locations = source.search_paths()
             return spec
         is_direct = fullname.count(".") == 1
-        spec_found = PathFinder.find_spec(fullname, source.places() if is_direct else path)
+        spec_found = PathFinder.find_spec(fullname, source.search_paths() if is_direct else path)
         if spec_found is not None and isinstance(spec_found.loader, SourceFileLoader):
             spec_found.loader = _UserFile(fullname, spec_found.loader.path, source)
             spec_found.cached = None
@@ -201,8 +201,8 @@ def register(folder: Path, name: str) -> UserSource:
         sys.meta_path.insert(0, _Finder())
     importlib.invalidate_caches()
     source = known_sources.setdefault(name, UserSource(folder, name))
-    known = [(str(source.folder), source.name) for source in known_sources.values()]
-    os.environ[_VARIABLE] = json.dumps(known)
+    sources = [(str(source.folder), source.name) for source in known_sources.values()]
+    os.environ[_VARIABLE] = json.dumps(sources)
     if str(folder) not in sys.path:
         # Last: a user's queue.py must not replace the standard library's for other code.
         sys.path.append(str(folder))

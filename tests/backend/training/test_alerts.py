@@ -86,7 +86,7 @@ def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path)
 
 def alarm_at(losses: list[float]) -> list[int]:
     watch = DivergenceWatch()
-    found = (watch.see(number, loss) for number, loss in enumerate(losses, 1))
+    found = (watch.add(number, loss) for number, loss in enumerate(losses, 1))
     return [alarm.step for alarm in found if alarm is not None]
 
 
@@ -120,9 +120,9 @@ def test_s12_a_checkpoint_from_before_the_rise_is_kept_and_the_one_that_may_be_n
 
 def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -> None:
     now = 0.0
-    watch = StandstillWatch(least_s=45, monotonic=lambda: now)
+    watch = StandstillWatch(min_patience_s=45, monotonic=lambda: now)
     assert watch.check(0) is None, "it is unknown yet how long a step takes"
-    watch.steps([6.0, 6.2, 5.8])
+    watch.add_steps([6.0, 6.2, 5.8])
     now += 59
     assert watch.check(3) is None
     now += 3
@@ -132,7 +132,7 @@ def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -
         alarm.message
         == "No step since step 3; a step takes 6 s, and this one has taken more than 60 s."
     )
-    watch.moved()
+    watch.add_progress()
     assert watch.check(3) is None
 
 
@@ -144,23 +144,23 @@ def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
     folder.path.mkdir()
     reporter = Watched(folder)
     now = 0.0
-    reporter._standstill = StandstillWatch(least_s=45, monotonic=lambda: now)
+    reporter._standstill = StandstillWatch(min_patience_s=45, monotonic=lambda: now)
     reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
-    reporter.state(state)
+    reporter.set_state(state)
 
     def status() -> RunStatus:
         from backend.records.base.atomic_files import read_json
 
         return RunStatus.from_dict(read_json(folder.status))
 
-    reporter.step(step(1))
+    reporter.add_step(step(1))
     reporter.wait_for(lambda: folder.status.exists() and status().step == 1)
     now = 50.0
     beat = status().heartbeat
     reporter.wait_for(lambda: status().heartbeat > beat + 1)
     kinds = [alarm.kind for alarm in status().alarms]
     assert kinds == ([STANDSTILL] if state is JobState.TRAINING else [])
-    reporter.step(step(2))
+    reporter.add_step(step(2))
     reporter.wait_for(lambda: status().step == 2)
     assert status().alarms == ()
     reporter.close()

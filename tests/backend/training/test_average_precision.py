@@ -14,9 +14,9 @@ import torch
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from backend.training.average_precision import OVERLAPS, by_class, match, matches_of, means
+from backend.training.average_precision import OVERLAPS, precision_by_class, match_picture, matches_of, mean_precisions
 from backend.training.data import ValidationOrder
-from backend.training.evaluation import BatchValues, mean_of
+from backend.training.evaluation import BatchValues, average_values
 
 Picture = tuple[dict[str, Any], dict[str, Any]]
 
@@ -95,7 +95,7 @@ def reference(given: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
 def test_the_average_precision_equals_that_of_pycocotools(seed: int) -> None:
     given = pictures(seed)
     expected = reference(given)
-    found = by_class(one for pair in given if (one := match(*pair)) is not None)
+    found = precision_by_class(one for pair in given if (one := match_picture(*pair)) is not None)
     assert {one.label for one in found} == set(expected)
     for one in found:
         areas = [one.area(number) for number in range(len(OVERLAPS))]
@@ -134,21 +134,21 @@ def test_a_detection_of_a_difficult_box_is_neither_right_nor_wrong(
         "labels": torch.ones(len(detections), dtype=torch.int64),
         "scores": torch.linspace(0.9, 0.5, len(detections)),
     }
-    assert means(matches_of([output], [target]))["AP50"] == pytest.approx(expected)
+    assert mean_precisions(matches_of([output], [target]))["AP50"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_ranks_measure_the_same_as_one(ranks: int) -> None:
     given = pictures(4) * 3
     order = ValidationOrder(len(given), 2, 0, 1)
-    expected = means(matches_of(*map(list, zip(*given, strict=True))))
+    expected = mean_precisions(matches_of(*map(list, zip(*given, strict=True))))
     found = []
     for rank in range(ranks):
-        for number in ValidationOrder(len(given), 2, rank, ranks).numbers():
-            output, target = zip(*(given[n] for n in order.share(number)), strict=True)
+        for number in ValidationOrder(len(given), 2, rank, ranks).batch_numbers():
+            output, target = zip(*(given[n] for n in order.batch_indices(number)), strict=True)
             values = BatchValues(torch.tensor(1.0), {"share": 0.5}, list(output), list(target))
             found.append((number, pickle.loads(pickle.dumps(values))))
-    assert mean_of(found, order) == {
+    assert average_values(found, order) == {
         "validation/loss": 1.0,
         "validation/share": 0.5,
         **{f"validation/{name}": value for name, value in expected.items()},
@@ -160,8 +160,8 @@ def test_each_set_is_measured_by_itself() -> None:
     named = [(o, {**t, "set": "test"}) for o, t in given] + [
         ({key: value[:0] for key, value in o.items()}, {**t, "set": "training"}) for o, t in given
     ]
-    whole = means(matches_of(*map(list, zip(*given, strict=True))))
-    found = means(matches_of(*map(list, zip(*named, strict=True))))
+    whole = mean_precisions(matches_of(*map(list, zip(*given, strict=True))))
+    found = mean_precisions(matches_of(*map(list, zip(*named, strict=True))))
     assert found == {
         "AP50 of test": whole["AP50"],
         "AP75 of test": whole["AP75"],
@@ -173,7 +173,7 @@ def test_each_set_is_measured_by_itself() -> None:
 def test_a_metric_of_the_user_of_this_name_stays() -> None:
     output, target = map(list, zip(*pictures(4), strict=True))
     values = BatchValues(torch.tensor(1.0), {"AP50": 0.125}, output, target)
-    assert mean_of([(0, values)], ValidationOrder(1, 1, 0, 1))["validation/AP50"] == 0.125
+    assert average_values([(0, values)], ValidationOrder(1, 1, 0, 1))["validation/AP50"] == 0.125
 
 
 BOXES = torch.tensor([[0.0, 0, 4, 4]])
@@ -194,7 +194,7 @@ BOXES = torch.tensor([[0.0, 0, 4, 4]])
     ],
 )
 def test_another_task_has_none(output: Any, target: Any) -> None:
-    assert means(matches_of(output, target)) == {}
+    assert mean_precisions(matches_of(output, target)) == {}
 
 
 @pytest.mark.parametrize(
@@ -212,4 +212,4 @@ def test_odd_detections_count_as_they_should(
     boxes: list[list[float]], scores: list[float], precision: float
 ) -> None:
     output = {"boxes": torch.tensor(boxes), "scores": torch.tensor(scores)}
-    assert means(matches_of([output], [{"boxes": BOXES}]))["AP50"] == pytest.approx(precision)
+    assert mean_precisions(matches_of([output], [{"boxes": BOXES}]))["AP50"] == pytest.approx(precision)

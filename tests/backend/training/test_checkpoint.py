@@ -412,9 +412,9 @@ def test_a_run_that_repeats_steps_replaces_no_kept_checkpoint(folder: JobFolder)
     again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
     more(again, 2, weight=20.0)
     assert load_checkpoint(path_of(folder, 2))["model"]["w"][0, 0] == 2
-    assert again.saved is not None
-    assert again.saved.name == "epoch-0002-step-000002-run2"
-    assert load_checkpoint(Path(again.saved.path))["model"]["w"][0, 0] == 20
+    assert again.last_checkpoint is not None
+    assert again.last_checkpoint.name == "epoch-0002-step-000002-run2"
+    assert load_checkpoint(Path(again.last_checkpoint.path))["model"]["w"][0, 0] == 20
 
 
 def more(writer: Checkpointer, *steps: int, weight: float | None = None) -> None:

@@ -15,7 +15,7 @@ import torch
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
-from backend.training.consensus import REACH, ConsensusUpdate, Rules, reinitialized
+from backend.training.consensus import REACH, ConsensusUpdate, ConsensusSettings, reinitialized
 from backend.training.data import TrainingOrder, seed_everything
 from backend.training.model_parts import ModelParts
 
@@ -29,7 +29,7 @@ class SplitTraining:
         parameters: Of all parts, for one optimizer.
     """
 
-    def __init__(self, parts: ModelParts, rules: Rules) -> None:
+    def __init__(self, parts: ModelParts, rules: ConsensusSettings) -> None:
         self._rules = rules
         count = len(parts)
         twins: list[torch.nn.Module] = []
@@ -54,7 +54,7 @@ class SplitTraining:
         drawn = random_state(torch.device("cpu"))
         first = 0.0
         for update in self.updates:
-            update.begin()
+            update.begin_batch()
         for number in range(self._rules.rounds):
             if number:
                 restore_random_state(drawn, torch.device("cpu"))
@@ -88,7 +88,7 @@ def digits_model(seed: int) -> torch.nn.Module:
 
 
 def accuracy(
-    rules: Rules | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03, steps: int = 1
+    rules: ConsensusSettings | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03, steps: int = 1
 ) -> float:
     """Train whole (None) or split after ``features``; return the validation's accuracy, or NaN.
 
@@ -98,7 +98,7 @@ def accuracy(
     data, target, unseen, digits = pictures()
     model = digits_model(seed)
     seed_everything(seed + 1)
-    split = SplitTraining(ModelParts(model, ["features"], 2, data[:32]), rules or Rules())
+    split = SplitTraining(ModelParts(model, ["features"], 2, data[:32]), rules or ConsensusSettings())
     optimizer = torch.optim.SGD(split.parameters, lr=lr, momentum=0.9)
     order = TrainingOrder(len(data), 32, 0, 1, seed)
     model.train()
@@ -136,7 +136,7 @@ def test_one_round_has_the_gradients_of_backpropagation(beta: float) -> None:
     torch.autograd.backward(user_code.compute_loss(model, model(data[:32]), target[:32]))
     wanted = {name: one.grad for name, one in model.named_parameters()}
     for cut in (["features"], ["features.0", "features.3"]):
-        split = SplitTraining(ModelParts(model, cut, len(cut) + 1, data[:32]), Rules(beta))
+        split = SplitTraining(ModelParts(model, cut, len(cut) + 1, data[:32]), ConsensusSettings(beta))
         split.train(
             data[:32],
             lambda output: user_code.compute_loss(model, output, target[:32]),
@@ -148,7 +148,7 @@ def test_one_round_has_the_gradients_of_backpropagation(beta: float) -> None:
 
 @pytest.mark.parametrize(("rounds", "beta"), [(2, 0.1), (3, 1.0)])
 def test_several_rounds_train_as_well_as_the_whole_network(rounds: int, beta: float) -> None:
-    assert accuracy(Rules(beta, rounds)) >= whole(1, 3) - 0.02
+    assert accuracy(ConsensusSettings(beta, rounds)) >= whole(1, 3) - 0.02
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_over_five_seeds_each_beta_is_within_two_points_of_the_whole_network(
     rounds: int, beta: float
 ) -> None:
     seeds = range(1, 6)
-    split = [accuracy(Rules(beta, rounds), seed=seed, epochs=8) for seed in seeds]
+    split = [accuracy(ConsensusSettings(beta, rounds), seed=seed, epochs=8) for seed in seeds]
     assert sum(split) >= sum(whole(seed, 8) for seed in seeds) - 0.02 * len(seeds)
 
 
@@ -166,14 +166,14 @@ def test_over_five_seeds_each_beta_is_within_two_points_of_the_whole_network(
 @pytest.mark.parametrize("beta", [0.1, 1.0])
 def test_three_rounds_learn_as_well_as_three_steps_of_the_whole_network(beta: float) -> None:
     seeds = range(1, 6)
-    split = [accuracy(Rules(beta, 3), seed=seed, epochs=8) for seed in seeds]
+    split = [accuracy(ConsensusSettings(beta, 3), seed=seed, epochs=8) for seed in seeds]
     whole = [accuracy(None, seed=seed, epochs=8, steps=3) for seed in seeds]
     assert sum(split) >= sum(whole) - 0.02 * len(seeds)
 
 
 @pytest.mark.parametrize(("rounds", "beta"), [(3, 0.001), (3, 1e5)])
 def test_no_setting_makes_the_loss_infinite(rounds: int, beta: float) -> None:
-    assert accuracy(Rules(beta, rounds), epochs=1) > 0.5
+    assert accuracy(ConsensusSettings(beta, rounds), epochs=1) > 0.5
 
 
 @pytest.mark.parametrize("beta", [0.001, 1e5])
@@ -182,7 +182,7 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
 ) -> None:
     data, target, *_ = pictures()
     model = digits_model(1)
-    above = ConsensusUpdate(ModelParts(model, ["features"], 2, data[:8]), 1, Rules(beta, 3))
+    above = ConsensusUpdate(ModelParts(model, ["features"], 2, data[:8]), 1, ConsensusSettings(beta, 3))
 
     def norms(values: torch.Tensor) -> torch.Tensor:
         return values.flatten(1).norm(dim=1)
@@ -203,7 +203,7 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
 def test_each_reading_of_the_published_error_has_its_gradient(variant: str, scale: float) -> None:
     data = pictures()[0]
     model = digits_model(1).eval()
-    split = SplitTraining(ModelParts(model, ["features"], 2, data[:8]), Rules(variant=variant))
+    split = SplitTraining(ModelParts(model, ["features"], 2, data[:8]), ConsensusSettings(variant=variant))
     below, above = split.updates
     x = below.forward(data[:8], None)
     with torch.no_grad():
@@ -211,7 +211,7 @@ def test_each_reading_of_the_published_error_has_its_gradient(variant: str, scal
     above.forward(data[:8], x.detach())
     twin = split.parameters[-2:]
     shown = above.answer()[0]
-    own = below._twin(data[:8], x)  # type: ignore[misc] # a published form has one
+    own = below._twin_layer(data[:8], x)  # type: ignore[misc] # a published form has one
 
     def square(value: torch.Tensor) -> torch.Tensor:
         return value.flatten(1).square().sum(1)
@@ -231,4 +231,4 @@ def test_each_reading_of_the_published_error_has_its_gradient(variant: str, scal
 
 @pytest.mark.parametrize("variant", ["dual-layer", "dual-layer-normalised"])
 def test_the_published_forms_stay_near_chance(variant: str) -> None:
-    assert accuracy(Rules(variant=variant)) < 0.2
+    assert accuracy(ConsensusSettings(variant=variant)) < 0.2

@@ -16,7 +16,7 @@ from backend.training import evaluation
 from backend.training.data import ValidationOrder
 from backend.training.eta import Eta
 from backend.training.evaluation import Evaluation
-from backend.training.strategies.alone import Alone
+from backend.training.strategies.alone import SingleProcess
 from backend.training.train_state import Batch
 
 
@@ -66,9 +66,9 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(schedule: Schedule)
 
     def flush(evaluations: int) -> None:
         if pending:
-            eta.steps(len(pending), sum(pending))
+            eta.add_steps(len(pending), sum(pending))
             pending.clear()
-        left = eta.left(whole - done, evaluations)
+        left = eta.remaining_s(whole - done, evaluations)
         if left is not None:
             estimates.append((now, left))
 
@@ -83,14 +83,14 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(schedule: Schedule)
                 flush(evaluations)
             if schedule.save_every and done % schedule.save_every == 0:
                 now += schedule.save_s
-                eta.saved(schedule.save_s)
+                eta.add_save(schedule.save_s)
         if schedule.evaluation_batches:
-            eta.evaluation_began()
+            eta.begin_evaluation()
             for tenth in range(1, 11):
                 now += schedule.evaluation_batches * schedule.evaluation_batch_s / 10
-                eta.evaluation_at(tenth * schedule.evaluation_batches // 10)
+                eta.add_batches(tenth * schedule.evaluation_batches // 10)
                 flush(evaluations)
-            eta.evaluation(schedule.evaluation_batches * schedule.evaluation_batch_s)
+            eta.end_evaluation(schedule.evaluation_batches * schedule.evaluation_batch_s)
     over = now
     late = [(when, left) for when, left in estimates if 0.2 * over <= when < 0.999 * over]
     assert len(late) > 10
@@ -105,8 +105,8 @@ def test_before_the_first_validation_its_time_is_that_of_its_rehearsal(
 ) -> None:
     eta = Eta()
     eta.plan(batches, batch_s)
-    eta.steps(20, 20 * step_s)
-    assert eta.left(100, evaluations) == pytest.approx(
+    eta.add_steps(20, 20 * step_s)
+    assert eta.remaining_s(100, evaluations) == pytest.approx(
         100 * step_s + evaluations * batches * batch_s
     )
 
@@ -146,7 +146,7 @@ def test_a_rehearsal_measures_a_batch_that_is_not_the_first(
     order = ValidationOrder(10, 8, 0, 1)
     batches = torch.utils.data.DataLoader(Samples(), batch_sampler=order, num_workers=workers)
     rehearsed = Evaluation(
-        batches, order, Alone(), torch.device("cpu"), RankHeartbeat.inherited(), Batch(), False
+        batches, order, SingleProcess(), torch.device("cpu"), RankHeartbeat.inherited(), Batch(), False
     ).rehearse(Model())
     assert (rehearsed, Model.shapes) == (pytest.approx(batch_s), [8, 2, 8])
 
@@ -154,33 +154,33 @@ def test_a_rehearsal_measures_a_batch_that_is_not_the_first(
 def test_s06_a_changed_pace_is_followed_within_two_minutes() -> None:
     eta = Eta()
     for _ in range(100):
-        eta.steps(10, 10.0)
+        eta.add_steps(10, 10.0)
     for _ in range(13):
-        eta.steps(5, 10.0)
-    assert eta.left(100, 0) == pytest.approx(200.0)
+        eta.add_steps(5, 10.0)
+    assert eta.remaining_s(100, 0) == pytest.approx(200.0)
 
 
 def test_s06_nothing_is_said_before_ten_steps() -> None:
     eta = Eta()
-    eta.steps(9, 0.9)
-    assert eta.left(100, 0) is None
-    eta.steps(1, 0.1)
-    assert eta.left(100, 0) == pytest.approx(10.0)
-    assert eta.left(0, 0) == 0.0
+    eta.add_steps(9, 0.9)
+    assert eta.remaining_s(100, 0) is None
+    eta.add_steps(1, 0.1)
+    assert eta.remaining_s(100, 0) == pytest.approx(10.0)
+    assert eta.remaining_s(0, 0) == 0.0
 
 
 @pytest.mark.parametrize("planned", [0, 1, 12])
 def test_nothing_is_said_where_more_steps_were_made_than_planned(planned: int) -> None:
     """A script that names no total has planned none."""
     eta = Eta()
-    eta.steps(20, 2.0)
-    assert eta.left(planned - 20, 0) is None
+    eta.add_steps(20, 2.0)
+    assert eta.remaining_s(planned - 20, 0) is None
 
 
 def test_s06_the_pace_spreads_evaluations_and_checkpoints_over_the_steps() -> None:
     eta = Eta()
-    eta.steps(100, 10.0)
-    eta.saved(2.0)
-    eta.evaluation(5.0)
-    assert eta.pace(100, has_evaluations=True) == pytest.approx(0.1 + 0.02 + 0.05)
-    assert eta.pace(100, has_evaluations=False) == pytest.approx(0.12)
+    eta.add_steps(100, 10.0)
+    eta.add_save(2.0)
+    eta.end_evaluation(5.0)
+    assert eta.step_pace_s(100, has_evaluations=True) == pytest.approx(0.1 + 0.02 + 0.05)
+    assert eta.step_pace_s(100, has_evaluations=False) == pytest.approx(0.12)

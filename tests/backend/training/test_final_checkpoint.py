@@ -21,9 +21,9 @@ from backend.training.checkpoint import (
     Checkpointer,
     NotSaved,
     load_checkpoint,
-    write_out,
+    finish_writing,
 )
-from backend.training.error_report import record_of
+from backend.training.error_report import make_record
 from backend.training.rank import Rank
 from tests.backend.training.training_rig import MODEL, new_training
 
@@ -70,11 +70,11 @@ def test_f34_the_last_checkpoint_waits_for_a_missing_disk(
     refuse(3, errno.EROFS)
     save(checkpointer)
     beat = RankHeartbeat.inherited()
-    assert write_out(checkpointer, beat, 600.0) == ""
+    assert finish_writing(checkpointer, beat, 600.0) == ""
     # Its guard sees that it has not gone to sleep.
     assert beat.read() == (3, Phase.SAVING)
-    assert checkpointer.saved is not None
-    assert load_checkpoint(Path(checkpointer.saved.path))["step"] == 7
+    assert checkpointer.last_checkpoint is not None
+    assert load_checkpoint(Path(checkpointer.last_checkpoint.path))["step"] == 7
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_job_ends_with_the_second_checkpoint_in_a_row_that_fails(
 def test_f26_the_final_write_has_a_time_limit(checkpointer: Checkpointer, refuse: Refuse) -> None:
     refuse(10**6, errno.ENOSPC)
     save(checkpointer)
-    failure = write_out(checkpointer, RankHeartbeat.inherited(), 0.2)
+    failure = finish_writing(checkpointer, RankHeartbeat.inherited(), 0.2)
     assert failure.startswith(
         "The checkpoint epoch-0001-step-000007 could not be written: No space"
     )
@@ -174,7 +174,7 @@ def test_f26_the_final_write_has_a_time_limit(checkpointer: Checkpointer, refuse
 
 def test_f26_only_the_rank_that_writes_is_named_as_the_cause() -> None:
     records = [
-        record_of(NotSaved("full"), rank=rank, node="gpu1", batch=None, batch_size=8)
+        make_record(NotSaved("full"), rank=rank, node="gpu1", batch=None, batch_size=8)
         for rank in (0, 1)
     ]
     assert [(one["rank"], one["secondary"]) for one in records] == [(0, False), (0, True)]
@@ -186,7 +186,7 @@ def test_f26_the_error_of_a_rank_reaches_its_guard_without_a_disk(
     memory = os.memfd_create("last words")
     monkeypatch.setenv(LAST_WORDS_VARIABLE, str(memory))
     (tmp_path / "job").write_text("no folder\n")
-    Rank(JobFolder(tmp_path / "job"), 1, RankHeartbeat.inherited()).record(NotSaved("full"))
+    Rank(JobFolder(tmp_path / "job"), 1, RankHeartbeat.inherited()).record_error(NotSaved("full"))
     record = json.loads(os.pread(memory, 100_000, 0))
     os.close(memory)
     assert record["sentence"].startswith("full")

@@ -42,7 +42,7 @@ def test_a_nested_chain_is_cut_where_its_parts_cost_the_same() -> None:
     assert parts.names == ("0.2", "1.0")
     assert [len(parts.parameters(part)) for part in range(3)] == [4, 2, 2]
     model.eval()
-    assert torch.equal(parts.chained(DATA), model(DATA))
+    assert torch.equal(parts.run_all(DATA), model(DATA))
 
 
 def test_a_part_follows_the_mode_of_the_model_and_may_use_its_input() -> None:
@@ -56,7 +56,7 @@ def test_a_part_follows_the_mode_of_the_model_and_may_use_its_input() -> None:
     for mode in (False, True):
         model.train(mode)
         torch.manual_seed(2)
-        found = parts.chained(data)
+        found = parts.run_all(data)
         torch.manual_seed(2)
         assert torch.equal(found, model(data))
 

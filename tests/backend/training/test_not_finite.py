@@ -22,11 +22,11 @@ from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training.data import TrainingOrder
-from backend.training.finite import BufferWatch, not_finite
+from backend.training.finite import BufferWatch, not_finite_names
 from backend.training.loop import Trainer
 from backend.training.rank import Rank
 from backend.training.step_recorder import NotANumber
-from backend.training.strategies.alone import Alone
+from backend.training.strategies.alone import SingleProcess
 from tests.backend.training.training_rig import LOADER, Training, new_training
 from tests.fakes.mounted_root import MOUNTED
 
@@ -98,8 +98,8 @@ def train_here(training: Training, resume_from: str = "") -> Trainer:
     training.prepare(resume_from)
     launch = Launch.from_dict(read_json(training.folder.launch))
     beat = RankHeartbeat.inherited()
-    services = Rank(training.folder, training.run, beat)._workers(launch)
-    trainer = Trainer(launch, Alone(), torch.device("cpu"), beat, services)
+    services = Rank(training.folder, training.run, beat)._make_rank0_services(launch)
+    trainer = Trainer(launch, SingleProcess(), torch.device("cpu"), beat, services)
     try:
         trainer.run()
     finally:
@@ -327,12 +327,12 @@ def test_each_tensor_with_a_fault_is_named(values: list[list[float]], dtype: tor
     tensors = {f"t{n}": torch.tensor(row, dtype=dtype) for n, row in enumerate(values)}
     bad = [f"t{n}" for n, row in enumerate(values) if not all(map(math.isfinite, row))]
     nan = [f"t{n}" for n, row in enumerate(values) if any(map(math.isnan, row))]
-    assert not_finite({"model": tensors, "optimized": list(tensors)}) == bad
-    assert not_finite({"model": tensors}) == nan
-    assert not_finite({"model": tensors}, expected=nan) == []
+    assert not_finite_names({"model": tensors, "optimized": list(tensors)}) == bad
+    assert not_finite_names({"model": tensors}) == nan
+    assert not_finite_names({"model": tensors}, expected=nan) == []
     state = {n: {"sum": tensor} for n, tensor in enumerate(tensors.values())}
     named = [f"sum of {name}" for name in bad]
-    assert not_finite({"optimizer": {"state": state}, "optimized": list(tensors)}) == named
+    assert not_finite_names({"optimizer": {"state": state}, "optimized": list(tensors)}) == named
 
 
 def test_a_step_that_is_left_out_restores_buffers_that_it_replaced_or_resized() -> None:

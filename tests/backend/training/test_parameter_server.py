@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from backend.records.jobs.config import StrategyConfig
-from backend.training.parameter_server import MEAN_SQUARE, Delays, ParameterServer, shards
+from backend.training.parameter_server import MEAN_SQUARE, Delays, ParameterServer, shard_indices
 
 
 def served(strategy: StrategyConfig, **sgd: Any) -> tuple[nn.Linear, ParameterServer]:
@@ -199,7 +199,7 @@ def test_a_random_delay_has_this_mean(delay: int) -> None:
 def test_parameters_are_dealt_evenly_and_each_once() -> None:
     model = nn.Sequential(*(nn.Linear(10, 20 + width) for width in range(8)))
     parameters = list(model.parameters())
-    dealt = shards(parameters, 2)
+    dealt = shard_indices(parameters, 2)
     assert sorted(place for one in dealt for place in one) == list(range(16))
     sizes = [sum(parameters[place].numel() for place in one) for one in dealt]
     assert max(sizes) < 1.2 * min(sizes)

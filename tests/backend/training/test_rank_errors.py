@@ -15,8 +15,8 @@ import pytest
 
 from backend.records.jobs.status import RankError
 from backend.training import rank, user_code
-from backend.training.error_report import record_of
-from backend.training.strategies.channel import _lost_peer
+from backend.training.error_report import make_record
+from backend.training.strategies.channel import _convert_errors
 from backend.training.train_state import Batch
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
@@ -122,7 +122,7 @@ def through_horovod(raised: Callable[[], None] | str) -> None:
 
 
 def through_gloo(raised: Callable[[], None] | str) -> None:
-    with _lost_peer():
+    with _convert_errors():
         if isinstance(raised, str):
             raise RuntimeError(raised)
         raised()
@@ -158,8 +158,8 @@ def test_an_exception_during_a_wait_is_not_blamed_on_another_rank(
 ) -> None:
     with pytest.raises(Exception) as failed:  # noqa: PT011 - each is of another kind
         call(raised)
-    batch = Batch(where="backward")
-    record = record_of(failed.value, rank=1, node="gpu1", batch=batch, batch_size=8)
+    batch = Batch(stage="backward")
+    record = make_record(failed.value, rank=1, node="gpu1", batch=batch, batch_size=8)
     assert words in record["sentence"]
     assert record["secondary"] is is_echo
     assert "backward" not in record["sentence"] or raised is users_handler

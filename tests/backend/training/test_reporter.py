@@ -30,7 +30,7 @@ class Watched(Reporter):
 
     def __init__(self, folder: JobFolder, before: RunStatus | None = None) -> None:
         self._has_written = threading.Condition()
-        super().__init__(folder, run=1, epochs=2, world_size=2, global_batch=16, before=before)
+        super().__init__(folder, run=1, epochs=2, world_size=2, global_batch=16, previous_status=before)
 
     def _write_status(self) -> None:
         super()._write_status()
@@ -63,9 +63,9 @@ def step(number: int, **metrics: float) -> Step:
 def test_every_step_is_in_the_history_and_the_file_is_toml(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
-    reporter.state(JobState.TRAINING)
+    reporter.set_state(JobState.TRAINING)
     for number in range(1, 101):
-        reporter.step(step(number, **({"validation/loss": 3.0} if number % 50 == 0 else {})))
+        reporter.add_step(step(number, **({"validation/loss": 3.0} if number % 50 == 0 else {})))
     reporter.close()
     entries = tomllib.loads(folder.history.read_text())["entry"]
     steps = [n for e in entries for n in range(e["first"], e["totalIter"] + 1)]
@@ -81,8 +81,8 @@ def test_every_step_is_in_the_history_and_the_file_is_toml(tmp_path: Path) -> No
 def test_the_samples_of_a_step_are_those_of_the_plan(tmp_path: Path) -> None:
     reporter = reporter_of(JobFolder(tmp_path))
     reporter.plan(step=0, epoch=1, total_steps=2, steps_per_epoch=1, step_samples=1000)
-    reporter.step(step(1))
-    reporter.step(step(2))
+    reporter.add_step(step(1))
+    reporter.add_step(step(2))
     reporter.close()
     status = RunStatus.from_dict(read_json(JobFolder(tmp_path).status))
     assert status.samples_per_second == pytest.approx(100_000)
@@ -92,7 +92,7 @@ def test_a_rank_that_keeps_the_others_waiting_is_in_the_status(tmp_path: Path) -
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
     for number in range(1, 102):
-        reporter.step(replace(step(number), rank_step_ms=(50.0, 120.0)))
+        reporter.add_step(replace(step(number), rank_step_ms=(50.0, 120.0)))
     reporter.close()
     status = RunStatus.from_dict(read_json(folder.status))
     assert (status.rank_step_ms, status.slow_ranks) == ((50.0, 120.0), (1,))
@@ -114,7 +114,7 @@ def test_a_resumed_run_shows_the_earlier_progress_until_it_has_a_plan(tmp_path: 
     earlier = {"earlier_s": 30.0, "earlier_gpu_s": 60.0, "earlier_energy_j": 900.0, "gpus": 2}
     before = RunStatus(JobState.STARTING, **figures, **earlier, heartbeat=9)
     reporter = Watched(folder, before)
-    reporter.stopping()
+    reporter.set_stopping()
     reporter.wait_for(folder.status.exists)
     status = RunStatus.from_dict(read_json(folder.status))
     assert {name: getattr(status, name) for name in figures} == figures
@@ -130,8 +130,8 @@ def test_a_resumed_run_shows_the_earlier_progress_until_it_has_a_plan(tmp_path: 
 def test_after_a_stop_request_no_other_state_is_shown(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
-    reporter.stopping()
-    reporter.state(JobState.SAVING)
+    reporter.set_stopping()
+    reporter.set_state(JobState.SAVING)
     reporter.close()
     assert read_json(folder.status)["state"] == "STOPPING"
 
@@ -142,7 +142,7 @@ def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
 ) -> None:
     folder = JobFolder(tmp_path / "job")
     reporter = reporter_of(folder)
-    reporter.step(step(1))
+    reporter.add_step(step(1))
     reporter.wait_for(folder.history.exists)
     history = reporter._history
     reporter.wait_for(lambda: bool(folder.history.stat().st_size) and history.is_flushed)
@@ -171,7 +171,7 @@ def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
         monkeypatch.setattr(os, "fsync", flush_to_server)
     else:
         monkeypatch.setattr(history, "_file", Disk())
-    reporter.step(step(2))
+    reporter.add_step(step(2))
     # The next try may be under way, with half of a block.
     reporter.wait_for(
         lambda: (
@@ -215,7 +215,7 @@ def test_a_run_that_was_replaced_writes_no_more(tmp_path: Path) -> None:
     folder.attempt(2).path.mkdir(parents=True)
     reporter._thread.join(LIMIT_S)
     of_run_2 = folder.status.read_bytes()
-    reporter.step(Step(1, 1, 1, {"loss": 1.0}, 0.1, (1.0, 1.0)))
+    reporter.add_step(Step(1, 1, 1, {"loss": 1.0}, 0.1, (1.0, 1.0)))
     reporter.close()
     assert folder.status.read_bytes() == of_run_2
     assert not folder.history.exists() or folder.history.stat().st_size == 0

@@ -209,15 +209,15 @@ def test_losses_and_metrics_of_all_ranks_keep_their_64_bits(
     vectors = []
     for rank, (loss, metric) in enumerate(values):
         sync = StepSync(["metric"], rank, size)
-        sync.use(torch.zeros(sync.size))
+        sync.use_vector(torch.zeros(sync.size))
         tensor = torch.tensor(loss, dtype=kind)
         sync.fill(
             stop=False, save=False, loss=tensor, metrics={"metric": metric}, times=RankStep(1.0)
         )
         vectors.append(sync._vector.clone())
-    sync.use(torch.stack(vectors).mean(0))
-    sync.cast(torch.zeros(()))
-    (outcome,) = sync.count(everything=True)
+    sync.use_vector(torch.stack(vectors).mean(0))
+    sync.take_vector(torch.zeros(()))
+    (outcome,) = sync.read_results(waits=True)
     losses = [torch.tensor(loss, dtype=kind).item() for loss, _ in values]
     for found, wanted in zip(outcome.losses, losses, strict=True):
         assert found == wanted or (math.isnan(found) and math.isnan(wanted))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from backend.training.data import portions
+from backend.training.data import deal_portions
 from tests.backend.training.test_asynchronous import together
 from tests.backend.training.test_resume import assert_bit_equal
 from tests.backend.training.training_rig import MODEL, ROOT, Training, held, new_training
@@ -194,7 +194,7 @@ def test_a_portion_of_a_slow_worker_is_computed_twice_and_does_not_delay_the_ste
 
 
 def test_each_sample_is_in_one_portion_and_the_portions_are_of_about_one_size() -> None:
-    dealt = portions(65, 32, 8, 1)
+    dealt = deal_portions(65, 32, 8, 1)
     assert sorted(sample for one in dealt for batch in one for sample in batch) == list(range(65))
     assert [sum(len(batch) for batch in one) for one in dealt] == [22, 22, 21]
     assert all(len(batch) in (7, 8) for one in dealt for batch in one)

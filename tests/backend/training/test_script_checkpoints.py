@@ -22,8 +22,8 @@ from backend.records.jobs.config import CheckpointPolicy, parse_job
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from backend.training.script_checkpoints import ScriptCheckpoints, TrainingState
-from backend.training.script_rank import Reports
+from backend.training.script_checkpoints import ScriptCheckpoints, ScriptPosition
+from backend.training.script_rank import ScriptReports
 
 
 class Rig:
@@ -46,7 +46,7 @@ class Rig:
 
     def poll(self, **how: bool) -> list[str]:
         """The files of the checkpoints after a poll, oldest first, each as it was verified."""
-        self.checkpoints.update(lambda _path, _ns: TrainingState(0, self.step, self.metrics), **how)
+        self.checkpoints.update(lambda _path, _ns: ScriptPosition(0, self.step, self.metrics), **how)
         found = read_checkpoints(self.folder.checkpoints, ".json")
         assert all(sha256_of(Path(one.path)) == one.sha256 for one in found)
         assert all(size_of(Path(one.path)) == one.bytes for one in found)
@@ -325,7 +325,7 @@ def test_the_next_run_records_what_a_killed_run_left_at_the_step_of_its_name(
     replace_json(rig.folder.status, RunStatus(JobState.ERROR, run=1, step=40).to_dict())
     file(rig.output, f"{folder}/model.pt")
     (tmp_path / "log").touch()
-    reports = Reports(
+    reports = ScriptReports(
         rig.folder, replace(rig.launch, run=2), rig.work, tmp_path / "log", lambda _: None
     )
     for _ in range(2):
@@ -356,7 +356,7 @@ def test_a_checkpoint_has_the_step_and_values_at_which_it_was_written(
 ) -> None:
     log = tmp_path / "log"
     log.touch()
-    reports = Reports(rig.folder, rig.launch, rig.work, log, lambda _: None)
+    reports = ScriptReports(rig.folder, rig.launch, rig.work, log, lambda _: None)
     for number, name in enumerate(names):
         rows = ({"step": 5 * number + n, "loss": 5 * number + n} for n in range(1, 6))
         with log.open("a") as file:
@@ -376,7 +376,7 @@ def test_a_script_that_saves_at_each_step_has_them_in_its_names(rig: Rig, tmp_pa
     log = tmp_path / "log"
     rows = [json.dumps({"step": step, "loss": step}) for step in (1, 2, 3)]
     log.touch()
-    reports = Reports(rig.folder, rig.launch, rig.work, log, lambda _: None)
+    reports = ScriptReports(rig.folder, rig.launch, rig.work, log, lambda _: None)
     log.write_text("\n".join((*rows, "")))
     for step in (1, 2, 3):
         (rig.output / f"model-{step}.pt").write_text("weights")

@@ -134,7 +134,7 @@ def test_a_marked_number_of_the_log_is_a_curve(
     with (place / "rank-0.log").open("a") as log:
         log.write(text)
     metrics.poll()
-    metrics.mark(patterns)
+    metrics.use_patterns(patterns)
     assert metrics.poll() == list(points)
     assert metrics.poll() == []
 

@@ -29,7 +29,7 @@ from backend.records.jobs.script import interpreter
 from backend.records.jobs.status import last_status
 from backend.training import script_disk
 from backend.training.script_disk import DiskWatch
-from backend.training.script_rank import Reports, Script
+from backend.training.script_rank import ScriptReports, Script
 
 PLANS = (
     RankPlan(0, 0, "gpu01", "10.0.0.1", "GPU-a"),
@@ -151,7 +151,7 @@ def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
             # A file with holes: its size counts, and it takes no room here.
             file.truncate(count * giga)
     free[0] -= (log + output + others) * giga
-    reason = watch.why_to_end()
+    reason = watch.end_reason()
     assert words in reason if words else not reason
 
 
@@ -199,7 +199,7 @@ def test_a_script_that_aborts_while_its_python_ends_was_done(
             stderr=output,
         )
     assert ended.returncode in (-signal.SIGABRT, -signal.SIGSEGV), log.read_text()
-    assert script.aborted_after_its_end(ended.returncode) is was_done, log.read_text()
+    assert script.aborted_at_exit(ended.returncode) is was_done, log.read_text()
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_anot
     log.touch()
     work = tmp_path / "work"
     work.mkdir()
-    reports = Reports(folder, script._launch, work, log, lambda _count: None)
+    reports = ScriptReports(folder, script._launch, work, log, lambda _count: None)
     with log.open("a") as file:
         file.write("Epoch 1 loss: 9\n")
     reports.update()
@@ -353,7 +353,7 @@ def test_a_curve_that_becomes_nan_is_a_warning(tmp_path: Path) -> None:
     folder, log = JobFolder(tmp_path / "job"), JobFolder(tmp_path / "job").rank_log(0)
     log.touch()
     (tmp_path / "work").mkdir()
-    reports = Reports(folder, script._launch, tmp_path / "work", log, lambda _count: None)
+    reports = ScriptReports(folder, script._launch, tmp_path / "work", log, lambda _count: None)
     values = (("loss", 1.0), ("loss", math.nan), ("grad_norm", math.nan), ("val_loss", math.nan))
     with log.open("a") as file:
         for step, (name, value) in enumerate(values, 1):

@@ -20,8 +20,8 @@ def ever_slow(steps: Sequence[Sequence[float]]) -> set[int]:
     judge = SlowRanks()
     found: set[int] = set()
     for first in range(0, len(steps), 10):
-        judge.take(steps[first : first + 10])
-        found |= set(judge.slow())
+        judge.add_steps(steps[first : first + 10])
+        found |= set(judge.slow_ranks())
     return found
 
 
@@ -82,13 +82,13 @@ def test_a_rank_is_slow_by_50_ms_or_by_a_fifth_of_a_step(
     times: tuple[float, ...], slow: tuple[int, ...]
 ) -> None:
     judge = SlowRanks()
-    judge.take([times] * STEPS)
-    assert judge.slow() == slow
+    judge.add_steps([times] * STEPS)
+    assert judge.slow_ranks() == slow
     assert judge.step_ms() == times
 
 
 def test_a_slow_rank_recovers_after_some_good_steps() -> None:
     judge = SlowRanks()
-    judge.take([(100.0, 200.0)] * STEPS)
-    judge.take([(100.0, 100.0)] * 11)
-    assert judge.slow() == ()
+    judge.add_steps([(100.0, 200.0)] * STEPS)
+    judge.add_steps([(100.0, 100.0)] * 11)
+    assert judge.slow_ranks() == ()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.datastore.jobs.history_reader import read_history
-from backend.training.step_sync import MOST_LATER
+from backend.training.step_sync import MAX_LATER_METRICS
 from tests.backend.training.training_rig import MODEL, new_training
 
 BODY = """
@@ -78,9 +78,9 @@ def test_names_without_end_are_bounded_and_named(tmp_path: Path, settings: dict[
     training.train_well()
     names = {name for entry in training.history() for name in entry["metrics"] if "/" in name}
     own = {name for name in names if not name.startswith("validation/")}
-    assert len(own) == 20 + MOST_LATER
+    assert len(own) == 20 + MAX_LATER_METRICS
     assert training.step() > 7
     (alarm,) = training.status()["alarms"]
-    assert f"more than {MOST_LATER} new names" in alarm["sentence"]
+    assert f"more than {MAX_LATER_METRICS} new names" in alarm["sentence"]
     assert "7/0" in alarm["sentence"]
     assert len(training.curve("accuracy")) == training.step()

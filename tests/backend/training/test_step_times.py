@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backend.records.jobs.slow_cause import Cause, SlowCause
 from backend.records.jobs.status import RunStatus
 from backend.training import cpu_wait
-from backend.training.cpu_wait import CpuWait, waited_ms
+from backend.training.cpu_wait import CpuWait, thread_wait_ms
 from backend.training.slow_ranks import STEPS
 from backend.training.step_times import RankStep, StepBreakdown
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
@@ -44,7 +44,7 @@ def noisy(step: Sequence[RankStep], random: Random) -> list[RankStep]:
 
 def cause_of(steps: Sequence[Sequence[RankStep]], *, times_exchange: bool = True) -> object:
     breakdown = StepBreakdown(times_exchange=times_exchange)
-    breakdown.take(steps)
+    breakdown.add_steps(steps)
     return breakdown.cause()
 
 
@@ -98,7 +98,7 @@ def test_a_gpu_s_exchange_is_not_called_communication_because_it_contains_comput
     steps = [[HEALTHY._replace(exchange_ms=900.0)] * 2] * STEPS
     assert cause_of(steps, times_exchange=False) is None
     breakdown = StepBreakdown(times_exchange=False)
-    breakdown.take(steps)
+    breakdown.add_steps(steps)
     times = breakdown.times()
     assert times is not None
     assert (times.compute_ms, times.waiting_ms) == ((1000.0, 1000.0), (0.0, 0.0))
@@ -113,7 +113,7 @@ def test_the_parts_of_each_rank_add_up_to_its_step_and_one_rank_waits_for_none(
     steps: list[tuple[RankStep, ...]],
 ) -> None:
     breakdown = StepBreakdown()
-    breakdown.take(steps)
+    breakdown.add_steps(steps)
     times = breakdown.times()
     assert times is not None
     assert times.communication_ms is not None
@@ -124,7 +124,7 @@ def test_the_parts_of_each_rank_add_up_to_its_step_and_one_rank_waits_for_none(
         assert parts + times.communication_ms == pytest.approx(whole, abs=0.01)
     # In each step one rank came last, and its exchange is all communication.
     breakdown = StepBreakdown()
-    breakdown.take([[one._replace(exchange_ms=0.0), *rest] for one, *rest in steps])
+    breakdown.add_steps([[one._replace(exchange_ms=0.0), *rest] for one, *rest in steps])
     times = breakdown.times()
     assert times is not None
     assert (times.waiting_ms[0], times.communication_ms) == (0.0, 0.0)
@@ -138,8 +138,8 @@ def test_the_wait_for_a_core_is_measured_in_every_eighth_step(
     monkeypatch.setattr(cpu_wait, "others_ms", lambda: 3.0)
     wait, found = CpuWait(), []
     for _ in range(10):
-        wait.begin()
-        found.append(wait.end())
+        wait.begin_step()
+        found.append(wait.end_step())
     assert found == [4.0] * 8 + [7.0] * 2
 
 
@@ -162,8 +162,8 @@ def test_a_core_that_a_thread_of_its_own_has_is_not_one_of_other_programs(
     monkeypatch.setattr(cpu_wait, "others_ms", lambda: next(others))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     wait = CpuWait(threads)
-    wait.begin()
-    assert wait.end() == found
+    wait.begin_step()
+    assert wait.end_step() == found
 
 
 SHARED = SlowCause(Cause.CPU, None, 264.0, 264.0, 264.0 / 3)
@@ -188,7 +188,7 @@ def test_communication_is_not_named_where_other_programs_have_the_cores(
 ) -> None:
     breakdown = StepBreakdown(nodes=nodes)
     steps = [RankStep(2.0, 174.0, exchange_ms, wait) for wait in waits_ms]
-    breakdown.take([steps] * STEPS)
+    breakdown.add_steps([steps] * STEPS)
     cause = breakdown.cause()
     assert (cause.cause if cause is not None else None) is found
     if found is not None:
@@ -237,7 +237,7 @@ def test_a_cause_is_named_for_a_worker_of_a_parameter_server(
     slow: RankStep, found: Cause | None, servers: int
 ) -> None:
     breakdown = StepBreakdown(has_servers=True)
-    breakdown.take([[SERVER] * servers + [WORKER, slow, WORKER]] * STEPS)
+    breakdown.add_steps([[SERVER] * servers + [WORKER, slow, WORKER]] * STEPS)
     cause = breakdown.cause()
     assert (cause.cause if cause is not None else None) is found
     if cause is not None:
@@ -249,8 +249,8 @@ def test_a_cause_is_named_for_a_worker_of_a_parameter_server(
 
 
 def test_the_kernel_counts_the_wait_for_a_core() -> None:
-    before = waited_ms()
-    assert 0 <= before <= waited_ms()
+    before = thread_wait_ms()
+    assert 0 <= before <= thread_wait_ms()
 
 
 OLD: dict[str, object] = {
@@ -265,7 +265,7 @@ OLD: dict[str, object] = {
 
 def test_a_status_of_before_is_readable_and_the_cause_survives_the_file() -> None:
     breakdown = StepBreakdown()
-    breakdown.take([SLOW["cpu"](1)] * STEPS)
+    breakdown.add_steps([SLOW["cpu"](1)] * STEPS)
     status = RunStatus.from_dict({**OLD, "state": "TRAINING"})
     assert (status.step_times, status.slow_cause) == (None, None)
     status = replace(status, step_times=breakdown.times(), slow_cause=breakdown.cause())

@@ -13,7 +13,7 @@ from backend.records.jobs.diagnosis import LOSS_NOT_A_NUMBER
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.training.loop import Trainer
-from backend.training.strategies.alone import Alone
+from backend.training.strategies.alone import SingleProcess
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
@@ -37,7 +37,7 @@ class UserModel(nn.Module):
 def test_f16_a_rank_that_waits_for_a_value_of_another_is_not_taken_for_hung(phase: Phase) -> None:
     seen: list[Phase] = []
 
-    class Watched(Alone):
+    class Watched(SingleProcess):
         def gather(self, value: Any) -> list[Any]:
             seen.append(trainer.beat.read()[1])
             return super().gather(value)

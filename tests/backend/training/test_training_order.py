@@ -27,13 +27,13 @@ def test_workers_that_take_any_pieces_take_each_place_once(
     taken: list[int] = []
     for number, size in enumerate(sizes):
         own = order(size)
-        own.go_to(1, state.position, state.done)
-        pieces = own.pieces()
+        own.seek(1, state.position, state.done_spans)
+        pieces = own.remaining_batches()
         assert all(len(one) <= size for one in pieces)
         is_last = number == len(sizes) - 1
         for piece in pieces if is_last else drawn.sample(pieces, len(pieces) // 2):
             taken += piece.tolist()
-            state.done += spans(piece)
+            state.done_spans += spans(piece)
             state.position += len(piece)
     assert len(set(taken)) == len(taken)
     # The rest that is no batch is left out; a single sample is none either.
@@ -44,7 +44,7 @@ def test_workers_that_take_any_pieces_take_each_place_once(
 def test_the_pieces_of_a_whole_epoch_are_the_batches_of_one_process() -> None:
     for size in (1, 8, 16, 103):
         own = order(size)
-        assert list(own.batches(own.pieces())) == list(own)
+        assert list(own.batches(own.remaining_batches())) == list(own)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -56,8 +56,8 @@ def test_a_synchronous_run_takes_the_samples_left_by_asynchronous_workers(ranks:
     for rank in range(ranks):
         own = order(4, rank, ranks)
         whole = next(own.batches([torch.arange(SAMPLES)]))
-        own.go_to(1, 24 + 4 * ranks, done)
-        assert own.taken() == [*done, *spans(torch.tensor(before))]
+        own.seek(1, 24 + 4 * ranks, done)
+        assert own.done_position_spans() == [*done, *spans(torch.tensor(before))]
         places += [whole.index(sample) for batch in own for sample in batch]
     assert sorted(places) == left[: len(left) // (4 * ranks) * 4 * ranks]
 
@@ -76,4 +76,4 @@ def test_a_synchronous_run_takes_the_samples_left_by_asynchronous_workers(ranks:
 def test_an_older_checkpoint_s_numbers_of_batches_are_places(
     saved: dict[str, object], done: list[tuple[int, int]]
 ) -> None:
-    assert TrainState.of(saved).done == done
+    assert TrainState.from_saved(saved).done_spans == done

@@ -14,7 +14,7 @@ from torch import nn
 
 from backend.training import user_code
 from backend.training.data import ValidationOrder
-from backend.training.evaluation import BatchValues, mean_of
+from backend.training.evaluation import BatchValues, average_values
 
 WEIGHTS = torch.tensor([0.2, 5.0, 1.0], dtype=torch.float64)
 
@@ -50,14 +50,14 @@ def test_the_validation_is_that_of_all_samples_at_once(
     order = ValidationOrder(len(labels), batch_size, 0, 1)
     found = []
     for rank in range(ranks):
-        for number in ValidationOrder(len(labels), batch_size, rank, ranks).numbers():
-            share = list(order.share(number))
+        for number in ValidationOrder(len(labels), batch_size, rank, ranks).batch_numbers():
+            share = list(order.batch_indices(number))
             batch = Weighted(), output[share], target[share]
             with torch.no_grad():
                 loss, weight = user_code.compute_weighted_loss(*batch)
             values = BatchValues(loss, user_code.compute_metrics(*batch), *batch[1:], weight)
             found.append((number, pickle.loads(pickle.dumps(values))))
-    means = mean_of(found, order)
+    means = average_values(found, order)
     if max(labels) < 0:
         assert math.isnan(means["validation/loss"])
         return

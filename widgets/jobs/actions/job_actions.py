@@ -34,7 +34,7 @@ class JobSubject:
 
     Attributes:
         has_checkpoints: The job has checkpoints to export or resume from; None if not known yet.
-        queue_position: The position of the job in the queue.
+        queued_job: The queue entry of the job, with its position.
         busy_label: The action under way ("Stopping…"), "" for none.
         can_cancel: The action under way can be cancelled.
         is_overdue: Stopping takes longer than expected.

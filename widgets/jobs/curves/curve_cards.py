@@ -19,7 +19,7 @@ _SMALL_MAX_H = 460
 
 
 class LargePlot(CurvePanel):
-    """A plot that takes the height that the small ones below leave, but stays readable."""
+    """A plot that takes the height above the small plots, but stays readable."""
 
     def __init__(self, title: str, link: HoverLink) -> None:
         super().__init__(title, link=link)
@@ -41,7 +41,7 @@ class SmallPlot(Card):
 
     Attributes:
         panel: The plot.
-        pictures: Exports it.
+        picture_button: The button that exports the plot.
     """
 
     def __init__(self, title: str, link: HoverLink, *, end_names: bool = False) -> None:
@@ -56,7 +56,7 @@ class SmallPlot(Card):
         super().__init__(head, self.panel, gap=S2, margins=HEADED_CARD)
 
     def set_growing(self, is_growing: bool) -> None:
-        """Set whether it takes the available height, or has the smallest readable one."""
+        """Set whether the plot takes the available height, or the smallest readable height."""
         self.panel.setMinimumHeight(SMALL_H)
         self.panel.setMaximumHeight(_SMALL_MAX_H if is_growing else SMALL_H)
 

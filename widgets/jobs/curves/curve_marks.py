@@ -75,12 +75,12 @@ class CurveMarks:
         return True
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Set the existing checkpoints; deleted ones keep their mark."""
+        """Set the existing checkpoints; deleted checkpoints keep their mark."""
         self._checkpoints = checkpoints
         self._checkpoint_names |= {checkpoint.step: checkpoint.name for checkpoint in checkpoints}
 
     def show_problems(self, spans: Sequence[AxisSpan]) -> bool:
-        """Set when GPUs of the job had problems, in Unix time."""
+        """Set the problems of the job's GPUs, in Unix time; return whether they changed."""
         previous_spans, self._problems = self._problems, tuple(spans)
         return previous_spans != self._problems
 
@@ -93,7 +93,7 @@ class CurveMarks:
         return [Boundary(x, starts[step]) for step, x in self._positions(starts, axis)]
 
     def spans(self, axis: XAxis) -> list[AxisSpan]:
-        """Return when GPUs had problems, limited to the steps made meanwhile."""
+        """Return the problems of GPUs, limited to the steps made meanwhile."""
         spans_on_axis = []
         for span in self._problems:
             stretch = self._curves.period_on_axis(span.x0, span.x1, axis)
@@ -104,7 +104,7 @@ class CurveMarks:
     def vertical_markers(self, axis: XAxis) -> list[VerticalMarker]:
         """Return the failure, the warnings, and where the job continued with fewer nodes.
 
-        Those of one step share a post.
+        Events of the same step share a marker.
         """
         failed_step = (
             self._end[0] if self._end and self._end[1] is not JobState.INTERRUPTED else None
@@ -143,7 +143,7 @@ class CurveMarks:
         return marks
 
     def _run_end_marks(self, axis: XAxis) -> list[AxisMark]:
-        """Return where runs stopped or failed; the last one only until the next begins."""
+        """Return where runs stopped or failed; the last end only until the next run begins."""
         run_ends: dict[int, tuple[MarkKind, str]] = {}
         for start in self._curves.run_starts():
             kind = None if start.previous_state is None else _END_KINDS.get(start.previous_state)
@@ -155,7 +155,7 @@ class CurveMarks:
         return [AxisMark(x, *run_ends[step]) for step, x in self._positions(run_ends, axis)]
 
     def _positions(self, steps: Iterable[float], axis: XAxis) -> list[tuple[int, float]]:
-        """Return the steps and their places on an axis, without those that have no place on it."""
+        """Return the steps that have a position on an axis, each with its x."""
         sorted_steps = np.asarray(sorted(steps), np.float64)
         positions = self._curves.x_at_steps(sorted_steps, axis)
         return [

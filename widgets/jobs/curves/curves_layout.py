@@ -45,7 +45,7 @@ class CurvesBody(QWidget):
         self.setLayout(col(problem_label, (columns, 1), gap=S3, margins=(0, 0, 0, S4)))
 
     def place_plots(self, plots: Sequence[SmallPlot]) -> None:
-        """Place these small plots, in this order."""
+        """Place the small plots in this order."""
         self._plots = list(plots)
         self._small_plots.setVisible(bool(plots))
         for line in range(self._grid.rowCount()):
@@ -61,7 +61,7 @@ class CurvesBody(QWidget):
         self._grid.removeWidget(plot)
 
     def fit_width(self, width: int, scroll: VerticalScrollArea) -> None:
-        """Choose the layout for this width; what is visible in ``scroll`` stays where it is."""
+        """Choose the layout for this width; the visible part of ``scroll`` stays in place."""
         is_wide = width >= WIDE_FROM_W
         previous_count = self._column_count()
         self._width = width
@@ -92,7 +92,7 @@ class CurvesBody(QWidget):
         self.place_plots(self._plots)
 
     def _column_count(self) -> int:
-        """Return how many small plots fit in a row."""
+        """Return the number of small plots in a row."""
         if self._is_wide:
             return 1 if len(self._plots) <= _MAX_ONE_COLUMN else 2
         return max(1, min(_MAX_COLUMNS, self._width // _SMALL_MIN_W))

@@ -1,6 +1,6 @@
 """The tab Curves: loss large, then the other metrics: validation, speed, learning rate.
 
-Of a job without a metric of that name another one is large.
+For a job without a loss, another metric is large.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CurvesTab(QWidget):
         self._link = HoverLink(self)
         self._pending_updates: deque[HistoryUpdate] = deque()
         self._has_update = False
-        """Whether an update of the open job came."""
+        """Whether an update of the open job has arrived."""
         self._update_timer = QTimer(self)
         self._update_timer.timeout.connect(self._append_next)
         self._curves = RunCurves()
@@ -145,9 +145,9 @@ class CurvesTab(QWidget):
         self._large_plot.fit()
 
     def append(self, history: HistoryUpdate) -> None:
-        """Append new points; those of a resumed run replace the earlier ones of the same steps.
+        """Append new points; points of a resumed run replace earlier points of the same steps.
 
-        A long history is read in pieces, one per event loop iteration: a million steps take 0.9 s.
+        A long history is read in chunks, one per event loop iteration: a million steps take 0.9 s.
         """
         self._has_update = True
         self._pending_updates.extend(split_history(history, _CHUNK_POINTS))
@@ -199,12 +199,12 @@ class CurvesTab(QWidget):
         return _NO_HISTORY if view.step else _WITHOUT_STEPS
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Mark the existing checkpoints; deleted ones keep their mark."""
+        """Mark the existing checkpoints; deleted checkpoints keep their mark."""
         self._marks.show_checkpoints(checkpoints)
         self._show_marks()
 
     def show_problems(self, spans: Sequence[AxisSpan]) -> None:
-        """Mark when GPUs of the job had problems, in Unix time."""
+        """Mark the problems of the job's GPUs, in Unix time."""
         if self._marks.show_problems(spans):
             self._show_marks()
 
@@ -215,7 +215,7 @@ class CurvesTab(QWidget):
 
     @property
     def run_curves(self) -> RunCurves:
-        """Return all points of the open job, for other tabs that draw some of them."""
+        """Return all points of the open job, for the curves of other tabs."""
         return self._curves
 
     def toggle_log_y(self) -> None:
@@ -236,7 +236,7 @@ class CurvesTab(QWidget):
         return self._curves.get(name)
 
     def _choose_large(self) -> tuple[str, ...]:
-        """Give the large plot to the loss; if a job writes none, to another loss or metric.
+        """Give the large plot to the loss; in a job without "loss", to another loss or metric.
 
         Returns:
             The metrics that must be drawn again.
@@ -316,7 +316,7 @@ class CurvesTab(QWidget):
         self._body.place_plots([self._small_plots[name] for name in order])
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Lay out what changed while the tab was hidden."""
+        """Lay out the plots that changed while the tab was hidden."""
         super().showEvent(event)
         self._body.updateGeometry()
 

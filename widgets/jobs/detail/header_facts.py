@@ -18,7 +18,7 @@ from widgets.jobs.list.job_delegate import start_forecast
 
 
 def run_details(view: JobView) -> str:
-    """Return where the job runs, since when, and who started it."""
+    """Return the nodes of the job, its start, and the user who started it."""
     now = datetime.now().astimezone()
     parts = [f"{resources_label(view)}"]
     started = instant(view.status.started_at)
@@ -76,7 +76,7 @@ def header_figures(view: JobView) -> list[KeyValue]:
 
 
 def step_label(view: JobView) -> str:
-    """Return ``540 of 900``, or only the step while the total is not known."""
+    """Return ``540 of 900``, or only the step while the total is unknown."""
     if view.status.total_steps:
         return formats.count_of(view.step, view.status.total_steps)
     return formats.count(view.step) if view.step else formats.NONE
@@ -89,7 +89,7 @@ def stop_cost_message(
     *,
     is_overdue: bool = False,
 ) -> str:
-    """Return what pressing the button costs; ``is_overdue``: stopping takes too long."""
+    """Return the cost of pressing the button; ``is_overdue``: stopping takes too long."""
     newest = max(checkpoints, key=lambda c: (c.step, c.run), default=None)
     newest_sentence = saved_time = position = ""
     if newest is not None:

@@ -55,7 +55,7 @@ class JobDetail(QWidget):
     """The right side of the page Jobs; `job_actions` emits what the user requests.
 
     Attributes:
-        exports: Saves what the tabs show as files.
+        exporter: The export dialog of the checkpoints.
         header: Name, state and actions of the job.
     """
 
@@ -76,7 +76,7 @@ class JobDetail(QWidget):
         self._queue_position: QueuedJob | None = None
         self._is_export_pending = False
         self._stopping_s: float | None = None
-        """When the job was first seen stopping, by this computer's clock; those of nodes differ."""
+        """The start of stopping, by this computer's clock; the clocks of nodes differ."""
         self._earlier_runs = EarlierRuns(actions, self)
         self.exporter = Exporter(actions, self)
         self._move_dialog: DialogHolder[MoveDialog] = DialogHolder()
@@ -109,7 +109,7 @@ class JobDetail(QWidget):
     # -- input
 
     def open_job(self, view: JobView) -> None:
-        """Show another job: at its first tab, or at the tab that was chosen for the one before."""
+        """Show another job: at its first tab, or at the tab of the previous job."""
         self._view = view
         self._announcer.open_job(view)
         self._checkpoints = None
@@ -143,8 +143,9 @@ class JobDetail(QWidget):
         self._read_error = ""
         drop_from = update.history.drop_from
         if drop_from is not None:
-            kept_starts = [one for one in self._run_starts.values() if one.first_step < drop_from]
-            self._run_starts = {start.run: start for start in kept_starts}
+            self._run_starts = {
+                run: start for run, start in self._run_starts.items() if start.first_step < drop_from
+            }
         for start in update.history.run_starts:
             self._run_starts[start.run] = start
         if self._earlier_runs.shown_run is None:
@@ -185,7 +186,7 @@ class JobDetail(QWidget):
             self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
     def show_queue_position(self, queue_position: QueuedJob | None) -> None:
-        """Set the place of the open job in the queue."""
+        """Set the queue entry of the open job, with its position."""
         if queue_position != self._queue_position:
             self._queue_position = queue_position
             self._update_page()
@@ -221,7 +222,7 @@ class JobDetail(QWidget):
             self._earlier_runs.open_menu(button)
 
     def show_earlier_run(self, job_id: str, number: int, update: RunUpdate) -> None:
-        """Show the curves and the log of an earlier run that starting over put away."""
+        """Show the curves and the log of an earlier run, kept when the job started over."""
         run = self._earlier_runs.show_run(number) if self._is_open(job_id) else None
         if run is None:
             return
@@ -262,20 +263,20 @@ class JobDetail(QWidget):
             self._update_page()
 
     def show_error(self, job_id: str, message: str, remedy: str = "") -> None:
-        """Show above the page why an action was refused, until the next action."""
+        """Show the refusal of an action above the page, until the next action."""
         is_shown = self.exporter.show_error(f"{message} {remedy}".strip())
         if not is_shown and self._is_open(job_id):
             self._error = (message, remedy)
             self._update_page()
 
     def show_read_error(self, job_id: str, message: str) -> None:
-        """Show that the job could not be read; its last known state stays."""
+        """Show why the job could not be read; its last known state stays."""
         if self._is_open(job_id):
             self._read_error = message
             self._update_page()
 
     def show_check_result(self, job_id: str, result: ReplayComparison) -> None:
-        """Show how the open replay compares with its original."""
+        """Show the comparison of the open replay with its original."""
         if self._is_open(job_id) and result != self._replay_result:
             self._replay_result = result
             self._update_page()
@@ -402,7 +403,7 @@ class JobDetail(QWidget):
         self.log.show_view(view)
 
     def _update_main_button(self) -> None:
-        """Show the ways out of a failure only once: on the tab "What happened"."""
+        """Hide the main button while the tab "What happened" offers its own actions."""
         is_reported = (
             self._view is not None and self._view.state.has_failed and not self._busy_label
         )
@@ -514,12 +515,12 @@ class JobDetail(QWidget):
     def show_node_histories(
         self, histories: Mapping[str, NodeHistory], beats: Mapping[str, str], now_s: float
     ) -> None:
-        """Set the recent history of the nodes, and how old each heartbeat is."""
+        """Set the recent history of the nodes, and the age of each heartbeat."""
         states = {state.name: state for state in self._nodes}
         self.ranks.show_nodes(states, histories, beats)
         if self._view is not None:
-            began_s = self.curves.started_s
-            problems = job_problems(self._view, states, histories, began_s, now_s)
+            first_point_s = self.curves.started_s
+            problems = job_problems(self._view, states, histories, first_point_s, now_s)
             if self._earlier_runs.shown_run is None:
                 self.curves.show_problems(problems)
             if self._view.state.has_failed:
@@ -532,12 +533,12 @@ class JobDetail(QWidget):
 
     @property
     def job_nodes(self) -> tuple[str, ...]:
-        """Return the nodes of the open job, once it has run."""
+        """Return the nodes of the open job; () before its first run."""
         view = self._view
         return tuple(dict.fromkeys(view.nodes)) if view is not None and view.run else ()
 
     def open_move_dialog(self, excluded_node: str = "") -> None:
-        """Open the dialog that asks where to resume the job, without one node."""
+        """Open the dialog that asks where to resume the job, without the excluded node."""
         view = self._view
         if view is None or self._move_dialog.dialog is not None:
             return
@@ -550,7 +551,7 @@ class JobDetail(QWidget):
 
 
 class _Announcer:
-    """Announce each new state, and every 10 % of progress, to screen readers.
+    """Announces each new state, and every 10 % of progress, to screen readers.
 
     Nothing is announced when a job is opened: the screen reader reads its state then.
 

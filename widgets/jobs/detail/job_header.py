@@ -32,11 +32,12 @@ _RING = 96
 
 
 class JobHeader(QWidget):
-    """Shows one job.
+    """The header of the open job.
 
     Attributes:
-        act: The button of the main action for the state.
-        more: The button with the menu of the other actions.
+        main_button: The button of the main action for the state.
+        menu_button: The button with the menu of the other actions.
+        runs_button: The button with the menu of all runs.
     """
 
     def __init__(self, actions: JobActions) -> None:
@@ -72,7 +73,7 @@ class JobHeader(QWidget):
         self.setLayout(row(self._back_button, self._ring, (text_column, 1), gap=S3))
 
     def show_view(self, view: JobView, subject: JobSubject) -> None:
-        """Show a job, or an update of it, and the actions that fit it."""
+        """Show a job, or an update of the job, and its actions."""
         self._view, self._subject = view, subject
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)

@@ -14,9 +14,9 @@ from widgets.common.theme import R_CONTROL, Role
 
 
 class JobName(QStackedWidget):
-    """The job's name, in smaller text where there is little room; it can be edited in place.
+    """The job's name, in smaller text where space is short.
 
-    A double click or the rename key edits it.
+    A double click or the rename key edits the name in place.
 
     Signals:
         renamed: The new name.

@@ -24,7 +24,7 @@ _MIN_EPOCH_W = 5
 
 @dataclass(frozen=True)
 class TrackMarks:
-    """Positions as shares of the whole job, 0 to 1. ``runs`` has the starts of later runs."""
+    """Positions as shares of the whole job, 0 to 1; ``run_starts`` has those of later runs."""
 
     checkpoints: tuple[float, ...] = ()
     run_starts: tuple[float, ...] = ()
@@ -108,10 +108,10 @@ class JobProgress(QWidget):
         starts: Iterable[RunStart],
         caption: str,
     ) -> None:
-        """Show a job, or an update of it.
+        """Show a job, or an update of the job.
 
         Args:
-            starts: The first steps of its runs.
+            starts: The first steps of the job's runs.
             caption: The sentence below the timeline.
         """
         self._track.show_progress(view.state, view.progress or 0.0, view.epochs)
@@ -123,7 +123,7 @@ class JobProgress(QWidget):
 def _track_marks(
     view: JobView, checkpoints: Sequence[Checkpoint], starts: Iterable[RunStart]
 ) -> TrackMarks:
-    """Return the marks of the timeline; none while the number of steps is not known."""
+    """Return the marks of the timeline; none while the number of steps is unknown."""
     total = view.status.total_steps
     if not total:
         return TrackMarks()

@@ -25,16 +25,16 @@ class JobTabs(PageStack):
     """The page of the chosen tab.
 
     Signals:
-        turned: The key of the tab that is shown now, whatever caused the change.
+        tab_changed: The key of the new tab, whatever caused the change.
 
     Attributes:
-        bar: The tab bar. It is placed separately: pages reach the edge, tabs do not.
+        bar: The tab bar, placed separately: pages reach the edge, tabs do not.
     """
 
     tab_changed = Signal(str)
 
     def __init__(self, **pages: QWidget) -> None:
-        """Create the tabs, with the page of each by its key; ``failure`` is one of them."""
+        """Create the tabs from pages by their keys; ``failure`` must be among the keys."""
         super().__init__()
         self._pages = pages
         self._shows_failure = False

@@ -37,8 +37,8 @@ class MoveDialog(Dialog):
         """Create the dialog.
 
         Args:
-            placement: Where the job ran.
-            without: The node that the job leaves; it is not selected.
+            placement: The placement of the last run.
+            excluded_node: The node that the job leaves; the dialog does not select it.
         """
         super().__init__("Resume on other nodes", _WIDTH, parent)
         self._picker = PlacementPicker(_NODES_H)

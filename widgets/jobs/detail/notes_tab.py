@@ -1,4 +1,4 @@
-"""Notes and tags of a job, and the record of who did what."""
+"""Notes and tags of a job, and the record of its actions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class NotesTab(QWidget):
         self._is_filling = False
 
     def show_audit_entries(self, entries: Sequence[AuditEntry]) -> None:
-        """Show who did what, newest first."""
+        """Show the recorded actions with their users, newest first."""
         now = datetime.now().astimezone()
         lines = (
             f"{formats.time_with_day(instant(entry.time), now)}  {entry.message}"
@@ -69,7 +69,7 @@ class NotesTab(QWidget):
             self._history.setPlainText(text)
 
     def save_pending(self) -> None:
-        """Save what was typed last, before another job is opened."""
+        """Save unsaved notes, before another job is opened."""
         if self._save_timer.isActive():
             self._save_timer.stop()
             self._save_notes()
@@ -85,8 +85,8 @@ class NotesTab(QWidget):
 
     @Slot()
     def _save_tags(self) -> None:
-        tag_texts = (tag.strip() for tag in self._tags.text().split(","))
-        tags = tuple(dict.fromkeys(tag for tag in tag_texts if tag))
+        texts = (text.strip() for text in self._tags.text().split(","))
+        tags = tuple(dict.fromkeys(text for text in texts if text))
         if tags != self._shown_tags:
             self._shown_tags = tags
             self._actions.ask(SET_TAGS, self._job_id, tags)

@@ -1,4 +1,4 @@
-"""The menu of the open job's runs, to show an earlier one."""
+"""The menu of the open job's runs, to show an earlier run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _SCOPE_NOTE = "Curves and log are from this run; the rest is current."
 
 
 class EarlierRuns:
-    """The runs of the job; `shown` is the one whose curves and log the page shows."""
+    """The runs of the job.
+
+    Attributes:
+        shown_run: The run whose curves and log the page shows, None for the newest.
+    """
 
     def __init__(self, actions: JobActions, window: QWidget) -> None:
         self._actions = actions
@@ -30,7 +34,6 @@ class EarlierRuns:
         self._job_id = ""
         self._runs: tuple[JobRun, ...] = ()
         self.shown_run: JobRun | None = None
-        """None for the newest."""
 
     def open_job(self, job_id: str) -> None:
         self._job_id = job_id
@@ -41,13 +44,13 @@ class EarlierRuns:
         self._runs = tuple(runs)
 
     def show_run(self, number: int) -> JobRun | None:
-        """Set the run that the page shows; None if it was not put away."""
+        """Set and return the run that the page shows; None if the run was not put away."""
         matching_runs = (run for run in self._runs if run.number == number and run.put_away)
         self.shown_run = next(matching_runs, None)
         return self.shown_run
 
     def menu(self) -> QMenu:
-        """Return a menu with one line per run; the one that is shown is checked."""
+        """Return a menu with a line per run; the shown run is checked."""
         menu = QMenu(self._window)
         shown_number = self.shown_run.put_away if self.shown_run is not None else 0
         now = datetime.now().astimezone()

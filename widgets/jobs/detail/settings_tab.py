@@ -30,7 +30,7 @@ class _Row(NamedTuple):
     section: str
     label: str
     value: str
-    is_unusual: bool
+    is_changed: bool
 
 
 class SettingsTab(QWidget):
@@ -101,17 +101,17 @@ class SettingsTab(QWidget):
         if settings == self._shown_settings:
             return
         self._shown_settings = settings
-        usual = default_settings(self._view.config)
+        defaults = default_settings(self._view.config)
         rows = [
             _Row(
                 section(key),
                 label(key),
                 _value_label(key, settings[key]),
-                settings[key] != usual.get(key),
+                settings[key] != defaults.get(key),
             )
             for key in sorted(settings, key=sort_key)
             # A setting without a field in the form is shown if it is set.
-            if is_named(key) or settings[key] != usual.get(key)
+            if is_named(key) or settings[key] != defaults.get(key)
         ]
         self._fill_rows(rows)
 
@@ -124,7 +124,7 @@ class SettingsTab(QWidget):
             previous_section = settings_row.section
             caption.setText(settings_row.label)
             value.setText(settings_row.value)
-            value.set_role("strong" if settings_row.is_unusual else "body")
+            value.set_role("strong" if settings_row.is_changed else "body")
         for number, line in enumerate(self._lines):
             for part in line:
                 part.setVisible(number < len(rows))

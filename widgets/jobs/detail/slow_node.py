@@ -68,7 +68,7 @@ def slow_node(view: JobView, states: Mapping[str, NodeState]) -> SlowNode | None
 
 
 def slowdown_message(view: JobView, slow: SlowNode | None) -> tuple[str, str]:
-    """Return the sentence on what slows the job, and its node; "" for what there is not."""
+    """Return the cause that slows the job as text, and its node; "" if there is none."""
     cause = view.status.slow_cause if view.state.is_live else None
     if cause is None or (slow is not None and cause.rank in slow.ranks):
         return (slow.message, slow.name) if slow is not None else ("", "")
@@ -84,7 +84,7 @@ def _worst_finding(state: NodeState | None, uuid: str) -> tuple[HealthFinding, s
     reading = state.reading if state is not None else None
     if state is None or reading is None:
         return None
-    gpu = next((h for h in reading.gpus if h.uuid == uuid), None)
+    gpu = next((gpu for gpu in reading.gpus if gpu.uuid == uuid), None)
     if gpu is not None and (finding := state.worst_gpu_finding(gpu)) is not None:
         temperature_c = gpu.temperature_c if finding.key.endswith("clock") else None
         return finding, "" if temperature_c is None else f", {formats.temperature(temperature_c)}"

@@ -1,4 +1,4 @@
-"""The most serious finding of an open job, shown above it."""
+"""The most serious finding of an open job, shown above the job."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _REPORTED_FAMILIES: dict[JobState, Family] = {
 
 @dataclass(frozen=True)
 class JobFinding:
-    """A sentence, what to do or know about it, and how serious it is."""
+    """A message with details, and its severity."""
 
     family: Family
     message: str
     details: str = ""
     icon: str = ""
     node: str = ""
-    """The node that it is about."""
+    """The node with the cause."""
     is_about_processes: bool = False
-    """The processes of that node show the cause."""
+    """The processes of the node show the cause."""
     original: str = ""
-    """The job that the open one replays."""
+    """The job that the open job replays."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ def job_finding(
 
     Args:
         refusal: Why the last action was refused, and the remedy; ("", "") if it was not.
-        doubt: Why the job could not be read, "" if it could.
-        place: Its place in the queue.
-        verdict: How a replay compares with its original.
-        slow: The node that slows the job.
+        read_error: Why the job could not be read, "" if it could.
+        queued_job: The queue entry of the job, with its position.
+        result: The comparison of a replay with its original.
+        slow_node: The node that slows the job.
     """
     message, remedy = refusal
     if message:
@@ -99,7 +99,7 @@ def job_finding(
 
 
 def _stop_time(view: JobView) -> str:
-    """Return when it was stopped."""
+    """Return when the job was stopped, "" if it was not."""
     if view.state is not JobState.INTERRUPTED or not view.status.ended_at:
         return ""
     now = datetime.now().astimezone()
@@ -107,7 +107,7 @@ def _stop_time(view: JobView) -> str:
 
 
 def _last_alarm(view: JobView) -> tuple[Alarm | None, str]:
-    """Return the last alarm, and a sentence with the number of the others."""
+    """Return the last alarm, and a sentence with the number of other alarms."""
     if not view.status.alarms or not view.state.is_live:
         return None, ""
     other_count = len(view.status.alarms) - 1

@@ -25,7 +25,7 @@ from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
-from backend.training.error_report import record_of
+from backend.training.error_report import make_record
 
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
 
@@ -699,7 +699,7 @@ def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
         except Exception as error:
             raise BackendError("The batch cannot be made.", "Ask for less.") from error
     except BackendError as error:
-        record = record_of(error, rank=0, node="gpu1", batch=None, batch_size=8)
+        record = make_record(error, rank=0, node="gpu1", batch=None, batch_size=8)
     error = RankError.from_dict(record)
     assert error.traceback
     found = judged(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)

@@ -24,7 +24,7 @@ HERE = ("half_job", "temporary", "added_file", "queue_of_none", "cut_checkpoint"
 def test_damages_are_found_by_hash_and_moved(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "LEFT_AFTER_S", 0.0)
+    monkeypatch.setattr(scan, "STALE_AFTER_S", 0.0)
     services = place.desktop()
     place.stock(services)
     pins = {kind.value: services.library.pin(kind, "tiny") for kind in KINDS}

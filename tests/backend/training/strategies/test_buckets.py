@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from backend.records.jobs.config import StrategyConfig
-from backend.training.strategies.allreduce import BUCKET_BYTES, LAST_BYTES, AllReduce, grouped
+from backend.training.strategies.allreduce import BUCKET_BYTES, LAST_BYTES, AllReduce, group_parameters
 
 
 class Wire:
@@ -97,7 +97,7 @@ def test_sparse_and_unusually_laid_out_gradients_are_sent_whole() -> None:
 
 def test_buckets_halve_towards_the_first_layer_and_hold_each_parameter_once() -> None:
     model = layers(200, 500)
-    buckets = grouped(list(model.parameters()))
+    buckets = group_parameters(list(model.parameters()))
     assert [p for bucket in buckets for p in bucket] == list(model.parameters())[::-1]
     sizes = [sum(p.numel() * p.element_size() for p in bucket) for bucket in buckets]
     layer = 4 * (500 * 500 + 500)
@@ -108,5 +108,5 @@ def test_buckets_halve_towards_the_first_layer_and_hold_each_parameter_once() ->
 
 def test_each_kind_of_number_has_buckets_of_its_own_in_the_order_of_the_layers() -> None:
     first, last = nn.Linear(8, 8), nn.Linear(8, 8).to(torch.float64)
-    buckets = grouped([*first.parameters(), *last.parameters()])
+    buckets = group_parameters([*first.parameters(), *last.parameters()])
     assert buckets == [list(last.parameters())[::-1], list(first.parameters())[::-1]]

@@ -15,7 +15,7 @@ import pytest
 from backend.training.strategies import peer_link
 from backend.training.strategies.peer_link import (
     Listener,
-    NotOfThisRun,
+    ForeignPeerError,
     PeerLink,
     connect,
 )
@@ -198,5 +198,5 @@ def test_a_message_that_the_other_rank_did_not_send_is_refused(door: Door, bad: 
         link.send(b"rate=0.1")
         link._connection = wire
         own._connection.sendall(frames[0])
-    with pytest.raises(NotOfThisRun):
+    with pytest.raises(ForeignPeerError):
         received(link, 8)

@@ -288,7 +288,7 @@ def test_a_sample_that_hangs_is_named_and_the_scan_continues(scans: Scans) -> No
 def test_too_many_hanging_samples_end_the_reading_of_a_split(
     scans: Scans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_module, "_MOST_HANGING", 2)
+    monkeypatch.setattr(scan_module, "_HANGING_LIMIT", 2)
     found = scans.of("time.sleep(60)", sample_s=1.1)
     assert (found.examined, found.broken_count) == (2, 2)
     assert sentences(found)[-1] == "Read 2 of 20 samples because 2 samples hang."
