@@ -40,7 +40,7 @@ from backend.training.data import (
     portions,
     seed_everything,
 )
-from backend.training.evaluation import Evaluation
+from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch, norm_of
 from backend.training.loop import served
 from backend.training.parameter_server import picked, shards, trains
@@ -93,6 +93,7 @@ class AsyncWorker:
 
     def _set_up(self) -> None:
         config, strategy = self.launch.config, self.launch.config.strategy
+        set_precision(self.device, config.precision)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self._servers = [
             Channel(self.meeting, self.meeting.rank, server, keepalive=True)
@@ -122,7 +123,7 @@ class AsyncWorker:
                 self.device,
                 self.beat,
                 self.batch,
-                False,
+                config.precision,
             )
             kept = random_state(self.device)
             self._evaluation.rehearse(self._model)
@@ -314,8 +315,9 @@ class AsyncWorker:
             data = user_code.to_device(data, self.device)
             target = user_code.to_device(target, self.device)
         self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
-        output = user_code.compute_output(self._model, data)
-        loss = user_code.compute_loss(self._model, output, target)
+        with precision(self.device, self.launch.config.precision):
+            output = user_code.compute_output(self._model, data)
+            loss = user_code.compute_loss(self._model, output, target)
         metrics = user_code.compute_metrics(self._model, output, target)
         self.batch.where = "backward"
         torch.autograd.backward(loss * weight)

@@ -39,7 +39,7 @@ from backend.training.data import (
     mixed_seed,
     seed_everything,
 )
-from backend.training.evaluation import Evaluation, precision
+from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch
 from backend.training.lbfgs import Lbfgs
 from backend.training.run_progress import RunProgress
@@ -99,6 +99,7 @@ class Trainer:
     def _set_up(self) -> None:
         config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
         self.beat.beat(Phase.SETUP)
+        set_precision(self.device, config.precision)
         subject = open_subject(self.launch, self.device, rank, self.beat)
         training, validation, self._model = subject.training, subject.validation, subject.model
         own, *others = self._gather(traits(subject, self.launch, self.device))
@@ -119,11 +120,11 @@ class Trainer:
                 self.device,
                 self.beat,
                 self.batch,
-                config.mixed_precision,
+                config.precision,
             )
         self._state_shapes = user_code.state_shapes(self._model)
         self._optimizer = make_optimizer(config.optimizer, trained(self._model))
-        self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
         self._adopted = False
         # The names of all parameters that were trained until now, and those that were reported.
         self._trained = dict.fromkeys(optimized(self._model, self._optimizer))
@@ -270,7 +271,7 @@ class Trainer:
         for parameter in self._thawed:
             parameter.grad = None
         self._buffers.keep()
-        with precision(config.mixed_precision and on_gpu):
+        with precision(self.device, config.precision):
             loss = self._forward(data, target)
         output = self._forward_pass.output
         metrics = {} if output is None else user_code.compute_metrics(model, output, target)

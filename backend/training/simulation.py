@@ -42,7 +42,7 @@ class Simulator:
             order = ValidationOrder(len(subject.validation), config.batch_size, 0, 1)
             batches = loader(subject.validation, order, config.loader_workers, False)
             self._evaluation = Evaluation(
-                batches, order, Alone(), device, beat, Batch(), mixed_precision=False
+                batches, order, Alone(), device, beat, Batch(), precision_name="float32"
             )
         self._parameters = trained(self.model)
         optimizer = make_optimizer(config.optimizer, self._parameters)

@@ -122,9 +122,9 @@ LOADED = [
         "One batch of each worker takes 2 × 300 samples, but the dataset has 512; choose 256 or",
     ),
     (
-        "mixed_precision",
-        {"mixed_precision": True},
-        "Half precision needs GPUs; the job runs on CPUs.",
+        "precision",
+        {"precision": "float16"},
+        "Precision “tf32” and “float16” need GPUs; the job runs on CPUs.",
     ),
 ]
 PLACED = [

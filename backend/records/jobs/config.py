@@ -47,6 +47,13 @@ LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
 """Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
 USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd", "sandblaster": "lbfgs"}
 """Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
+PRECISIONS = {
+    "float32": "32 bits",
+    "tf32": "TF32",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+}
+"""Numbers in which a forward pass computes where they are precise enough; weights have 32 bits."""
 _MODES = {"min": "lowest", "max": "highest"}
 """Which value of a metric is the best."""
 
@@ -356,9 +363,9 @@ class JobConfig:
             "number", "Gradient norm limit", above=0, term="gradient norm", is_rare=True
         ),
     )
-    mixed_precision: bool = field(
-        default=False,
-        metadata=_trained("flag", "Half precision", term="half precision", is_always_written=True),
+    precision: str = field(
+        default="float32",
+        metadata=_trained("choice", "Precision", choices=PRECISIONS, term="precision"),
     )
     checkpoint: CheckpointPolicy = field(
         default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
@@ -618,7 +625,13 @@ def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
     strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
     usual = USUAL_OPTIMIZERS.get(strategy.name, "")
     has_stop = "early_stop" in top
+    precision: dict[str, str] = {}
+    if "mixed_precision" in top and "precision" not in top:
+        # Job files of before `precision`.
+        is_half = top.flag("mixed_precision", False)
+        precision = {"precision": "float16" if is_half else "float32"}
     return {
+        **precision,
         "strategy": strategy,
         "optimizer": _with_options(Optimizer, top.table("optimizer"), OPTIMIZERS, usual),
         "schedule": _with_options(Schedule, top.table("schedule", {}), SCHEDULES),

@@ -213,16 +213,37 @@ RULES = (
         "cannot be used with more than one inner round.",
     ),
     Rule(
-        "half precision",
-        ("mixed_precision", "strategy.name"),
-        lambda job: (job.strategy.servers or job.strategy.is_split) and job.mixed_precision,
-        "cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+        # Each rank would scale its loss by a factor of its own.
+        "float16",
+        ("precision", "strategy.name"),
+        lambda job: (job.strategy.servers or job.strategy.is_split) and job.precision == "float16",
+        "“float16” cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+    ),
+    Rule(
+        # A search along a line compares losses that differ in the last digits.
+        "precision of a search",
+        ("precision", "strategy.name"),
+        lambda job: job.strategy.has_coordinator and job.precision == "bfloat16",
+        "“bfloat16” cannot be used with “sandblaster”.",
+    ),
+    Rule(
+        "precision of rounds",
+        ("precision", "strategy.inner_rounds", "strategy.variant"),
+        lambda job: (
+            job.strategy.is_split
+            and job.precision == "bfloat16"
+            and (
+                job.strategy.setting("inner_rounds") > 1
+                or job.strategy.setting("variant") != "admm"
+            )
+        ),
+        "“bfloat16” needs one round and the variant “admm” in a split network.",
     ),
     Rule(
         "GPUs",
-        ("mixed_precision", "placement"),
-        lambda job: job.mixed_precision and not job.uses_gpus,
-        "needs GPUs; the job runs on CPUs.",
+        ("precision", "placement"),
+        lambda job: job.precision in ("tf32", "float16") and not job.uses_gpus,
+        "“tf32” and “float16” need GPUs; the job runs on CPUs.",
     ),
     Rule(
         "give way",

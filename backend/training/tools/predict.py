@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from backend.training import user_code
 from backend.training.checkpoint import load_checkpoint
 from backend.training.checkpoint_content import put_buffers
 from backend.training.data import BatchIndices, ValidationOrder, loader
-from backend.training.evaluation import BatchValues, mean_of
+from backend.training.evaluation import BatchValues, mean_of, precision
 from backend.training.subject import Subject, open_subject
 from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
@@ -84,9 +85,12 @@ class _Trial:
         self._model.eval()
         self._order = _Order(self._chosen(), launch.config.batch_size)
         self._workers = launch.config.loader_workers
-        if launch.config.mixed_precision:
+        name = launch.config.precision
+        # The CPU has neither TF32 nor the kernels of float16.
+        self._precision = "float32" if name in ("tf32", "float16") else name
+        if name != self._precision:
             self._notes.append(
-                "The job measured in half precision on a GPU; these figures are in full precision."
+                f"The job measured in {name} on a GPU; these figures are in float32."
             )
 
     def result(self) -> dict[str, Any]:
@@ -114,7 +118,7 @@ class _Trial:
                 if not rows:
                     break
                 data, target = user_code.split_batch(batch)
-                with _within("The model's forward", BATCH_S):
+                with _within("The model's forward", BATCH_S), self._autocast():
                     output = user_code.compute_output(self._model, data)
                 if output is None:
                     raise UserCodeError(
@@ -143,7 +147,8 @@ class _Trial:
         if not self._has_metrics:
             return
         try:
-            loss = user_code.compute_loss(self._model, output, target)
+            with self._autocast():
+                loss = user_code.compute_loss(self._model, output, target)
             metrics = user_code.compute_metrics(self._model, output, target)
         except UserCodeError as error:
             self._has_metrics = False
@@ -151,6 +156,9 @@ class _Trial:
             self._notes.append(f"There are no metrics: {error.message}")
             return
         measured.append((len(measured), BatchValues(loss, metrics, output, target)))
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return precision(torch.device("cpu"), self._precision)
 
     def _of_split(self, subject: Subject) -> UserData:
         if self._request.get("split", "validation") == "training":

@@ -348,7 +348,7 @@ class FormSections(QWidget):
             (f.make("schedule.name"), 5),
             (f.make("schedule.warmup_epochs"), 4),
             (f.pick("strategy.name", ("", "")), 11),
-            (f.make("mixed_precision"), 5),
+            (f.make("precision"), 5),
             more=self._how_more,
             faults=self._how_faults,
         )

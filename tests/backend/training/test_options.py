@@ -1,0 +1,62 @@
+"""Each option of training learns, changes what is computed, and resumes bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.backend.training.test_resume import assert_bit_equal
+from tests.backend.training.training_rig import MODEL, Training, held, new_training
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "bfloat16": {"precision": "bfloat16"},
+}
+SYNCHRONOUS = ("alone", "allreduce", "ddp")
+
+
+def settings_of(option: str, strategy: str) -> dict[str, Any]:
+    changes = OPTIONS[option]
+    processes = 1 if strategy == "alone" else 3 if strategy in ("downpour", "dc-asgd") else 2
+    own = {"processes": processes, "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}}
+    return {**own, **changes, "strategy": {"name": strategy, **changes.get("strategy", {})}}
+
+
+def weights(training: Training) -> torch.Tensor:
+    state = torch.load(training.latest(), weights_only=True)["model"]
+    return torch.cat([value.double().flatten() for value in state.values()])
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "strategy",
+    ["alone", *(pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS[1:])],
+)
+def test_a_job_with_the_option_learns_and_resumes_bit_for_bit(
+    tmp_path: Path, option: str, strategy: str
+) -> None:
+    settings = settings_of(option, strategy)
+    straight, halves = (
+        new_training(tmp_path, model=held(MODEL), name=name, **settings)
+        for name in ("straight", "halves")
+    )
+    straight.train_well()
+    losses = list(straight.curve("loss").values())
+    assert sum(losses[-5:]) < sum(losses[:5])
+    plain = new_training(tmp_path, name="plain", **settings_of_default(strategy))
+    plain.train_well()
+    assert not torch.equal(weights(plain), weights(straight))
+    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
+    assert halves.step() < straight.step()
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+
+
+def settings_of_default(strategy: str) -> dict[str, Any]:
+    return {
+        "processes": 1 if strategy == "alone" else 2,
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+        "strategy": {"name": strategy},
+    }
