@@ -223,6 +223,7 @@ class Trainer:
                 self._order.steps_per_epoch,
                 schedule_step + number,
                 self.launch.lr_factor,
+                train_state.plateaus,
             )
             step_results = self._step(data, target, rate, began)
             began = time.perf_counter()

@@ -173,6 +173,9 @@ class RunProgress:
         if rule is not None:
             # Rank 0 has all values.
             self.state.judge(rule, self._gather(measured.get(rule.metric))[0], measured)
+        if self._config.schedule.name == "plateau":
+            metric = self._config.checkpoint.best_metric
+            self.state.judge_plateau(self._config, self._gather(measured.get(metric))[0])
         is_due |= every is not None and self.state.epoch % every == 0
         self.state.next_epoch()
         if self._is_over or is_due:

@@ -197,6 +197,12 @@ RULES = (
         "must be “constant” without warm-up for “sandblaster”.",
     ),
     Rule(
+        "one cycle",
+        ("schedule.warmup_epochs", "schedule.name"),
+        lambda job: job.schedule.name == "one-cycle" and job.schedule.warmup_epochs,
+        "cannot be used with “one-cycle”, which begins with a rise.",
+    ),
+    Rule(
         "gradient norm",
         ("gradient_norm", "strategy.name"),
         lambda job: job.strategy.has_coordinator and job.gradient_norm is not None,

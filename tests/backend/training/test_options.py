@@ -13,6 +13,8 @@ from tests.backend.training.training_rig import MODEL, Training, held, new_train
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "bfloat16": {"precision": "bfloat16"},
+    "one cycle": {"schedule": {"name": "one-cycle"}},
+    "plateau": {"schedule": {"name": "plateau", "patience": 1, "min_delta": 9.0}},
 }
 SYNCHRONOUS = ("alone", "allreduce", "ddp")
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.sweeps.values import (
     LINEAR,
+    LISTS,
     LOG,
     Axis,
     axis_text,
@@ -120,7 +121,7 @@ class SeveralValues(Popover):
         self._list = LineEdit(placeholder="0.01, 0.03, 0.1", name="Values, separated by commas")
         self._list.textChanged.connect(self._settle)
         page = QWidget()
-        between = "semicolons" if field_kind(self._path) in ("pair", "texts") else "commas"
+        between = "semicolons" if field_kind(self._path) in LISTS else "commas"
         page.setLayout(col(Field(f"Values, separated by {between}", self._list), STRETCH))
         return page
 

@@ -272,6 +272,7 @@ BROKEN = {
     "quorum": {"strategy": {"name": "downpour", "policy": "quorum"}},
     "L-BFGS": {"optimizer": {"name": "lbfgs", "lr": 1.0}},
     "schedule": {**COORDINATED, "schedule": {"warmup_epochs": 1}},
+    "one cycle": {"schedule": {"name": "one-cycle", "warmup_epochs": 1}},
     "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
     "float16": {"strategy": SPLIT, "precision": "float16", **ON_GPUS},
@@ -420,12 +421,14 @@ def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool
 
 def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     def values(setting: Any) -> st.SearchStrategy[Any]:
-        number = st.floats(setting.low, 0.99, allow_subnormal=False)
+        number = st.floats(setting.low, setting.low + 0.99, allow_subnormal=False)
         whole = st.integers(int(setting.low), 1000)
         pair = st.tuples(number, number).map(list)
         flag = st.booleans()
         choice = st.sampled_from(list(setting.choices) or [""])
+        wholes = st.lists(whole, max_size=3)
         kinds = {"number": number, "whole": whole, "pair": pair, "flag": flag, "choice": choice}
+        kinds["wholes"] = wholes
         return kinds[setting.kind]
 
     options = {name: values(setting) for name, setting in known.items() if name != "nesterov"}
@@ -480,7 +483,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
         },
         "schedule": {
             "name": schedule,
-            "warmup_epochs": 0.0 if searches else draw(st.floats(0, 5)),
+            "warmup_epochs": 0.0 if searches or schedule == "one-cycle" else draw(st.floats(0, 5)),
             **draw(settings_of(SCHEDULES[schedule])),
         },
         "strategy": {
