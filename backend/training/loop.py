@@ -44,7 +44,7 @@ from backend.training.finite import BufferWatch
 from backend.training.lbfgs import Lbfgs
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
-from backend.training.step_sync import StepResult, StepSync
+from backend.training.step_sync import StepResult, StepSync, means
 from backend.training.step_times import RankStep
 from backend.training.strategies.base import ForwardPass, Strategy, average, optimized, to_train
 from backend.training.subject import open_subject, require_same, traits
@@ -107,7 +107,9 @@ class Trainer:
             require_same(own, theirs, other, self.launch)
         is_split = self.strategy.is_split
         place = (0, 1) if is_split else (rank, size)
-        self._order = TrainingOrder(len(training), config.batch_size, *place, config.seed)
+        self._order = TrainingOrder(
+            len(training), config.batch_size, *place, config.seed, config.accumulate
+        )
         on_gpu = self.device.type == "cuda"
         self._loader = loader(training, self._order, config.loader_workers, on_gpu, is_split)
         self._evaluation: Evaluation | None = None
@@ -215,9 +217,6 @@ class Trainer:
         batches: Iterator[Any] = iter(self._loader)
         began = time.perf_counter()
         for number in range(steps):
-            self.beat.beat(Phase.LOADING_DATA)
-            self.batch.where = "loader"
-            data, target = user_code.split_batch(next(batches))
             rate = learning_rate(
                 config,
                 self._order.steps_per_epoch,
@@ -225,7 +224,7 @@ class Trainer:
                 self.launch.lr_factor,
                 train_state.plateaus,
             )
-            step_results = self._step(data, target, rate, began)
+            step_results = self._step(batches, rate, began)
             began = time.perf_counter()
             train_state.epoch_step += 1
             train_state.position += self._order.global_batch
@@ -257,27 +256,64 @@ class Trainer:
 
     _save_at_end = False
 
-    def _step(self, data: Any, target: Any, rate: float, began: float) -> list[StepResult]:
-        """Make one optimizer step; return the known results of this and earlier ones."""
-        loaded = time.perf_counter()
-        self._cpu_wait.begin()
-        self.beat.beat(Phase.COMPUTING)
-        on_gpu = self.device.type == "cuda"
-        if on_gpu:
+    def _pass(self, data: Any, target: Any) -> tuple[torch.Tensor, dict[str, float]]:
+        """Return loss and metrics of one batch, before its backward pass."""
+        if self.device.type == "cuda":
             data = user_code.to_device(data, self.device)
             target = user_code.to_device(target, self.device)
         self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
-        config, strategy, model = self.config, self.strategy, self._model
+        with precision(self.device, self.config.precision):
+            loss = self._forward(data, target)
+        output = self._forward_pass.output
+        return loss, {} if output is None else user_code.compute_metrics(
+            self._model, output, target
+        )
+
+    def _load(self, batches: Iterator[Any]) -> tuple[Any, Any]:
+        self.beat.beat(Phase.LOADING_DATA)
+        self.batch.where = "loader"
+        batch: tuple[Any, Any] = user_code.split_batch(next(batches))
+        self.beat.beat(Phase.COMPUTING)
+        return batch
+
+    def _accumulate(
+        self, batch: tuple[Any, Any], batches: Iterator[Any]
+    ) -> tuple[torch.Tensor, torch.Tensor, dict[str, float], float]:
+        """Make all passes of a step but the backward pass of the last one.
+
+        Returns:
+            The loss of the last pass as its share of the step's, the mean loss, the mean metrics,
+            and the seconds in which later batches were loaded.
+        """
+        count, loaded_s = self.config.accumulate, 0.0
+        losses: list[torch.Tensor] = []
+        metrics: list[dict[str, float]] = []
+        while True:
+            loss, of_batch = self._pass(*batch)
+            if not self._adopted:
+                self._adopt(of_batch)
+            losses.append(loss.detach())
+            metrics.append(of_batch)
+            if len(losses) == count:
+                mean = loss if count == 1 else torch.stack(losses).mean()
+                return loss / count if count > 1 else loss, mean, means(metrics), loaded_s
+            self.batch.where = "backward"
+            self.strategy.backward(self._scaler.scale(loss / count), is_last=False)
+            start_s = time.perf_counter()
+            batch = self._load(batches)
+            loaded_s += time.perf_counter() - start_s
+
+    def _step(self, batches: Iterator[Any], rate: float, began: float) -> list[StepResult]:
+        """Make one optimizer step; return the known results of this and earlier ones."""
+        batch = self._load(batches)
+        loaded = time.perf_counter()
+        self._cpu_wait.begin()
+        config, strategy = self.config, self.strategy
         strategy.zero()
         for parameter in self._thawed:
             parameter.grad = None
         self._buffers.keep()
-        with precision(self.device, config.precision):
-            loss = self._forward(data, target)
-        output = self._forward_pass.output
-        metrics = {} if output is None else user_code.compute_metrics(model, output, target)
-        if not self._adopted:
-            self._adopt(metrics)
+        share, loss, metrics, later_s = self._accumulate(batch, batches)
         wants_others = self._wants_others()
         self._step_sync.fill(
             stop=self._progress.wants_stop,
@@ -289,7 +325,7 @@ class Trainer:
             has_nan_buffer=self._buffers.has_nan(),
         )
         self.batch.where = "backward"
-        strategy.backward(self._scaler.scale(loss))
+        strategy.backward(self._scaler.scale(share))
         computed = time.perf_counter()
         cpu_wait_ms = self._cpu_wait.end()
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
@@ -312,8 +348,8 @@ class Trainer:
         ended = time.perf_counter()
         # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
         self._times = RankStep(
-            (loaded - began) * 1e3,
-            (computed - loaded + ended - reduced) * 1e3,
+            (loaded - began + later_s) * 1e3,
+            (computed - loaded - later_s + ended - reduced) * 1e3,
             (reduced - computed) * 1e3,
             cpu_wait_ms,
         )

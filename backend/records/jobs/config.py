@@ -363,6 +363,17 @@ class JobConfig:
             "number", "Gradient norm limit", above=0, term="gradient norm", is_rare=True
         ),
     )
+    accumulate: int = field(
+        default=1,
+        metadata=_trained(
+            "whole",
+            "Passes of a step",
+            low=1,
+            high=1_000_000,
+            term="accumulation",
+            is_changeable=True,
+        ),
+    )
     precision: str = field(
         default="float32",
         metadata=_trained("choice", "Precision", choices=PRECISIONS, term="precision"),
@@ -467,9 +478,11 @@ class JobConfig:
     def batches(self) -> int:
         """The batches of one update."""
         strategy = self.strategy
-        if strategy.is_split or strategy.has_coordinator:
+        if strategy.has_coordinator:
             return 1
-        return int(strategy.setting("n_push")) if strategy.servers else self.world_size
+        if strategy.servers:
+            return int(strategy.setting("n_push"))
+        return self.accumulate * (1 if strategy.is_split else self.world_size)
 
     @property
     def global_batch_size(self) -> int:

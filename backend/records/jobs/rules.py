@@ -219,6 +219,13 @@ RULES = (
         "cannot be used with more than one inner round.",
     ),
     Rule(
+        "accumulation",
+        ("accumulate", "strategy.name"),
+        lambda job: (job.strategy.servers or job.strategy.is_split) and job.accumulate > 1,
+        "must be 1 with servers, where “Push every” does the same, and in a split network; this is "
+        "“{job.strategy.name}”.",
+    ),
+    Rule(
         # Each rank would scale its loss by a factor of its own.
         "float16",
         ("precision", "strategy.name"),

@@ -354,13 +354,14 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
         return
     # All parts of a split network train on the same batch.
     workers = 1 if config.strategy.is_split else config.workers
-    needed = 1 if config.strategy.has_coordinator else config.batch_size * workers
+    batch = config.batch_size * config.accumulate
+    needed = 1 if config.strategy.has_coordinator else batch * workers
     if workers < 1 or size.training >= needed:
         return
     served = config.strategy.servers > 0
     begin = "One batch of each worker" if served else "One step"
     processes = f"{workers} × " if workers > 1 else ""
-    fits = size.training // workers
+    fits = size.training // (workers * config.accumulate)
     who = "workers" if served else "processes"
     way_out = (
         f"choose {number_format.count(fits)} or less"
@@ -369,7 +370,7 @@ def check_size(checked: Checked, size: DataSize | None) -> None:
     )
     checked.fault(
         "batch_size",
-        f"{begin} takes {processes}{number_format.count(config.batch_size)} samples, "
+        f"{begin} takes {processes}{number_format.count(batch)} samples, "
         f"but the dataset has {number_format.count(size.training)}; {way_out}.",
     )
 

@@ -125,9 +125,10 @@ class AveragedGradients(Strategy):
         for message in self._messages:
             message.zero()
 
-    def backward(self, loss: torch.Tensor) -> None:
-        hooked: Any = loss
-        hooked.register_hook(self._begin)
+    def backward(self, loss: torch.Tensor, *, is_last: bool = True) -> None:
+        if is_last:
+            hooked: Any = loss
+            hooked.register_hook(self._begin)
         super().backward(loss)
 
     def _begin(self, _gradient: torch.Tensor) -> None:

@@ -13,6 +13,7 @@ from tests.backend.training.training_rig import MODEL, Training, held, new_train
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "bfloat16": {"precision": "bfloat16"},
+    "accumulation": {"accumulate": 3, "batch_size": 4},
     "one cycle": {"schedule": {"name": "one-cycle"}},
     "plateau": {"schedule": {"name": "plateau", "patience": 1, "min_delta": 9.0}},
 }
@@ -40,8 +41,9 @@ def test_a_job_with_the_option_learns_and_resumes_bit_for_bit(
     tmp_path: Path, option: str, strategy: str
 ) -> None:
     settings = settings_of(option, strategy)
+    model = held(MODEL, f"self.steps > {4 * settings.get('accumulate', 1)}")
     straight, halves = (
-        new_training(tmp_path, model=held(MODEL), name=name, **settings)
+        new_training(tmp_path, model=model, name=name, **settings)
         for name in ("straight", "halves")
     )
     straight.train_well()
@@ -62,3 +64,39 @@ def settings_of_default(strategy: str) -> dict[str, Any]:
         "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
         "strategy": {"name": strategy},
     }
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["alone", *(pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS[1:])],
+)
+def test_the_passes_of_a_step_are_one_larger_batch(tmp_path: Path, strategy: str) -> None:
+    """Of one process and of several: without what depends on the size of a batch."""
+    model = MODEL.replace("nn.BatchNorm1d(16)", "nn.Tanh()").replace("0.2", "0.0")
+    whole = {**settings_of_default(strategy), "batch_size": 12}
+    parts = {**whole, "batch_size": 4, "accumulate": 3, "strategy": {"name": strategy}}
+    larger, passes = (
+        new_training(tmp_path, model=model, name=name, **settings)
+        for name, settings in (("larger", whole), ("passes", parts))
+    )
+    # The rate is scaled by the passes, too.
+    passes.with_config(**{**parts, "strategy": {"name": strategy, "lr_scaling": "none"}})
+    larger.with_config(**{**whole, "strategy": {"name": strategy, "lr_scaling": "none"}})
+    larger.train_well()
+    passes.train_well()
+    assert passes.step() == larger.step()
+    for curve in ("loss", "accuracy", "gradient_norm", "validation/loss"):
+        assert passes.curve(curve) == pytest.approx(larger.curve(curve), rel=1e-5), curve
+    assert torch.allclose(weights(passes), weights(larger), rtol=1e-5, atol=1e-7)
+
+
+def test_a_stop_between_two_numbers_of_passes_leaves_no_sample_out(tmp_path: Path) -> None:
+    settings = {**settings_of_default("alone"), "batch_size": 4}
+    training = new_training(tmp_path, model=held(MODEL), name="job", **settings)
+    training.train_well(when=lambda: training.step() >= 2, **training.hold)
+    taken = torch.load(training.latest(), weights_only=True)["course"]["position"]
+    assert 0 < taken < 96
+    training.with_config(**settings, accumulate=2)
+    training.train_well(resume_from=training.latest())
+    steps = sorted(training.curve("loss"))
+    assert len(steps) == taken // 4 + (96 - taken) // 8 + 2 * 12

@@ -275,6 +275,7 @@ BROKEN = {
     "one cycle": {"schedule": {"name": "one-cycle", "warmup_epochs": 1}},
     "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
+    "accumulation": {"strategy": SPLIT, "accumulate": 2},
     "float16": {"strategy": SPLIT, "precision": "float16", **ON_GPUS},
     "precision of a search": {**COORDINATED, "precision": "bfloat16"},
     "precision of rounds": {"strategy": SPLIT, "precision": "bfloat16"},
@@ -355,6 +356,7 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
 OTHER = {
     "placement": [{"node": "b", "processes": 4}],
     "batch_size": 7,
+    "accumulate": 3,
     "optimizer.lr": 0.5,
     "log_numbers": ["loss: {loss}"],
     "gives_way": True,
@@ -421,7 +423,11 @@ def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool
 
 def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     def values(setting: Any) -> st.SearchStrategy[Any]:
-        number = st.floats(setting.low, setting.low + 0.99, allow_subnormal=False)
+        number = st.floats(
+            setting.low or (setting.above is not None) * 0.1,
+            setting.low + 0.99,
+            allow_subnormal=False,
+        )
         whole = st.integers(int(setting.low), 1000)
         pair = st.tuples(number, number).map(list)
         flag = st.booleans()
