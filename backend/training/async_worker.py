@@ -158,7 +158,8 @@ class AsyncWorker:
             names: list[str] | None = own.get("frozen")
             return names
         if launch.start_from:
-            fit_weights(self._model, load_weights(path), path.name, subject.pass_batch)
+            leave_out, weights = launch.config.start_from_except, load_weights(path)
+            fit_weights(self._model, weights, path.name, subject.pass_batch, leave_out)
         return None
 
     @cached_property

@@ -79,7 +79,8 @@ class TrainingOrder(Sampler[BatchIndices]):
         if self.steps_per_epoch == 0:
             raise BackendError(
                 f"The dataset has {number_format.count(samples)} samples, but one step of "
-                f"{world_size} × {self._batch_size} needs {number_format.count(self.global_batch)}.",
+                f"{world_size} × {self._batch_size} needs "
+                f"{number_format.count(self.global_batch)}.",
                 "Choose a batch size of "
                 f"{number_format.count(max(1, samples // (world_size * accumulate)))} or less"
                 + (", or fewer passes of a step" if accumulate > 1 else "")

@@ -517,7 +517,7 @@ def trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     if not parameters:
         raise BackendError(
             "The model has no parameters to train.",
-            "Build layers in UserModel.__init__ and leave requires_grad on for some.",
+            "Build layers in UserModel.__init__, leave requires_grad on for some, or freeze fewer.",
         )
     return parameters
 

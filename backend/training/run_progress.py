@@ -69,7 +69,9 @@ class RunProgress:
             put_buffers(model, saved["ranks"][0]["buffers"])
             restore(saved)
         elif self._launch.start_from:
-            sentence = fit_weights(model, load_weights(source), source.name, subject.pass_batch)
+            leave_out = self._config.start_from_except
+            weights = load_weights(source)
+            sentence = fit_weights(model, weights, source.name, subject.pass_batch, leave_out)
             if sentence and self._services is not None:
                 sys.stdout.write(f"{sentence}\n")
 

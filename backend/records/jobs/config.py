@@ -302,6 +302,13 @@ class JobConfig:
     start_from: str = field(
         default="", metadata=_trained("text", "Start from", section=WHAT, term="checkpoint")
     )
+    start_from_except: tuple[str, ...] = field(
+        default=(),
+        metadata=_trained("texts", "Start new", term="fine-tuning", is_rare=True),
+    )
+    freeze: tuple[str, ...] = field(
+        default=(), metadata=_trained("texts", "Freeze", term="fine-tuning", is_rare=True)
+    )
     script: str = field(default="", metadata=_scripted("text", "Script"))
     entry: str = field(default="", metadata=_scripted("text", "Entry"))
     folder: str = field(
@@ -371,6 +378,7 @@ class JobConfig:
             low=1,
             high=1_000_000,
             term="accumulation",
+            is_rare=True,
             is_changeable=True,
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,6 +50,8 @@ _CHANGE_FIRST = frozenset(
     }
 )
 """Causes that occur again with the same settings, however often the job is resumed."""
+_LEFT_OUT = re.compile(r"start_from_except = (\[.*?\])")
+"""In the remedy for weights that fit in part: what to leave out."""
 _SLOWER = 10
 _CLIP = 1.0
 """The usual norm to clip a gradient to."""
@@ -99,6 +103,8 @@ def remedies(
         change["batch_size"] = view.config.batch_size // 2
     if cause in OF_LOSS and not away and not view.is_script:
         change["optimizer.lr"] = float(f"{view.config.optimizer.lr / _SLOWER:.4g}")
+    if view.error is not None and (proposal := _LEFT_OUT.search(view.error.remedy)):
+        change["start_from_except"] = json.loads(proposal[1])
     if checkpoints == ():
         return Remedies(change=change, clone=clone, is_same_last=is_same_last, module=module)
     without, placement = _without(view, states) if cause in _OF_ONE_GPU else ("", ())
