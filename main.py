@@ -26,7 +26,7 @@ def open_window(
     return main(data_root, catalogue, demo_workers)
 
 
-def draw_study(table: StudyTable, ending: str) -> bytes:
+def draw_study(table: StudyTable, suffix: str) -> bytes:
     """Draw the plot of a study for a file with this ending."""
     from PySide6.QtWidgets import QApplication
 
@@ -34,7 +34,7 @@ def draw_study(table: StudyTable, ending: str) -> bytes:
 
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     _app = QApplication([])
-    return draw(table, ending)
+    return draw(table, suffix)
 
 
 if __name__ == "__main__":

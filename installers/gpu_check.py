@@ -152,7 +152,7 @@ class CheckContext:
         raw |= {"strategy": {"name": "alone"}, "placement": [{"node": THIS_COMPUTER, **where}]}
         parsed = parse_job(raw | changes)
         if (config := parsed.config) is None:
-            raise Failed(f"The job cannot be used: {parsed.faults[0].sentence}")
+            raise Failed(f"The job cannot be used: {parsed.errors[0].message}")
         room = placement.this_computer(usable_cores(), (self.gpu,))
         plans = placement.rank_plans(config, [room])
         job, python = str(folder.path), sys.executable
@@ -179,7 +179,7 @@ class CheckContext:
 
 def require(ended: RunExit) -> None:
     if ended.state is not JobState.FINISHED:
-        remark = ended.error.sentence if ended.error else ended.message
+        remark = ended.error.message if ended.error else ended.message
         raise Failed(f"The job ended as {ended.state.value}: {remark}")
 
 
@@ -228,7 +228,7 @@ def check_pin(context: CheckContext) -> Iterator[Row]:
 def check_out_of_memory(context: CheckContext) -> Iterator[Row]:
     variables = {"STEPS": "10", "EXTRA_BYTES": str(1 << 47)}
     _, ended = context.train("memory", environment=variables, **_ONCE)
-    remark = ended.error.sentence if ended.error else ended.message
+    remark = ended.error.message if ended.error else ended.message
     which = "Out of GPU memory" if context.gpu else "The node is out of memory"
     passed = remark.startswith(f"{which}. Try batch size 16 instead of 32.")
     yield Row("out of memory", passed, ended.state.value, remark)
@@ -372,7 +372,7 @@ def check_foreign_process(context: CheckContext, pid: int) -> Iterator[Row]:
     """Check that the agent names the process on the GPU, and that it belongs to no job."""
     (gpu,) = (gpu for gpu in context.gpus(2) if gpu.uuid == context.gpu)
     mine = [process for process in gpu.foreign_processes() if process.pid == pid]
-    who = "; ".join(process.who for process in gpu.compute_processes) or "nobody"
+    who = "; ".join(process.owner_label for process in gpu.compute_processes) or "nobody"
     mib = sum(process.memory_bytes or 0 for process in mine) >> 20
     owner = owner_of(os.getpid()).user
     passed = mib >= 512 and [(one.user, one.run_tag) for one in mine] == [(owner, "")]

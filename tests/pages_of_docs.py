@@ -7,7 +7,7 @@ from pathlib import Path
 
 from backend.cli.reference import reference as commands
 from backend.records.jobs.settings import in_markdown as settings
-from backend.services.verify.checks import in_markdown as checks
+from backend.services.verify.checks import checks_table as checks
 
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- generated: python -m tests.pages_of_docs -->\n", "<!-- end -->\n"

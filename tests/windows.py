@@ -24,7 +24,7 @@ from widgets.jobs.form.form_side import START_KEY, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobFields
 from widgets.jobs.form.sweep_card import SweepCard
 from widgets.shell.nav_button import NavButton
-from widgets.shell.pages import PLACES
+from widgets.shell.pages import PAGES
 
 W = TypeVar("W", bound=QWidget)
 Part = TypeVar("Part", bound=QObject)
@@ -87,7 +87,7 @@ def label_of(place: QWidget, text: str) -> Label:
 
 def places_of(side_bar: QWidget) -> dict[str, NavButton]:
     """Return the buttons of the places, by the key of their place."""
-    return dict(zip((one.key for one in PLACES), side_bar.findChildren(NavButton), strict=True))
+    return dict(zip((one.key for one in PAGES), side_bar.findChildren(NavButton), strict=True))
 
 
 def windows(kind: type[W]) -> list[W]:
@@ -119,7 +119,7 @@ def pick(control: ChoiceRow | ComboBox, key: str) -> None:
     """Choose as the user does: a segment, a tab or a line of a combo box, by its key."""
     control.choose(key)
     if isinstance(control, ChoiceRow):
-        control.chosen.emit(key)
+        control.key_chosen.emit(key)
     else:
         control.activated.emit(control.currentIndex())
 
@@ -139,7 +139,7 @@ def all_fields(form: QWidget) -> dict[str, Field]:
     """Return the fields of a form by the path of their setting."""
     options = (f"{part}.{key}" for part, by in OPTIONS.items() for o in by.values() for key in o)
     paths = dict.fromkeys((*SETTINGS, *options))
-    return {path: fields_of(form).field(path) for path in paths if fields_of(form).has(path)}
+    return {path: fields_of(form).field(path) for path in paths if fields_of(form).has_field(path)}
 
 
 def side_of(form: QWidget) -> FormSide:
@@ -149,7 +149,7 @@ def side_of(form: QWidget) -> FormSide:
 
 def acts_of(form: QWidget) -> StartButtons:
     """Return the buttons of a form that start a job."""
-    return side_of(form).acts
+    return side_of(form).start_buttons
 
 
 def press_start(form: QWidget) -> None:

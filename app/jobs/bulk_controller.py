@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.bulk_runner import Done, Named, do_each
+from app.jobs.bulk_runner import BulkResult, JobName, run_each
 from app.jobs.job_controller import JobController
 from app.runtime.background import Controller, Runner
 from backend.base import log
@@ -19,12 +19,12 @@ from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
 
-_LANE = "many jobs"
+_QUEUE = "many jobs"
 _EXPORT = ("latest", "zip")
 
 
@@ -48,21 +48,21 @@ class BulkController(Controller):
         self._dialog: DialogHolder[TagDialog] = DialogHolder()
         for model in (page.table.model, page.sweep.model):
             model.edited.connect(self._edit)
-        page.job_actions.on(do.TAG_ALL, self._ask_tags)
-        page.job_actions.on(do.STOP_ALL, self._stop)
-        page.job_actions.on(do.EXPORT_ALL, self._ask_folder)
-        page.job_actions.on(do.CLONE_ALL, self._clone)
+        page.job_actions.add_handler(job_actions.TAG_ALL, self._ask_tags)
+        page.job_actions.add_handler(job_actions.STOP_ALL, self._stop)
+        page.job_actions.add_handler(job_actions.EXPORT_ALL, self._ask_folder)
+        page.job_actions.add_handler(job_actions.CLONE_ALL, self._clone)
 
     @Slot(CellEdit)
-    def _edit(self, new: CellEdit) -> None:
+    def _edit(self, edit: CellEdit) -> None:
         self._runner.run(
-            f"job {new.job_id}",
-            partial(self._jobs.edit, new.job_id, new.column, new.before, new.after),
+            f"job {edit.job_id}",
+            partial(self._jobs.edit, edit.job_id, edit.column, edit.old_value, edit.new_value),
             self._page.show_view,
-            partial(self._not_edited, new.job_id),
+            partial(self._handle_edit_error, edit.job_id),
         )
 
-    def _not_edited(self, job_id: str, error: BackendError) -> None:
+    def _handle_edit_error(self, job_id: str, error: BackendError) -> None:
         self._runner.notify(error.with_remedy)
         # Also show what someone changed in the meantime.
         self._runner.run(
@@ -75,15 +75,15 @@ class BulkController(Controller):
     # Tags.
 
     def _ask_tags(self, ids: tuple[str, ...]) -> None:
-        lines = self._lines(ids)
-        known = dict.fromkeys(tag for line in lines for tag in line.tags)
-        dialog = TagDialog([line.name for line in lines], tuple(known), self._window)
+        summaries = self._summaries(ids)
+        tags = dict.fromkeys(tag for summary in summaries for tag in summary.tags)
+        dialog = TagDialog([summary.name for summary in summaries], tuple(tags), self._window)
 
-        def request(add: tuple[str, ...], remove: tuple[str, ...]) -> None:
+        def change_tags(add: tuple[str, ...], remove: tuple[str, ...]) -> None:
             retag = partial(self._jobs.retag, add=add, remove=remove)
-            self._each(lines, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
+            self._run_each(summaries, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
 
-        dialog.requested.connect(request)
+        dialog.requested.connect(change_tags)
         self._dialog.open(dialog)
 
     # Stop. It saves a checkpoint first, so it needs no confirmation.
@@ -93,24 +93,24 @@ class BulkController(Controller):
 
         Otherwise the end of one would let the next one start.
         """
-        lines = self._lines(ids)
-        waiting = [line for line in lines if line.state.is_queued]
+        summaries = self._summaries(ids)
+        queued_jobs = [summary for summary in summaries if summary.state.is_queued]
 
-        def stop(done: Done[JobView]) -> None:
-            live = [line for line in lines if line.state.is_live]
-            for line in live:
-                self._controller.stop(line.id)
-            said = [done.sentence("Removed {jobs} from the queue.")] if waiting else []
-            if live:
-                jobs = formats.plural(len(live), "job")
-                said.append(f"Stopping {jobs}; each saves a checkpoint first.")
-            self._runner.notify(" ".join(said))
+        def stop_live(result: BulkResult[JobView]) -> None:
+            live_jobs = [summary for summary in summaries if summary.state.is_live]
+            for summary in live_jobs:
+                self._controller.stop(summary.id)
+            messages = [result.message("Removed {jobs} from the queue.")] if queued_jobs else []
+            if live_jobs:
+                jobs = formats.plural(len(live_jobs), "job")
+                messages.append(f"Stopping {jobs}; each saves a checkpoint first.")
+            self._runner.notify(" ".join(messages))
 
-        if waiting:
+        if queued_jobs:
             dequeue, show = self._queue.dequeue, self._page.show_view
-            do_each(self._runner, _LANE, _named(waiting), dequeue, show, stop)
+            run_each(self._runner, _QUEUE, _job_names(queued_jobs), dequeue, show, stop_live)
         else:
-            stop(Done(0))
+            stop_live(BulkResult(0))
 
     # Clone. One job opens in the form; several become drafts.
 
@@ -122,62 +122,62 @@ class BulkController(Controller):
         def clone(job_id: str) -> JobView:
             return self._jobs.create(self._jobs.clone(job_id))
 
-        def report(done: Done[JobView]) -> None:
-            made = [view.id for view in done.outcomes]
-            self._page.choose(made)
-            drafts = "The drafts are selected." if made else ""
-            self._runner.notify(done.sentence(f"Cloned {{jobs}}. {drafts}".strip()))
+        def report(result: BulkResult[JobView]) -> None:
+            new_ids = [view.id for view in result.outcomes]
+            self._page.choose(new_ids)
+            drafts = "The drafts are selected." if new_ids else ""
+            self._runner.notify(result.message(f"Cloned {{jobs}}. {drafts}".strip()))
 
-        jobs = _named(self._lines(ids))
-        do_each(self._runner, _LANE, jobs, clone, self._page.show_view, report)
+        jobs = _job_names(self._summaries(ids))
+        run_each(self._runner, _QUEUE, jobs, clone, self._page.show_view, report)
 
     # Export the newest checkpoint of each job into one folder.
 
     def _ask_folder(self, ids: tuple[str, ...]) -> None:
-        chosen = QFileDialog.getExistingDirectory(
+        folder = QFileDialog.getExistingDirectory(
             self._window, f"Export {formats.plural(len(ids), 'job')} into"
         )
-        if chosen:
-            self.export(ids, Path(chosen))
+        if folder:
+            self.export(ids, Path(folder))
 
     def export(self, ids: Sequence[str], folder: Path) -> None:
         """Export the newest checkpoint of each job into ``folder``; overwrite no file."""
-        lines = self._lines(ids)
+        summaries = self._summaries(ids)
         checkpoint, kind = _EXPORT
-        names = {line.id: _file_name(line) for line in lines}
+        names = {summary.id: _file_name(summary) for summary in summaries}
 
         def export(job_id: str) -> Path:
             target = folder / f"{names[job_id]}.{kind}"
             return self._jobs.export(job_id, checkpoint, kind, target)
 
-        self._each(lines, export, "Exported", lambda _path: None)
+        self._run_each(summaries, export, "Exported", lambda _path: None)
 
     # All actions.
 
-    def _each(
+    def _run_each(
         self,
-        lines: Sequence[JobSummary],
-        act: Callable[[str], object],
-        did: str,
-        then: Callable[..., None],
+        summaries: Sequence[JobSummary],
+        action: Callable[[str], object],
+        verb: str,
+        show: Callable[..., None],
     ) -> None:
-        """Run ``act`` for each job in turn and report the outcome at the end."""
+        """Run ``action`` for each job in turn and report the outcome at the end."""
 
-        def report(done: Done[object]) -> None:
-            self._runner.notify(done.sentence(f"{did} {{jobs}}."))
+        def report(result: BulkResult[object]) -> None:
+            self._runner.notify(result.message(f"{verb} {{jobs}}."))
 
-        do_each(self._runner, _LANE, _named(lines), act, then, report)
+        run_each(self._runner, _QUEUE, _job_names(summaries), action, show, report)
 
-    def _lines(self, ids: Sequence[str]) -> list[JobSummary]:
-        found = map(self._page.model.line, ids)
-        return [line for line in found if line is not None]
-
-
-def _named(lines: Sequence[JobSummary]) -> list[Named]:
-    return [(line.id, line.name) for line in lines]
+    def _summaries(self, ids: Sequence[str]) -> list[JobSummary]:
+        summaries = map(self._page.model.summary, ids)
+        return [summary for summary in summaries if summary is not None]
 
 
-def _file_name(line: JobSummary) -> str:
+def _job_names(summaries: Sequence[JobSummary]) -> list[JobName]:
+    return [(summary.id, summary.name) for summary in summaries]
+
+
+def _file_name(summary: JobSummary) -> str:
     """The job's name as a file name, with its id, because two jobs may have the same name."""
-    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in line.name).strip()
-    return f"{stem[:60].strip()} {line.id}".strip()
+    stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in summary.name).strip()
+    return f"{stem[:60].strip()} {summary.id}".strip()

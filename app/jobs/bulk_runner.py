@@ -12,49 +12,49 @@ from backend.base.errors import BackendError
 from widgets.common import formats
 
 T = TypeVar("T")
-Named = tuple[str, str]
+JobName = tuple[str, str]
 """Id and name of a job."""
 
 
 @dataclass
-class Done(Generic[T]):
+class BulkResult(Generic[T]):
     """The outcomes, in order of completion."""
 
-    total: int
+    job_count: int
     outcomes: list[T] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
-    def sentence(self, words: str) -> str:
-        """Return ``words`` with ``3 jobs`` or ``1 of 3 jobs`` filled in, and the first refusal."""
-        done, jobs = len(self.outcomes), formats.plural(self.total, "job")
-        if done != self.total:
-            jobs = f"{formats.count(done)} of {jobs}"
-        return " ".join([words.format(jobs=jobs), *self.refusals[:1]])
+    def message(self, template: str) -> str:
+        """Fill ``3 jobs`` or ``1 of 3 jobs`` into ``template``; append the first error."""
+        success_count, jobs = len(self.outcomes), formats.plural(self.job_count, "job")
+        if success_count != self.job_count:
+            jobs = f"{formats.count(success_count)} of {jobs}"
+        return " ".join([template.format(jobs=jobs), *self.errors[:1]])
 
 
-def do_each(
+def run_each(
     runner: Runner,
-    lane: str,
-    jobs: Sequence[Named],
-    act: Callable[[str], T],
+    queue_name: str,
+    jobs: Sequence[JobName],
+    action: Callable[[str], T],
     show: Callable[[T], None],
-    then: Callable[[Done[T]], None],
+    on_finish: Callable[[BulkResult[T]], None],
 ) -> None:
-    """Run ``act`` with each id in turn; ``show`` each outcome, then call ``then`` with all."""
-    done: Done[T] = Done(len(jobs))
+    """Run ``action`` with each id in turn; ``show`` each outcome, then call ``on_finish``."""
+    result: BulkResult[T] = BulkResult(len(jobs))
 
-    def ended() -> None:
-        if len(done.outcomes) + len(done.refusals) == done.total:
-            then(done)
+    def finish_if_complete() -> None:
+        if len(result.outcomes) + len(result.errors) == result.job_count:
+            on_finish(result)
 
-    def went_well(outcome: T) -> None:
-        done.outcomes.append(outcome)
+    def add_outcome(outcome: T) -> None:
+        result.outcomes.append(outcome)
         show(outcome)
-        ended()
+        finish_if_complete()
 
-    def refused(name: str, error: BackendError) -> None:
-        done.refusals.append(f"{name}: {error.with_remedy}")
-        ended()
+    def add_error(name: str, error: BackendError) -> None:
+        result.errors.append(f"{name}: {error.with_remedy}")
+        finish_if_complete()
 
     for job_id, name in jobs:
-        runner.run(lane, partial(act, job_id), went_well, partial(refused, name))
+        runner.run(queue_name, partial(action, job_id), add_outcome, partial(add_error, name))

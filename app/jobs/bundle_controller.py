@@ -14,7 +14,7 @@ from app.runtime.background import Controller, Runner
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.bundles.job_archive import Bundled, ReplayResult, Unbundled
+from backend.records.bundles.job_archive import ImportedJob, ReplayResult, WrittenBundle
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
@@ -30,10 +30,10 @@ class BundleController(Controller):
     """Serve the bundle entries of a job's menu, and bundles that are opened or dropped.
 
     Signals:
-        made: The `JobView` of a new job to show.
+        job_created: The `JobView` of a new job to show.
     """
 
-    made = Signal(object)
+    job_created = Signal(object)
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class BundleController(Controller):
         self._page = page
         self._dialog: DialogHolder[QDialog] = DialogHolder()
         self._progress: Progress | None = None
-        self._judged: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}
+        self._replay_results: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}
         """By job and run: the original and the comparison, None for no replay or not yet."""
-        page.job_actions.on(BUNDLE, self.ask)
+        page.job_actions.add_handler(BUNDLE, self.ask)
 
     # Export.
 
@@ -61,15 +61,15 @@ class BundleController(Controller):
             f"read {job_id}",
             partial(self._services.jobs.queries.checkpoints, job_id),
             partial(self._ask, job_id),
-            partial(self._refused, job_id),
+            partial(self._show_error, job_id),
         )
 
     def _ask(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
-        line = self._page.model.line(job_id)
-        if line is None:
+        summary = self._page.model.summary(job_id)
+        if summary is None:
             return
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
-        dialog = BundleDialog(line.name, checkpoints, home, self._window)
+        dialog = BundleDialog(summary.name, checkpoints, home, self._window)
         dialog.bundle_requested.connect(partial(self._bundle, job_id, dialog))
         dialog.folder_requested.connect(show_in_folder)
         self._dialog.open(dialog)
@@ -77,11 +77,11 @@ class BundleController(Controller):
 
     def _bundle(self, job_id: str, dialog: BundleDialog, request: BundleRequest) -> None:
         progress = self._runner.progress(
-            lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
+            lambda share, step: self._show_in(dialog, lambda: dialog.show_progress(share, step))
         )
         self._progress = progress
 
-        def write() -> Bundled:
+        def write() -> WrittenBundle:
             return self._services.bundles.bundle(
                 job_id,
                 Path(request.path),
@@ -94,8 +94,8 @@ class BundleController(Controller):
         self._runner.run(
             f"export {job_id}",
             write,
-            lambda made: self._in(dialog, lambda: dialog.show_done(made)),
-            lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
+            lambda bundle: self._show_in(dialog, lambda: dialog.show_done(bundle)),
+            lambda error: self._show_in(dialog, lambda: dialog.show_error(error.with_remedy)),
         )
 
     # Import.
@@ -107,58 +107,58 @@ class BundleController(Controller):
         self._dialog.open(dialog)
         dialog.cancel_requested.connect(self._cancel)
         progress = self._runner.progress(
-            lambda share, what: self._in(dialog, lambda: dialog.show_progress(share, what))
+            lambda share, step: self._show_in(dialog, lambda: dialog.show_progress(share, step))
         )
         self._progress = progress
 
-        def arrived(found: Unbundled) -> None:
-            self._in(dialog, lambda: dialog.show_done(found))
-            self.made.emit(found.view)
-            self._runner.notify(found.origin)
+        def show_import(result: ImportedJob) -> None:
+            self._show_in(dialog, lambda: dialog.show_done(result))
+            self.job_created.emit(result.view)
+            self._runner.notify(result.origin)
 
         self._runner.run(
             "import",
             partial(self._services.bundles.unbundle, path, progress),
-            arrived,
-            lambda error: self._in(dialog, lambda: dialog.show_error(error.with_remedy)),
+            show_import,
+            lambda error: self._show_in(dialog, lambda: dialog.show_error(error.with_remedy)),
         )
 
     # Replay.
 
     @Slot(object)
-    def see(self, update: RunUpdate) -> None:
+    def compare_replay(self, update: RunUpdate) -> None:
         """When the open job has finished and is a replay, show the comparison on its page."""
         view, run = update.view, (update.view.id, update.view.run)
         if view.state is not JobState.FINISHED:
             return
         replays = self._services.replays
 
-        def judge() -> tuple[str, ReplayResult] | None:
-            original = replays.original(view.id)
+        def compare() -> tuple[str, ReplayResult] | None:
+            original = replays.original_id(view.id)
             return (original, replays.compare(view.id)) if original else None
 
-        def show(judged: tuple[str, ReplayResult] | None) -> None:
-            self._judged[run] = judged
-            if judged is not None:
-                original, result = judged
-                found = ReplayComparison(result.sentence, result.is_same, original)
-                self._detail.show_check_result(view.id, found)
+        def show(replay_result: tuple[str, ReplayResult] | None) -> None:
+            self._replay_results[run] = replay_result
+            if replay_result is not None:
+                original, result = replay_result
+                comparison = ReplayComparison(result.message, result.is_same, original)
+                self._detail.show_check_result(view.id, comparison)
 
-        if run in self._judged:
-            show(self._judged[run])  # the page forgets it when another job is opened
+        if run in self._replay_results:
+            show(self._replay_results[run])  # the page forgets it when another job is opened
             return
-        self._judged[run] = None
-        self._runner.run(f"read {view.id}", judge, show, log.swallowed)
+        self._replay_results[run] = None
+        self._runner.run(f"read {view.id}", compare, show, log.swallowed)
 
     # Only one dialog is open at a time.
 
     @property
     def dialog(self) -> QDialog | None:
-        return self._dialog.now
+        return self._dialog.dialog
 
-    def _in(self, dialog: QDialog, show: Callable[[], None]) -> None:
+    def _show_in(self, dialog: QDialog, show: Callable[[], None]) -> None:
         """Show the result, unless the dialog was closed in the meantime."""
-        if self._dialog.now is dialog:
+        if self._dialog.dialog is dialog:
             show()
 
     @Slot()
@@ -166,6 +166,6 @@ class BundleController(Controller):
         if self._progress is not None:
             self._progress.cancel()
 
-    def _refused(self, job_id: str, error: BackendError) -> None:
+    def _show_error(self, job_id: str, error: BackendError) -> None:
         self._detail.show_busy(job_id, "")
         self._detail.show_error(job_id, str(error), error.remedy)

@@ -15,12 +15,12 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.services.jobs.service import JobService
-from widgets.common.lazy_file_drag import Promise
-from widgets.jobs.actions.job_actions import DRAG, CheckpointDrag, JobActions
+from widgets.common.lazy_file_drag import FilePromise
+from widgets.jobs.actions.job_actions import DRAG_CHECKPOINT, CheckpointDrag, JobActions
 
-_LANE = "carry out"
-_KEPT = 3
-"""How long a finished file is kept: the target may still be copying it."""
+_QUEUE = "carry out"
+_MAX_FILES = 3
+"""The number of finished files that are kept: a target may still be copying the last ones."""
 
 
 class CheckpointDragSource(QObject):
@@ -37,31 +37,36 @@ class CheckpointDragSource(QObject):
         self._jobs = jobs
         self._runner = runner
         self._folder = Path(tempfile.gettempdir()) / f"ringmaster-{secrets.token_hex(8)}"
-        self._made: deque[Path] = deque()
-        self._missed: dict[tuple[str, ...], Path] = {}
-        actions.on(DRAG, self.begin)
+        self._exported_files: deque[Path] = deque()
+        self._late_files: dict[tuple[str, ...], Path] = {}
+        actions.add_handler(DRAG_CHECKPOINT, self.start_export)
 
-    def begin(self, drag: CheckpointDrag) -> None:
-        """Make the dragged file, or reuse the one that came too late for the last drag."""
+    def start_export(self, drag: CheckpointDrag) -> None:
+        """Export the dragged file, or reuse a file that came too late for an earlier drag."""
         checkpoint, name, promise = drag.checkpoint, drag.file_name, drag.promise
         key = (drag.job_id, checkpoint.sha256, drag.format, name)
-        missed = self._missed.pop(key, None)
-        if missed is not None:
-            promise.path = str(missed)
-            promise.keep()
+        late_file = self._late_files.pop(key, None)
+        if late_file is not None:
+            promise.path = str(late_file)
+            promise.fulfil()
             return
         target = self._folder / secrets.token_hex(4) / name
         promise.path = str(target)
-        progress = self._runner.progress(lambda _share, _what: None)
+        progress = self._runner.progress(lambda _share, _step: None)
         promise.abandoned.connect(progress.cancel)
-        promise.late.connect(partial(self._too_late, promise, key))
-        stale = [self._made.popleft() for _ in range(len(self._made) - _KEPT + 1)]
-        self._missed = {k: path for k, path in self._missed.items() if path not in stale}
+        promise.timed_out.connect(partial(self._remember_late, promise, key))
+        stale_files = [
+            self._exported_files.popleft()
+            for _ in range(len(self._exported_files) - _MAX_FILES + 1)
+        ]
+        self._late_files = {
+            k: path for k, path in self._late_files.items() if path not in stale_files
+        }
         self._runner.notify(f"Making “{name}”…")
 
         def make() -> Path:
-            for old in stale:
-                shutil.rmtree(old.parent, ignore_errors=True)
+            for file in stale_files:
+                shutil.rmtree(file.parent, ignore_errors=True)
             try:
                 # Other users of this computer must not read it.
                 self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -74,7 +79,10 @@ class CheckpointDragSource(QObject):
             return self._jobs.export(drag.job_id, checkpoint.name, drag.format, target, progress)
 
         self._runner.run(
-            _LANE, make, partial(self._kept, promise, key), partial(self._refused, promise, key)
+            _QUEUE,
+            make,
+            partial(self._finish_export, promise, key),
+            partial(self._handle_error, promise, key),
         )
 
     def close(self) -> None:
@@ -82,23 +90,25 @@ class CheckpointDragSource(QObject):
         with suppress(OSError):
             shutil.rmtree(self._folder)
 
-    def _kept(self, promise: Promise, key: tuple[str, ...], path: Path) -> None:
-        self._made.append(path)
-        promise.keep()
-        if key in self._missed:
+    def _finish_export(self, promise: FilePromise, key: tuple[str, ...], path: Path) -> None:
+        self._exported_files.append(path)
+        promise.fulfil()
+        if key in self._late_files:
             self._runner.notify(f"“{path.name}” is ready: drag it again")
-        elif not promise.is_let_go:
+        elif not promise.is_drag_over:
             self._runner.notify(f"“{path.name}” is ready: drop it in a folder")
 
-    def _too_late(self, promise: Promise, key: tuple[str, ...]) -> None:
+    def _remember_late(self, promise: FilePromise, key: tuple[str, ...]) -> None:
         path = Path(promise.path)
-        self._missed[key] = path
+        self._late_files[key] = path
         self._runner.notify(
             f"“{path.name}” was not ready yet; a message will say when to drag it again"
         )
 
-    def _refused(self, promise: Promise, key: tuple[str, ...], error: BackendError) -> None:
-        self._missed.pop(key, None)
-        promise.give_up()
+    def _handle_error(
+        self, promise: FilePromise, key: tuple[str, ...], error: BackendError
+    ) -> None:
+        self._late_files.pop(key, None)
+        promise.settle()
         if not isinstance(error, Cancelled):
             self._runner.notify(error.with_remedy)

@@ -22,12 +22,12 @@ from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 
 POLL_INTERVAL_MS = 1000
-Find = Callable[[JobQuery, Callable[[JobRows], None]], None]
+FindRows = Callable[[JobQuery, Callable[[JobRows], None]], None]
 """Query the index of all jobs; the answer arrives later."""
 
 
 @dataclass(eq=False)
-class _Followed:
+class _ComparedJob:
     """A compared job. A job that was removed and added again gets a new object."""
 
     job_id: str
@@ -43,18 +43,18 @@ class CompareController(QObject):
         csv_action: The command that saves the curves of all compared jobs.
 
     Signals:
-        place_requested: Show the page Compare.
+        page_requested: Show the page Compare.
     """
 
-    place_requested = Signal()
+    page_requested = Signal()
 
     def __init__(
         self,
         comparison: ComparisonService,
         runner: Runner,
         page: ComparePage,
-        take_away: FileExport,
-        find: Find,
+        file_export: FileExport,
+        find_rows: FindRows,
         parent: QObject | None = None,
         interval_ms: int = POLL_INTERVAL_MS,
     ) -> None:
@@ -62,11 +62,11 @@ class CompareController(QObject):
         self._comparison = comparison
         self._runner = runner
         self._page = page
-        self._take_away = take_away
-        self._find = find
+        self._file_export = file_export
+        self._find_rows = find_rows
         self._siblings: dict[str, JobView] = {}
         self._sweeps: set[str] = set()
-        self._followed: dict[str, _Followed] = {}
+        self._compared_jobs: dict[str, _ComparedJob] = {}
         self.csv_action = QAction("Save all compared curves as CSV…", self)
         self.csv_action.setData("download-simple")
         self.csv_action.setEnabled(False)
@@ -76,10 +76,10 @@ class CompareController(QObject):
         self._timer.timeout.connect(self.refresh)
         page.add_requested.connect(self.add)
         page.remove_requested.connect(self.remove)
-        page.jobs_dropped.connect(self.drop)
+        page.jobs_dropped.connect(self.add_dropped)
         page.csv_requested.connect(self.save_csv)
-        page.save_requested.connect(take_away.save)
-        page.rows_requested.connect(lambda query: find(query, partial(page.show_rows, query)))
+        page.save_requested.connect(file_export.save)
+        page.rows_requested.connect(lambda query: find_rows(query, partial(page.show_rows, query)))
 
     def start(self) -> None:
         self._timer.start()
@@ -100,86 +100,90 @@ class CompareController(QObject):
                 self._runner.notify(
                     f"At most {MOST_JOBS} jobs can be compared: the first {MOST_JOBS} are shown"
                 )
-            self._follow(ids[:MOST_JOBS])
+            self._set_jobs(ids[:MOST_JOBS])
         if ids:
-            self.place_requested.emit()
+            self.page_requested.emit()
 
     @Slot(str)
     def add(self, job_id: str) -> None:
-        if job_id in self._followed:
+        if job_id in self._compared_jobs:
             return
-        refusal = too_many(self._followed, (job_id,))
+        refusal = too_many(self._compared_jobs, (job_id,))
         if refusal:
             self._runner.notify(refusal)
             return
-        self._follow((*self._followed, job_id))
+        self._set_jobs((*self._compared_jobs, job_id))
 
     @Slot(object)
-    def drop(self, job_ids: Sequence[str]) -> None:
+    def add_dropped(self, job_ids: Sequence[str]) -> None:
         """Add dropped jobs to the comparison: all of them, or none."""
-        new = tuple(each for each in dict.fromkeys(job_ids) if each not in self._followed)
-        refusal = too_many(self._followed, new)
-        if not refusal and new:
-            self._follow((*self._followed, *new))
-        total = formats.plural(len(self._followed), "job")
-        verb = "is" if len(self._followed) == 1 else "are"
-        self._runner.notify(refusal or f"{total} {verb} compared{'' if new else ' already'}")
+        new_ids = tuple(
+            job_id for job_id in dict.fromkeys(job_ids) if job_id not in self._compared_jobs
+        )
+        refusal = too_many(self._compared_jobs, new_ids)
+        if not refusal and new_ids:
+            self._set_jobs((*self._compared_jobs, *new_ids))
+        total = formats.plural(len(self._compared_jobs), "job")
+        verb = "is" if len(self._compared_jobs) == 1 else "are"
+        self._runner.notify(refusal or f"{total} {verb} compared{'' if new_ids else ' already'}")
 
     @Slot(str)
     def remove(self, job_id: str) -> None:
-        self._follow(tuple(each for each in self._followed if each != job_id))
+        self._set_jobs(tuple(i for i in self._compared_jobs if i != job_id))
 
     @Slot()
     def save_csv(self) -> None:
-        self._take_away.save_csv("curves", tuple(self._followed))
+        self._file_export.save_csv("curves", tuple(self._compared_jobs))
 
     # -- updates
 
     @Slot(JobListing)
-    def see(self, listing: JobListing) -> None:
+    def see_listing(self, listing: JobListing) -> None:
         """Take the changes in the list of all jobs."""
-        for job_id in listing.gone:
-            followed = self._followed.get(job_id)
-            if followed is not None and followed.view is not None:
-                self._page.show_gone(job_id, _gone(followed.view.name))
+        for job_id in listing.removed_ids:
+            job = self._compared_jobs.get(job_id)
+            if job is not None and job.view is not None:
+                self._page.show_gone(job_id, _removal_message(job.view.name))
         for view in listing.views:
-            followed = self._followed.get(view.id)
-            if followed is not None and _moved(followed.view, view):
-                self._poll(followed)
+            job = self._compared_jobs.get(view.id)
+            if job is not None and _has_changed(job.view, view):
+                self._poll(job)
         self._see_siblings(listing)
 
     @Slot()
     def refresh(self) -> None:
         """Refresh the live jobs while the page is visible."""
         if self._page.isVisible():
-            for followed in self._followed.values():
-                if followed.view is None or followed.view.state.is_live:
-                    self._poll(followed)
+            for job in self._compared_jobs.values():
+                if job.view is None or job.view.state.is_live:
+                    self._poll(job)
 
-    def _follow(self, ids: tuple[str, ...]) -> None:
-        self._followed = {each: self._followed.get(each, _Followed(each)) for each in ids}
-        self.csv_action.setEnabled(bool(ids))
-        self._page.set_jobs(ids)
+    def _set_jobs(self, job_ids: tuple[str, ...]) -> None:
+        self._compared_jobs = {
+            job_id: self._compared_jobs.get(job_id, _ComparedJob(job_id)) for job_id in job_ids
+        }
+        self.csv_action.setEnabled(bool(job_ids))
+        self._page.set_jobs(job_ids)
         self._find_siblings()
-        for followed in self._followed.values():
-            if followed.view is None:
-                self._poll(followed)
+        for job in self._compared_jobs.values():
+            if job.view is None:
+                self._poll(job)
 
-    # -- the sweeps that they belong to
+    # -- the sweeps of the compared jobs
 
     def _find_siblings(self) -> None:
         """Read all jobs of the compared sweeps, once for each sweep."""
-        views = (followed.view for followed in self._followed.values())
-        wanted = {sweep_of(view.tags) for view in views if view is not None} - {""}
-        if wanted == self._sweeps:
+        views = (job.view for job in self._compared_jobs.values())
+        sweeps = {sweep_of(view.tags) for view in views if view is not None} - {""}
+        if sweeps == self._sweeps:
             return
-        new, self._sweeps = wanted - self._sweeps, wanted
+        new_sweeps, self._sweeps = sweeps - self._sweeps, sweeps
         self._show_siblings({})
-        for tag in new:
-            self._find(JobQuery(tag=tag), self._read_siblings)
+        for tag in new_sweeps:
+            self._find_rows(JobQuery(tag=tag), self._read_siblings)
 
     def _read_siblings(self, rows: JobRows) -> None:
-        ids = [rows.lines[slot].id for slot in rows.order.tolist()]
+        ids = [rows.summaries[slot].id for slot in rows.order.tolist()]
         self._runner.run(
             "compare sweep",
             partial(self._comparison.views, ids),
@@ -188,53 +192,59 @@ class CompareController(QObject):
         )
 
     def _see_siblings(self, listing: JobListing) -> None:
-        fresh = {view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps}
-        gone = self._siblings.keys() & set(listing.gone)
-        for job_id in gone:
+        changed_views = {
+            view.id: view for view in listing.views if sweep_of(view.tags) in self._sweeps
+        }
+        removed_ids = self._siblings.keys() & set(listing.removed_ids)
+        for job_id in removed_ids:
             del self._siblings[job_id]
-        if fresh or gone:
-            self._show_siblings(fresh)
+        if changed_views or removed_ids:
+            self._show_siblings(changed_views)
 
-    def _show_siblings(self, fresh: dict[str, JobView]) -> None:
-        known = {**self._siblings, **fresh}
+    def _show_siblings(self, changed_views: dict[str, JobView]) -> None:
+        views = {**self._siblings, **changed_views}
         self._siblings = {
-            key: view for key, view in known.items() if sweep_of(view.tags) in self._sweeps
+            key: view for key, view in views.items() if sweep_of(view.tags) in self._sweeps
         }
         self._page.show_siblings(tuple(self._siblings.values()))
 
-    def _poll(self, followed: _Followed) -> None:
-        if followed.is_being_read:
+    def _poll(self, job: _ComparedJob) -> None:
+        if job.is_being_read:
             return
-        followed.is_being_read = True
+        job.is_being_read = True
         self._runner.run(
-            f"compare {followed.job_id}",
-            partial(self._comparison.poll, followed.job_id, followed.cursor),
-            partial(self._take_read, followed),
-            partial(self._missed, followed),
+            f"compare {job.job_id}",
+            partial(self._comparison.poll, job.job_id, job.cursor),
+            partial(self._take_update, job),
+            partial(self._handle_error, job),
         )
 
-    def _take_read(self, followed: _Followed, update: ComparedUpdate) -> None:
-        followed.is_being_read = False
-        if self._followed.get(followed.job_id) is followed:
-            followed.view, followed.cursor = update.view, update.cursor
+    def _take_update(self, job: _ComparedJob, update: ComparedUpdate) -> None:
+        job.is_being_read = False
+        if self._compared_jobs.get(job.job_id) is job:
+            job.view, job.cursor = update.view, update.cursor
             self._page.show_update(update)
             self._find_siblings()
 
-    def _missed(self, followed: _Followed, error: BackendError) -> None:
-        followed.is_being_read = False
-        if self._followed.get(followed.job_id) is not followed:
+    def _handle_error(self, job: _ComparedJob, error: BackendError) -> None:
+        job.is_being_read = False
+        if self._compared_jobs.get(job.job_id) is not job:
             return
-        if followed.view is None:
+        if job.view is None:
             # It was never read: there is nothing to keep.
-            self.remove(followed.job_id)
+            self.remove(job.job_id)
             self._runner.notify(error.with_remedy)
         else:
-            self._page.show_gone(followed.job_id, str(error))
+            self._page.show_gone(job.job_id, str(error))
 
 
-def _moved(seen: JobView | None, view: JobView) -> bool:
-    return seen is None or (view.state, view.run, view.name) != (seen.state, seen.run, seen.name)
+def _has_changed(previous_view: JobView | None, view: JobView) -> bool:
+    return previous_view is None or (view.state, view.run, view.name) != (
+        previous_view.state,
+        previous_view.run,
+        previous_view.name,
+    )
 
 
-def _gone(name: str) -> str:
+def _removal_message(name: str) -> str:
     return f"“{name}” is no longer in the list of jobs; its curves stay until you remove it."

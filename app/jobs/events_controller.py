@@ -13,7 +13,7 @@ from backend.services.jobs.inspection import NO_GRAPH, InspectionService
 from backend.services.tools.event_viewer import EventViewers
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.task_dialog import ProgressDialog
-from widgets.jobs.actions.job_actions import EVENTS, WEIGHTS, JobActions
+from widgets.jobs.actions.job_actions import TENSORBOARD, TENSORBOARD_WEIGHTS, JobActions
 
 
 class EventsController(Controller):
@@ -32,29 +32,29 @@ class EventsController(Controller):
         self._viewers = viewers
         self._inspection = inspection
         self.dialog: DialogHolder[ProgressDialog] = DialogHolder()
-        actions.on(EVENTS, self._open)
-        actions.on(WEIGHTS, partial(self._open, with_weights=True))
+        actions.add_handler(TENSORBOARD, self._open)
+        actions.add_handler(TENSORBOARD_WEIGHTS, partial(self._open, with_weights=True))
 
     def _open(self, job_id: str, with_weights: bool = False) -> None:
         dialog = ProgressDialog("TensorBoard", parent=self._window)
         self.dialog.open(dialog)
         dialog.show_progress(None, "Reading the event files")
-        progress = self._runner.progress(self.dialog.while_open(dialog, dialog.show_progress))
+        progress = self._runner.progress(self.dialog.guard_callback(dialog, dialog.show_progress))
         dialog.cancel_requested.connect(progress.cancel)
 
-        def opened() -> tuple[str, bool]:
+        def start_viewer() -> tuple[str, bool]:
             has_graph = not with_weights or self._inspection.write_events(job_id, progress)
             return self._viewers.open(job_id, progress), has_graph
 
         self._runner.run(
             f"events of {job_id}",
-            opened,
-            self.dialog.while_open(dialog, partial(self._show, dialog)),
-            self.dialog.while_open(dialog, lambda error: dialog.show_error(error.with_remedy)),
+            start_viewer,
+            self.dialog.guard_callback(dialog, partial(self._show, dialog)),
+            self.dialog.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),
         )
 
-    def _show(self, dialog: ProgressDialog, opened: tuple[str, bool]) -> None:
-        url, has_graph = opened
+    def _show(self, dialog: ProgressDialog, result: tuple[str, bool]) -> None:
+        url, has_graph = result
         QDesktopServices.openUrl(QUrl(url))
         if has_graph:
             dialog.accept()

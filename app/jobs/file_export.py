@@ -55,24 +55,24 @@ class FileExport(Controller):
         ids = tuple(job_ids)
 
         def write(path: Path) -> Path:
-            return self._comparison.write_csv(ids, path, replaces=True)
+            return self._comparison.write_csv(ids, path, overwrite=True)
 
         if ids:
             self._write(f"{name}.csv", write)
 
     def _write(self, suggested: str, write: Callable[[Path], Path]) -> None:
         kind = _FILTERS[Path(suggested).suffix]
-        safe = suggested.replace("/", " ").replace("\\", " ")
+        safe_name = suggested.replace("/", " ").replace("\\", " ")
         # The dialog itself asks before it overwrites a file.
-        chosen, _ = QFileDialog.getSaveFileName(self._window, "Save", safe, kind)
-        if not chosen:
+        target, _ = QFileDialog.getSaveFileName(self._window, "Save", safe_name, kind)
+        if not target:
             return
-        path = Path(chosen)
+        path = Path(target)
         self._runner.notify(f"Writing {path.name}…")
         self._runner.run(
             "save",
             lambda: write(path),
-            lambda made: self._runner.notify(f"Saved {made.name}"),
+            lambda file: self._runner.notify(f"Saved {file.name}"),
             lambda error: self._runner.notify(error.with_remedy),
         )
 

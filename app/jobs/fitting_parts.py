@@ -9,72 +9,76 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
     PARTS,
-    STUDY_FACT,
-    TRAINING_FACT,
+    STUDY_DETAIL,
+    TRAINING_DETAIL,
+    Combination,
     Kind,
     LibraryItem,
-    Together,
 )
 
 
 def fitting_parts(
-    chosen: Mapping[str, str],
+    chosen_names: Mapping[str, str],
     items: Mapping[Kind, Sequence[LibraryItem]],
-    worked: Iterable[Together],
+    combinations: Iterable[Combination],
     jobs: Iterable[JobView] = (),
 ) -> dict[str, str]:
     """Return names by the key in the job file; a part of which nothing is known stays open.
 
     Args:
-        chosen: Names that the user chose. Without any, the job is like the newest of ``jobs``, or
-            has what was imported since then.
+        chosen_names: Names that the user chose. Without any, the job is like the newest of
+            ``jobs``, or has the items imported since then.
         items: The models, datasets and loaders.
-        worked: Names of parts that worked together.
+        combinations: Names of parts that worked together.
         jobs: The newest first.
     """
     # The parts of a study are for its jobs.
-    own = {kind: [item for item in items[kind] if STUDY_FACT not in item.facts] for kind in PARTS}
-    names = {kind.value: {item.name for item in own[kind]} for kind in PARTS}
-    parts = dict(chosen) or _latest_parts(own, names, jobs)
-    known_sets = [{key: name for key, name in vars(t).items() if name} for t in worked]
+    user_items = {
+        kind: [item for item in items[kind] if STUDY_DETAIL not in item.details] for kind in PARTS
+    }
+    names = {kind.value: {item.name for item in user_items[kind]} for kind in PARTS}
+    parts = dict(chosen_names) or _latest_parts(user_items, names, jobs)
+    known_sets = [{key: name for key, name in vars(t).items() if name} for t in combinations]
     # Those with a model first.
-    for known in sorted(known_sets, key=len, reverse=True):
-        shared = parts.keys() & known.keys()
-        is_here = all(name in names[key] for key, name in known.items())
-        if is_here and shared and all(parts[key] == known[key] for key in shared):
-            parts = {**known, **parts}
+    for known_set in sorted(known_sets, key=len, reverse=True):
+        shared_keys = parts.keys() & known_set.keys()
+        all_exist = all(name in names[key] for key, name in known_set.items())
+        if all_exist and shared_keys and all(parts[key] == known_set[key] for key in shared_keys):
+            parts = {**known_set, **parts}
     for key, own_names in names.items():
         # Parts of one name belong together.
         namesake = next((name for name in parts.values() if name in own_names), "")
         if key not in parts and namesake:
             parts[key] = namesake
-    of_gallery = {item.name for item in own[Kind.MODEL] if TRAINING_FACT in item.facts}
+    gallery_models = {
+        item.name for item in user_items[Kind.MODEL] if TRAINING_DETAIL in item.details
+    }
     for key, own_names in names.items():
         # The code of a user with one dataset was written for it; a network of the gallery was not.
-        if len(names[Kind.DATASET.value]) == len(own_names) == 1 and not own_names & of_gallery:
+        if len(names[Kind.DATASET.value]) == len(own_names) == 1 and not own_names & gallery_models:
             parts.setdefault(key, *own_names)
     return parts
 
 
 def _latest_parts(
-    own: Mapping[Kind, Sequence[LibraryItem]],
+    user_items: Mapping[Kind, Sequence[LibraryItem]],
     names: Mapping[str, set[str]],
     jobs: Iterable[JobView],
 ) -> dict[str, str]:
-    """Return the parts of the newest job, or what was imported after it, a dataset first."""
-    last: dict[str, str] = {}
-    last_created_s = 0.0
+    """Return the parts of the newest job, or the items imported after it, a dataset first."""
+    latest_parts: dict[str, str] = {}
+    latest_created_s = 0.0
     for job in jobs:
-        used = {key: str(getattr(job.config, key)).partition("@")[0] for key in names}
+        job_parts = {key: str(getattr(job.config, key)).partition("@")[0] for key in names}
         made_no_step = job.state is JobState.ERROR and not job.step
-        last = {key: name for key, name in used.items() if name in names[key]}
-        if last.keys() >= {Kind.DATASET.value, Kind.LOADER.value} and not made_no_step:
-            last_created_s = seconds(job.created)
+        latest_parts = {key: name for key, name in job_parts.items() if name in names[key]}
+        if latest_parts.keys() >= {Kind.DATASET.value, Kind.LOADER.value} and not made_no_step:
+            latest_created_s = seconds(job.created)
             break
-        last = {}
-    imported = [item for kind in PARTS for item in own[kind]]
-    imported = [item for item in imported if seconds(item.created) > last_created_s]
-    if not imported:
-        return last
-    newest = max(imported, key=lambda item: (item.kind is Kind.DATASET, seconds(item.created)))
+        latest_parts = {}
+    new_items = [item for kind in PARTS for item in user_items[kind]]
+    new_items = [item for item in new_items if seconds(item.created) > latest_created_s]
+    if not new_items:
+        return latest_parts
+    newest = max(new_items, key=lambda item: (item.kind is Kind.DATASET, seconds(item.created)))
     return {newest.kind.value: newest.name}

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.jobs.fitting_parts import fitting_parts
-from app.jobs.proposed_training import USUAL_TRAINING, ProposedTraining, training_of
+from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
@@ -39,17 +39,17 @@ from widgets.jobs.form.trial_status import BatchTrial, TrialState
 from widgets.jobs.page.jobs_page import JobsPage
 
 _NEW_JOB: Mapping[str, Any] = {
-    **USUAL_TRAINING,
+    **DEFAULT_TRAINING,
     "schedule": {"name": "cosine", "warmup_epochs": 1},
 }
-_HERE = {"placement": [{"node": THIS_COMPUTER, "processes": 1}]}
-_LATELY = 50
+_LOCAL_PLACEMENT = {"placement": [{"node": THIS_COMPUTER, "processes": 1}]}
+_RECENT_JOBS = 50
 """The number of jobs that a search returns."""
-_TRIED = "One batch was tried"
-_JOBS_SHOWN = 50
+_TRIAL_MESSAGE = "One batch was tried"
+_MAX_FOUND_JOBS = 50
 """File names that the search for weights offers."""
-_WEIGHTS = "Weights (*.pt *.pth *.ckpt *.bin *.safetensors);;All files (*)"
-_VALIDATED_BY = ("validation_dataset", "validation_loader")
+_WEIGHTS_FILTER = "Weights (*.pt *.pth *.ckpt *.bin *.safetensors);;All files (*)"
+_VALIDATION_KEYS = ("validation_dataset", "validation_loader")
 
 
 class FormController(Controller):
@@ -62,19 +62,19 @@ class FormController(Controller):
 
     Signals:
         form_requested: Show the page New job.
-        made: The `JobView` of a new job to show.
+        job_created: The `JobView` of a new job to show.
         bundle_opened: The path of a bundle that was chosen or dropped.
     """
 
     form_requested = Signal()
-    made = Signal(object)
+    job_created = Signal(object)
     bundle_opened = Signal(object)
 
     def __init__(
         self,
         services: Services,
         runner: Runner,
-        starts: StartController,
+        start_controller: StartController,
         page: JobsPage,
         form: JobForm,
         window: QWidget,
@@ -83,42 +83,42 @@ class FormController(Controller):
         super().__init__(runner, window, parent)
         self._services = services
         self._jobs = services.jobs
-        self._starts = starts
+        self._start_controller = start_controller
         self._page = page
         self._form = form
-        self._saving: Progress | None = None
+        self._create_progress: Progress | None = None
         self._check_number = 0
-        self._given_name = self._named_for = ""
-        self._counted: set[tuple[str, ...]] = set()
+        self._proposed_name = self._named_model = ""
+        self._counted_parts: set[tuple[str, ...]] = set()
         self._checked_draft = JobDraft()
-        self._together: tuple[str, ...] = ()
+        self._combination: tuple[str, ...] = ()
         self._trials: dict[tuple[str, ...], BatchTrial] = {}
-        self._trial: Progress | None = None
-        self._help: Progress | None = None
+        self._trial_progress: Progress | None = None
+        self._help_progress: Progress | None = None
         self._training = ProposedTraining()
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.templates = TemplateController(services, runner, form, window, self)
         self.templates.job_load_requested.connect(self.load_job)
-        self.templates.begun.connect(self._begin)
+        self.templates.draft_requested.connect(self._show_template)
         form.check_requested.connect(self._check)
-        form.try_requested.connect(partial(self._try, fetch=True))
+        form.try_requested.connect(partial(self._try_batch, fetch=True))
         form.try_cancelled.connect(self._cancel_trial)
         form.install_requested.connect(self._install)
         form.help_requested.connect(self._read_help)
         form.help_cancelled.connect(self._cancel_help)
         self.packages = PackageController(services.packages, runner, window, self)
         form.package_requested.connect(
-            lambda module: self.packages.ask(module, self._where(), self._check_installed)
+            lambda module: self.packages.ask(module, self._trial_nodes(), self._check_again)
         )
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
-        form.save_requested.connect(partial(self._create, then=lambda view: view))
+        form.save_requested.connect(partial(self._create, finish=lambda view: view))
         form.open_requested.connect(self._choose_job_file)
         form.start_from.searched.connect(self._find_jobs)
         form.start_from.checkpoints_requested.connect(self._read_checkpoints)
         form.start_from.file_requested.connect(self._choose_weights)
-        runner.run("help", read_terms, form.show_terms, self._form_refused)
+        runner.run("help", read_terms, form.show_terms, self._show_form_error)
 
     # The initial contents of the form.
 
@@ -131,55 +131,59 @@ class FormController(Controller):
         """Open the form with this dataset, model or loader, and with parts of the same name."""
         self.new_job_of({kind.value: reference.partition("@")[0]})
 
-    def new_job_of(self, chosen: Mapping[str, str]) -> None:
+    def new_job_of(self, chosen_names: Mapping[str, str]) -> None:
         """Open the form with these names, by their keys in the job file."""
 
         def show(proposal: Mapping[str, Any]) -> None:
-            is_script = Kind.SCRIPT.value in chosen
-            raw = {**({} if is_script else {**_NEW_JOB, **proposal}), **chosen}
+            is_script = Kind.SCRIPT.value in chosen_names
+            raw = {**({} if is_script else {**_NEW_JOB, **proposal}), **chosen_names}
             self.show_draft(JobDraft({**raw, "name": self._free_name(raw)}))
             self._form.propose_placement()
-            self._training.begin(raw)
+            self._training.reset(raw)
 
-        self._runner.run("form", partial(self._proposal, chosen), show, lambda _error: show({}))
+        self._runner.run(
+            "form", partial(self._proposal, chosen_names), show, lambda _error: show({})
+        )
 
-    def _proposal(self, chosen: Mapping[str, str]) -> dict[str, Any]:
+    def _proposal(self, chosen_names: Mapping[str, str]) -> dict[str, Any]:
         """Return parts that fit, and settings with which their model was seen to train.
 
         They are from the catalogue on this disk, so that a new job never waits for a share.
         """
         items = {kind: self._services.catalogue.items(kind) for kind in PARTS}
-        jobs = self._jobs.queries.search("", _LATELY)
-        parts = fitting_parts(chosen, items, self._services.library.used_together(), jobs)
+        jobs = self._jobs.queries.search("", _RECENT_JOBS)
+        parts = fitting_parts(
+            chosen_names, items, self._services.library.known_combinations(), jobs
+        )
         return {**training_of(parts.get("model", ""), items[Kind.MODEL]), **parts}
 
     def _known_metrics(self) -> list[str]:
-        """Metrics that recent jobs measured, from the catalogue on this disk."""
-        jobs = self._jobs.queries.search("", _LATELY)
-        measured = {name for job in jobs for name in job.status.metrics if measures_quality(name)}
-        return [*USUAL_METRICS, *sorted(measured.difference(USUAL_METRICS))]
+        """Return the metrics that recent jobs measured, from the catalogue on this disk."""
+        jobs = self._jobs.queries.search("", _RECENT_JOBS)
+        metrics = {name for job in jobs for name in job.status.metrics if measures_quality(name)}
+        return [*USUAL_METRICS, *sorted(metrics.difference(USUAL_METRICS))]
 
     def _free_name(self, raw: Mapping[str, Any]) -> str:
-        """A free name: the model's and a number, "resnet50 7"."""
-        self._named_for = _model_of(raw)
-        self._given_name = self._page.model.free_name(self._named_for or "job")
-        return self._given_name
+        """Return a free name: the model's and a number, "resnet50 7"."""
+        self._named_model = _model_of(raw)
+        self._proposed_name = self._page.model.free_name(self._named_model or "job")
+        return self._proposed_name
 
     def _rename(self, raw: Mapping[str, Any]) -> None:
         """Rename the job after another model is chosen, unless the user named it."""
-        is_given = self._given_name and raw.get("name") == self._given_name
-        if is_given and _model_of(raw) not in ("", self._named_for):
+        is_proposed = self._proposed_name and raw.get("name") == self._proposed_name
+        if is_proposed and _model_of(raw) not in ("", self._named_model):
             self._form.rename(self._free_name(raw))
 
     @Slot(object)
-    def _begin(self, draft: JobDraft) -> None:
-        """Open the form with a template; what it omits has the defaults of any new job."""
-        raw = {**_NEW_JOB, **_HERE, **draft.raw}
+    def _show_template(self, draft: JobDraft) -> None:
+        """Open the form with a template; settings that it omits have the defaults of a new job."""
+        raw = {**_NEW_JOB, **_LOCAL_PLACEMENT, **draft.raw}
         raw["name"] = self._free_name(raw)
         self.show_draft(JobDraft(raw, draft.axes, draft.draws, draft.seed, draft.origin))
 
     def show_draft(self, draft: JobDraft) -> None:
-        self._training.begin({})
+        self._training.reset({})
         self._form.show_draft(draft)
         self._runner.run("metrics", self._known_metrics, self._form.show_metrics, log.swallowed)
         self._name_weights(str(draft.raw.get("start_from", "")))
@@ -189,24 +193,24 @@ class FormController(Controller):
     @Slot(str)
     def load_job(self, job_id: str) -> None:
         """Load the settings of an existing job into the form."""
-        self.begin_with(job_id, {}, self._form_refused)
+        self.show_job(job_id, {}, self._show_form_error)
 
-    def begin_with(
+    def show_job(
         self,
         job_id: str,
-        other: Mapping[str, Any],
-        refused: Callable[[BackendError], None],
+        changes: Mapping[str, Any],
+        on_error: Callable[[BackendError], None],
     ) -> None:
-        """Open the form with the settings of a job, except the ``other`` ones."""
+        """Open the form with the settings of a job, with ``changes``."""
 
         def read() -> JobDraft:
             raw = self._jobs.clone(job_id)
             origin = Origin(f"“{self._jobs.queries.show(job_id).name}”", raw)
-            return JobDraft({**raw, **other}, origin=origin)
+            return JobDraft({**raw, **changes}, origin=origin)
 
-        self._runner.run("form", read, self.show_draft, refused)
+        self._runner.run("form", read, self.show_draft, on_error)
 
-    def replay(self, job_id: str, refused: Callable[[BackendError], None]) -> None:
+    def replay(self, job_id: str, on_error: Callable[[BackendError], None]) -> None:
         """Train a job again: its nodes can be chosen, everything else is unchanged."""
 
         def read() -> JobDraft:
@@ -218,7 +222,7 @@ class FormController(Controller):
                 raw = self._services.replays.draft(job_id, view.config.placement)
             return JobDraft(raw, origin=Origin(f"“{view.name}”", raw, job_id))
 
-        self._runner.run("form", read, self.show_draft, refused)
+        self._runner.run("form", read, self.show_draft, on_error)
 
     def open_job_file(self, path: Path) -> None:
         """Open a job file, a sweep file or a bundle that was chosen or dropped."""
@@ -229,20 +233,20 @@ class FormController(Controller):
             "form",
             lambda: draft_of(read_job_file(path), path.name),
             self.show_draft,
-            self._form_refused,
+            self._show_form_error,
         )
 
-    def _form_refused(self, error: BackendError) -> None:
+    def _show_form_error(self, error: BackendError) -> None:
         self.form_requested.emit()
         self._form.show_error(error.with_remedy)
 
     @Slot()
     def _choose_job_file(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(
+        path, _ = QFileDialog.getOpenFileName(
             self._window, "Job file", "", f"Job files, sweeps and bundles (*.toml *{SUFFIX})"
         )
-        if chosen:
-            self.open_job_file(Path(chosen))
+        if path:
+            self.open_job_file(Path(path))
 
     # The initial weights.
 
@@ -250,9 +254,9 @@ class FormController(Controller):
     def _find_jobs(self, text: str) -> None:
         self._runner.run(
             "weights",
-            partial(self._jobs.queries.search, text, _JOBS_SHOWN),
+            partial(self._jobs.queries.search, text, _MAX_FOUND_JOBS),
             self._form.start_from.show_jobs,
-            self._no_weights,
+            self._show_weights_error,
         )
 
     @Slot(str)
@@ -261,17 +265,17 @@ class FormController(Controller):
             "weights",
             partial(self._jobs.queries.checkpoints, job_id),
             partial(self._form.start_from.show_checkpoints, job_id),
-            self._no_weights,
+            self._show_weights_error,
         )
 
-    def _no_weights(self, error: BackendError) -> None:
+    def _show_weights_error(self, error: BackendError) -> None:
         self._form.start_from.show_error(error.with_remedy)
 
     @Slot()
     def _choose_weights(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(self._window, "Weights", "", _WEIGHTS)
-        if chosen:
-            self._form.start_from.choose(chosen)
+        path, _ = QFileDialog.getOpenFileName(self._window, "Weights", "", _WEIGHTS_FILTER)
+        if path:
+            self._form.start_from.choose(path)
 
     def _name_weights(self, start_from: str) -> None:
         """Show a checkpoint with the name of its job; the file holds the id."""
@@ -280,7 +284,7 @@ class FormController(Controller):
             self._runner.run(
                 "weights",
                 lambda: self._jobs.queries.show(job_id).name,
-                lambda name: self._form.start_from.name(start_from, f"{name}, {checkpoint}"),
+                lambda name: self._form.start_from.set_label(start_from, f"{name}, {checkpoint}"),
                 log.swallowed,
             )
 
@@ -290,211 +294,221 @@ class FormController(Controller):
     def _check(self, draft: JobDraft) -> None:
         self._rename(draft.raw)
         if not draft.axes and self._training.is_of_other_model(draft.raw):
-            self._follow_model(draft.raw)
+            self._propose_training(draft.raw)
         self._check_number += 1
         self._runner.run(
             "check",
             partial(self.sweeps.check, draft)
             if draft.axes
             else partial(self._jobs.check, draft.raw),
-            partial(self._checked, self._check_number, draft),
+            partial(self._show_check, self._check_number, draft),
             lambda error: self._form.show_error(str(error)),
         )
 
-    def _follow_model(self, raw: Mapping[str, Any]) -> None:
+    def _propose_training(self, raw: Mapping[str, Any]) -> None:
         """Propose the settings with which the chosen model was seen to train."""
 
         def read() -> dict[str, Any]:
             return training_of(str(raw["model"]), self._services.catalogue.items(Kind.MODEL))
 
         def propose(training: Mapping[str, Any]) -> None:
-            self._form.propose(self._training.follow(raw, training))
+            self._form.propose(self._training.follow_model(raw, training))
 
         self._runner.run("form", read, propose, log.swallowed)
 
-    def _checked(self, number: int, draft: JobDraft, check: JobCheck) -> None:
+    def _show_check(self, number: int, draft: JobDraft, check: JobCheck) -> None:
         if number != self._check_number:
             return
         if not draft.axes:
-            self._form.propose(self._training.more_epochs(draft.raw, check.steps_per_epoch))
+            self._form.propose(self._training.propose_epochs(draft.raw, check.steps_per_epoch))
         self._checked_draft = draft
-        self._choose_together(check.together)
+        self._choose_combination(check.content_hashes)
         self._form.show_check(check, self._known_trial(check))
         # Nothing in a hidden form was chosen by the user.
         if not self._form.isVisible():
             return
-        if check.together and not check.is_counted:
-            self._count(draft)
-        if check.together and check.trial is None and check.together not in self._trials:
-            self._try(fetch=False)
+        if check.content_hashes and not check.is_counted:
+            self._count_samples(draft)
+        if (
+            check.content_hashes
+            and check.trial is None
+            and check.content_hashes not in self._trials
+        ):
+            self._try_batch(fetch=False)
 
-    def _count(self, draft: JobDraft) -> None:
+    def _count_samples(self, draft: JobDraft) -> None:
         """Count the samples of the dataset, which only its loader knows, for steps and time."""
-        key = (*self._together, *(str(draft.raw.get(part, "")) for part in _VALIDATED_BY))
-        if key in self._counted:
+        key = (*self._combination, *(str(draft.raw.get(part, "")) for part in _VALIDATION_KEYS))
+        if key in self._counted_parts:
             return
         # Only once. A loader that fails is reported when the job starts.
-        self._counted.add(key)
+        self._counted_parts.add(key)
 
-        def counted(is_known: bool) -> None:
+        def finish_count(is_known: bool) -> None:
             self._form.show_counting(False)
             if is_known:
                 self._check(self._form.draft())
 
-        def not_counted(error: BackendError) -> None:
+        def handle_error(error: BackendError) -> None:
             self._form.show_counting(False)
             log.swallowed(error)
 
         self._form.show_counting(True)
-        self._runner.run("count", partial(self._jobs.count_items, draft.raw), counted, not_counted)
+        self._runner.run(
+            "count", partial(self._jobs.count_items, draft.raw), finish_count, handle_error
+        )
 
     # The arguments of a script.
 
     @Slot(object)
     def _read_help(self, raw: Mapping[str, Any]) -> None:
         """Run the script with ``--help``, in a process of its own."""
-        progress = self._help = self._runner.progress(lambda _share, _what: None)
+        progress = self._help_progress = self._runner.progress(lambda _share, _step: None)
 
-        def read(found: ScriptHelp) -> None:
-            if self._help is progress:
-                self._form.show_arguments(found)
+        def show_arguments(script_help: ScriptHelp) -> None:
+            if self._help_progress is progress:
+                self._form.show_arguments(script_help)
 
-        def not_read(error: BackendError) -> None:
-            if self._help is progress:
-                self._form.show_no_arguments(error.with_remedy)
+        def show_error(error: BackendError) -> None:
+            if self._help_progress is progress:
+                self._form.show_arguments_error(error.with_remedy)
 
-        arguments = partial(self._services.inspection.arguments, raw, progress)
-        self._runner.run("script help", arguments, read, not_read)
+        read_help = partial(self._services.inspection.script_help, raw, progress)
+        self._runner.run("script help", read_help, show_arguments, show_error)
 
     @Slot()
     def _cancel_help(self) -> None:
-        if self._help is not None:
-            self._help.cancel()
-        self._help = None
+        if self._help_progress is not None:
+            self._help_progress.cancel()
+        self._help_progress = None
 
     # One batch.
 
     def _known_trial(self, check: JobCheck) -> BatchTrial:
-        found = check.trial
-        if found is None:
-            unknown = TrialState.UNTRIED if check.together else TrialState.UNKNOWN
-            return self._trials.get(check.together, BatchTrial(unknown))
-        loss = "" if found.loss is None else f": loss {formats.metric(found.loss)}"
-        return BatchTrial(TrialState.PASSED, f"{_TRIED}{loss}")
+        trial = check.trial
+        if trial is None:
+            default_state = TrialState.UNTRIED if check.content_hashes else TrialState.UNKNOWN
+            return self._trials.get(check.content_hashes, BatchTrial(default_state))
+        loss = "" if trial.loss is None else f": loss {formats.metric(trial.loss)}"
+        return BatchTrial(TrialState.SUCCEEDED, f"{_TRIAL_MESSAGE}{loss}")
 
-    def _try(self, *, fetch: bool) -> None:
-        """Train one batch of what is chosen; another choice cancels it."""
-        together, draft = self._together, self._checked_draft
-        if not together or self._trial is not None:
+    def _try_batch(self, *, fetch: bool) -> None:
+        """Train one batch of the chosen parts; another choice cancels the trial."""
+        combination, draft = self._combination, self._checked_draft
+        if not combination or self._trial_progress is not None:
             return
 
-        def show(state: TrialState, words: str = "", **more: str) -> None:
+        def show(state: TrialState, message: str = "", **details: str) -> None:
             # A result for an earlier choice is unknown, and the trial can be repeated.
-            trial = BatchTrial(state, words, **more)
-            if self._trial is progress and self._trials.get(together) != trial:
-                self._trials[together] = trial
+            trial = BatchTrial(state, message, **details)
+            if self._trial_progress is progress and self._trials.get(combination) != trial:
+                self._trials[combination] = trial
                 self._form.show_trial(trial)
 
-        def over(state: TrialState, words: str = "", **more: str) -> None:
-            show(state, words, **more)
-            if self._trial is progress:
-                self._trial = None
+        def finish(state: TrialState, message: str = "", **details: str) -> None:
+            show(state, message, **details)
+            if self._trial_progress is progress:
+                self._trial_progress = None
 
-        def tried(is_tried: bool) -> None:
-            if is_tried:
-                over(TrialState.PASSED, _TRIED)
+        def show_outcome(has_run: bool) -> None:
+            if has_run:
+                finish(TrialState.SUCCEEDED, _TRIAL_MESSAGE)
                 self._check(self._form.draft())
             else:
-                over(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
+                finish(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
 
-        def failed(error: BackendError) -> None:
+        def show_error(error: BackendError) -> None:
             if isinstance(error, Cancelled):
-                over(TrialState.UNTRIED)
+                finish(TrialState.UNTRIED)
             else:
-                fault = error if isinstance(error, ToolError) else ToolError(str(error))
+                tool_error = error if isinstance(error, ToolError) else ToolError(str(error))
                 # The button is the way out, and its command is long.
-                words = str(error) if fault.package else error.with_remedy
-                over(
+                message = str(error) if tool_error.package else error.with_remedy
+                finish(
                     TrialState.FAILED,
-                    words,
-                    field=fault.part or Kind.MODEL.value,
-                    package=fault.package,
-                    module=fault.module,
+                    message,
+                    field=tool_error.part or Kind.MODEL.value,
+                    package=tool_error.package,
+                    module=tool_error.module,
                 )
 
         def work() -> bool:
             progress.step(0, 0, "Starting Python")
-            return self._jobs.try_together(draft.raw, progress, fetch=fetch)
+            return self._jobs.try_batch(draft.raw, progress, fetch=fetch)
 
-        progress = self._trial = self._runner.progress(
-            lambda _share, what: show(TrialState.UNDER_WAY, what)
+        progress = self._trial_progress = self._runner.progress(
+            lambda _share, step: show(TrialState.RUNNING, step)
         )
-        show(TrialState.UNDER_WAY)
-        # In the same lane as the count: each of them starts Python with PyTorch.
-        self._runner.run("count", work, tried, failed)
+        show(TrialState.RUNNING)
+        # In the queue of the count: each of them starts Python with PyTorch.
+        self._runner.run("count", work, show_outcome, show_error)
 
     @Slot(str)
     def _install(self, package: str) -> None:
-        """Install what the loader or the model needs, here and on the job's nodes; try again."""
-        together, before = self._together, self._trials.get(self._together)
-        if before is None or self._trial is not None:
+        """Install a package of the loader or model, here and on the job's nodes; try again."""
+        combination, previous_trial = self._combination, self._trials.get(self._combination)
+        if previous_trial is None or self._trial_progress is not None:
             return
 
         def show(trial: BatchTrial) -> None:
-            self._trials[together] = trial
-            if self._together == together:
+            self._trials[combination] = trial
+            if self._combination == combination:
                 self._form.show_trial(trial)
 
-        def over() -> bool:
-            is_current = self._trial is progress
+        def finish() -> bool:
+            is_current = self._trial_progress is progress
             if is_current:
-                self._trial = None
+                self._trial_progress = None
             return is_current
 
-        def installed(_: None) -> None:
-            if over():
-                self._check_installed()
+        def check_again(_: None) -> None:
+            if finish():
+                self._check_again()
 
-        def failed(error: BackendError) -> None:
-            over()
+        def show_error(error: BackendError) -> None:
+            finish()
             if isinstance(error, Cancelled):
-                show(before)
+                show(previous_trial)
             else:
                 command = install_command(package)
-                show(replace(before, words=f"{before.words} {error}", command=command))
+                show(
+                    replace(
+                        previous_trial, message=f"{previous_trial.message} {error}", command=command
+                    )
+                )
 
-        progress = self._trial = self._runner.progress(
-            lambda _share, what: show(BatchTrial(TrialState.UNDER_WAY, what))
+        progress = self._trial_progress = self._runner.progress(
+            lambda _share, step: show(BatchTrial(TrialState.RUNNING, step))
         )
-        show(BatchTrial(TrialState.UNDER_WAY, f"Installing {package}"))
-        install = partial(self._services.packages.install, package, self._where(), progress)
-        self._runner.run("count", install, installed, failed)
+        show(BatchTrial(TrialState.RUNNING, f"Installing {package}"))
+        install = partial(self._services.packages.install, package, self._trial_nodes(), progress)
+        self._runner.run("count", install, check_again, show_error)
 
-    def _where(self) -> tuple[str, ...]:
+    def _trial_nodes(self) -> tuple[str, ...]:
         """Return this computer, which tries a batch, and the nodes of the job."""
         placement = self._form.draft().raw.get("placement", ())
-        return tuple(dict.fromkeys((THIS_COMPUTER, *(str(one["node"]) for one in placement))))
+        return tuple(dict.fromkeys((THIS_COMPUTER, *(str(p["node"]) for p in placement))))
 
-    def _check_installed(self) -> None:
-        """Check again what failed for want of a package."""
-        self._trials.pop(self._together, None)
-        # What could not be counted without it can be now.
-        self._counted.clear()
+    def _check_again(self) -> None:
+        """Try the combination again that failed without a package."""
+        self._trials.pop(self._combination, None)
+        # Samples that could not be counted without the package can be now.
+        self._counted_parts.clear()
         self._check(self._form.draft())
 
     @Slot()
     def _cancel_trial(self) -> None:
-        if self._trial is not None:
-            self._trial.cancel()
+        if self._trial_progress is not None:
+            self._trial_progress.cancel()
 
-    def _choose_together(self, together: tuple[str, ...]) -> None:
+    def _choose_combination(self, combination: tuple[str, ...]) -> None:
         """Take other files; cancel the trial of the earlier ones."""
-        if together == self._together:
+        if combination == self._combination:
             return
-        if self._trial is not None:
-            self._trial.cancel()
-            self._trials.pop(self._together)
-        self._trial, self._together = None, together
+        if self._trial_progress is not None:
+            self._trial_progress.cancel()
+            self._trials.pop(self._combination)
+        self._trial_progress, self._combination = None, combination
 
     # The job.
 
@@ -503,58 +517,60 @@ class FormController(Controller):
         if draft.axes:
             self.sweeps.queue(draft)
         else:
-            self._create(draft, then=self._queue_new)
+            self._create(draft, finish=self._queue_new)
 
     def _queue_new(self, view: JobView) -> JobView:
-        self._services.queue.enqueue(view.id, progress=self._saving)
+        self._services.queue.enqueue(view.id, progress=self._create_progress)
         return self._jobs.queries.show(view.id)
 
-    def _create(self, draft: JobDraft, then: Callable[[JobView], JobView]) -> None:
-        """Create a job without starting it, then run ``then`` with it on the worker."""
+    def _create(self, draft: JobDraft, finish: Callable[[JobView], JobView]) -> None:
+        """Create a job without starting it, then run ``finish`` with its view on the worker."""
         self._form.set_busy("Creating…")
         progress = self._runner.progress(
-            lambda _share, what: self._form.set_busy(formats.under_way(what))
+            lambda _share, step: self._form.set_busy(formats.with_ellipsis(step))
         )
-        self._saving = progress
+        self._create_progress = progress
 
         def create() -> JobView:
-            return then(self._jobs.create(draft.raw, progress, _replayed(draft)))
+            return finish(self._jobs.create(draft.raw, progress, _replayed_id(draft)))
 
-        self._runner.run("create", create, self._created, self._not_created)
+        self._runner.run("create", create, self._show_created, self._show_create_error)
 
     @Slot()
     def _cancel_draft(self) -> None:
-        self._starts.cancel("")
+        self._start_controller.cancel("")
         self.sweeps.cancel()
-        if self._saving is not None:
-            self._saving.cancel()
+        if self._create_progress is not None:
+            self._create_progress.cancel()
 
     @Slot(object)
     def _start_draft(self, draft: JobDraft) -> None:
-        def act(placement: tuple[Placement, ...], progress: Progress) -> JobView:
+        def start(placement: tuple[Placement, ...], progress: Progress) -> JobView:
             raw = dict(draft.raw)
             if placement:
-                raw["placement"] = [one.to_dict() for one in placement]
-            return self._jobs.create_and_start(raw, progress, _replayed(draft))
+                raw["placement"] = [p.to_dict() for p in placement]
+            return self._jobs.create_and_start(raw, progress, _replayed_id(draft))
 
-        self._starts.start(
-            StartRequest("", act, self._form.set_busy, self._created, self._not_created)
+        self._start_controller.start(
+            StartRequest(
+                "", start, self._form.set_busy, self._show_created, self._show_create_error
+            )
         )
 
-    def _not_created(self, error: BackendError) -> None:
+    def _show_create_error(self, error: BackendError) -> None:
         self._form.show_error(error.with_remedy)
 
-    def _created(self, view: JobView) -> None:
+    def _show_created(self, view: JobView) -> None:
         self._form.set_busy("")
-        self.made.emit(view)
+        self.job_created.emit(view)
 
 
 def _model_of(raw: Mapping[str, Any]) -> str:
     return str(raw.get("model") or raw.get("script", "")).partition("@")[0]
 
 
-def _replayed(draft: JobDraft) -> str:
-    return draft.origin.replays if draft.origin is not None else ""
+def _replayed_id(draft: JobDraft) -> str:
+    return draft.origin.replayed_id if draft.origin is not None else ""
 
 
 def is_job_file(path: Path) -> bool:

@@ -13,7 +13,7 @@ from backend.base.progress import Progress
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs.inspection import InspectionService
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import INSPECT, JobActions
+from widgets.jobs.actions.job_actions import INSPECT_CHECKPOINT, JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 
 
@@ -32,28 +32,32 @@ class InspectionController(Controller):
         self._inspection = inspection
         self._progress: Progress | None = None
         self.dialog: DialogHolder[InspectionDialog] = DialogHolder()
-        actions.on(INSPECT, self._open)
+        actions.add_handler(INSPECT_CHECKPOINT, self._open)
 
-    def _open(self, job_id: str, chosen: str, checkpoints: Sequence[Checkpoint]) -> None:
-        dialog = InspectionDialog(checkpoints, chosen, self._window)
+    def _open(self, job_id: str, checkpoint: str, checkpoints: Sequence[Checkpoint]) -> None:
+        dialog = InspectionDialog(checkpoints, checkpoint, self._window)
         dialog.requested.connect(partial(self._inspect, job_id, dialog))
         dialog.cancelled.connect(self._cancel)
         dialog.finished.connect(self._cancel)
         self.dialog.open(dialog)
-        dialog.ask()
+        dialog.request_inspection()
 
-    def _inspect(self, job_id: str, dialog: InspectionDialog, wanted: InspectionRequest) -> None:
+    def _inspect(self, job_id: str, dialog: InspectionDialog, request: InspectionRequest) -> None:
         self._cancel()
         progress = self._progress = self._runner.progress(
-            self.dialog.while_open(dialog, dialog.show_progress)
+            self.dialog.guard_callback(dialog, dialog.show_progress)
         )
         self._runner.run(
             "inspect",
             lambda: self._inspection.checkpoint(
-                job_id, wanted.checkpoint, wanted.against, wanted.sample, progress=progress
+                job_id,
+                request.checkpoint,
+                request.other_checkpoint,
+                request.sample_index,
+                progress=progress,
             ),
-            self.dialog.while_open(dialog, dialog.show_found),
-            self.dialog.while_open(dialog, lambda error: dialog.show_error(error.with_remedy)),
+            self.dialog.guard_callback(dialog, dialog.show_inspection),
+            self.dialog.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),
         )
 
     @Slot()

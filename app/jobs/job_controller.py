@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.jobs.file_export import show_in_folder
 from app.jobs.form_controller import FormController
-from app.jobs.start_controller import NO_PLACE, StartController, StartRequest
+from app.jobs.start_controller import NO_PLACEMENT, StartController, StartRequest
 from app.jobs.status_poller import StatusPoller
 from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError
@@ -25,16 +25,16 @@ from backend.records.jobs.placement import Placement, parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand, JobView
 from backend.records.nodes.reading import NodeState
-from backend.records.sweeps.spec import SweepMade, SweepTaken
+from backend.records.sweeps.spec import CancelledSweep, QueuedSweep
 from backend.services.context.container import Services
 from backend.services.context.example import create_example
 from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 
 T = TypeVar("T")
-_SOUND = "just read; its hash matches"
+_VALID_HASH = "just read; its hash matches"
 
 
 class JobController(Controller):
@@ -65,174 +65,186 @@ class JobController(Controller):
         self._poller = poller
         self._page = page
         self._form = form
-        self._starts = StartController(services, runner, window, self)
-        self.drafts = FormController(services, runner, self._starts, page, form, window, self)
-        self.drafts.made.connect(self.show_new)
-        self.drafts.sweeps.made.connect(self._sweep_made)
-        self.drafts.sweeps.taken.connect(self._sweep_taken)
-        self._export: Progress | None = None
-        self._moving: dict[str, str] = {}
-        page.known.connect(poller.know)
-        poller.updated.connect(lambda update: self._move_on(update.view))
-        poller.listed.connect(self._poll_moving)
-        page.opened.connect(self._open)
+        self._start_controller = StartController(services, runner, window, self)
+        self.drafts = FormController(
+            services, runner, self._start_controller, page, form, window, self
+        )
+        self.drafts.job_created.connect(self.show_new)
+        self.drafts.sweeps.sweep_queued.connect(self._show_sweep)
+        self.drafts.sweeps.sweep_removed.connect(self._remove_sweep_jobs)
+        self._export_progress: Progress | None = None
+        self._left_nodes: dict[str, str] = {}
+        page.job_edited.connect(poller.take_change)
+        poller.updated.connect(lambda update: self._offer_move(update.view))
+        poller.jobs_listed.connect(self._offer_moves)
+        page.job_opened.connect(self._open)
         QShortcut(QKeySequence("Ctrl+N"), window, self._new_job)
         page.detail.failure.install_requested.connect(self._ask_package)
-        page.first_start.example.clicked.connect(lambda: self.train_example())
+        page.welcome_page.example.clicked.connect(lambda: self.train_example())
         actions = page.job_actions
-        actions.on(do.NEW, self.drafts.new_job)
-        actions.on(do.START, self.start)
-        actions.on(do.CANCEL, self._starts.cancel)
-        actions.on(do.STOP, self.stop)
-        actions.on(do.KILL, self.kill)
-        actions.on(do.RESUME, self.resume)
-        actions.on(do.RESUME_FROM, self.resume)
-        actions.on(do.RESUME_ELSEWHERE, self.resume_elsewhere)
-        actions.on(do.RESUME_WITH, self.resume_with)
-        actions.on(do.START_OVER, self.start_over)
-        actions.on(do.PREFLIGHT, self.check_before_start)
-        actions.on(do.CLONE, self.clone)
-        actions.on(do.CLONE_WITH, self.clone)
-        actions.on(do.REPLAY, self.replay)
-        actions.on(do.NEW_FROM, self._new_from)
-        actions.on(do.EXPORT_TO, self.export)
-        actions.on(do.CANCEL_EXPORT, self._cancel_export)
-        actions.on(do.SHOW_FILE, show_in_folder)
-        actions.on(do.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name))
-        actions.on(do.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes))
-        actions.on(do.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags))
-        actions.on(do.FOLDER, self._open_folder)
-        actions.on(do.COPY_ID, QGuiApplication.clipboard().setText)
-        actions.on(do.COPY_FOLDER, self._copy_folder)
-        actions.on(do.READ_RUNS, self._runs)
-        actions.on(do.EARLIER, self._earlier)
-        actions.on(do.READ_CHECKPOINTS, self._checkpoints)
-        actions.on(do.KEEP, self._keep)
-        actions.on(do.DRAW_NUMBER, self._draw_number)
-        actions.on(do.VERIFY, self._verify)
-        actions.on(do.READ_HISTORY, self._history)
-        actions.on(do.READ_SETTINGS, self._settings)
+        actions.add_handler(job_actions.NEW_JOB, self.drafts.new_job)
+        actions.add_handler(job_actions.START, self.start)
+        actions.add_handler(job_actions.CANCEL, self._start_controller.cancel)
+        actions.add_handler(job_actions.STOP, self.stop)
+        actions.add_handler(job_actions.KILL, self.kill)
+        actions.add_handler(job_actions.RESUME, self.resume)
+        actions.add_handler(job_actions.RESUME_FROM, self.resume)
+        actions.add_handler(job_actions.RESUME_ON_NODES, self.resume_elsewhere)
+        actions.add_handler(job_actions.RESUME_WITH, self.resume_with)
+        actions.add_handler(job_actions.START_OVER, self.start_over)
+        actions.add_handler(job_actions.PREFLIGHT, self.check_before_start)
+        actions.add_handler(job_actions.CLONE, self.clone)
+        actions.add_handler(job_actions.CLONE_WITH, self.clone)
+        actions.add_handler(job_actions.REPLAY, self.replay)
+        actions.add_handler(job_actions.NEW_FROM, self._new_from)
+        actions.add_handler(job_actions.EXPORT_TO, self.export)
+        actions.add_handler(job_actions.CANCEL_EXPORT, self._cancel_export)
+        actions.add_handler(job_actions.SHOW_FILE, show_in_folder)
+        actions.add_handler(
+            job_actions.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name)
+        )
+        actions.add_handler(
+            job_actions.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes)
+        )
+        actions.add_handler(
+            job_actions.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags)
+        )
+        actions.add_handler(job_actions.OPEN_FOLDER, self._open_folder)
+        actions.add_handler(job_actions.COPY_ID, QGuiApplication.clipboard().setText)
+        actions.add_handler(job_actions.COPY_FOLDER, self._copy_folder)
+        actions.add_handler(job_actions.READ_RUNS, self._read_runs)
+        actions.add_handler(job_actions.SHOW_EARLIER_RUN, self._read_earlier_run)
+        actions.add_handler(job_actions.READ_CHECKPOINTS, self._read_checkpoints)
+        actions.add_handler(job_actions.KEEP_CHECKPOINT, self._toggle_kept)
+        actions.add_handler(job_actions.DRAW_NUMBER, self._draw_number)
+        actions.add_handler(job_actions.VERIFY_CHECKPOINT, self._verify)
+        actions.add_handler(job_actions.READ_HISTORY, self._read_history)
+        actions.add_handler(job_actions.READ_SETTINGS, self._read_settings)
 
     # The life of a job.
 
     def start(self, job_id: str) -> None:
-        self._starts.start(self._request(job_id, self._jobs.lifecycle.start))
+        self._start_controller.start(self._request(job_id, self._jobs.lifecycle.start))
 
     def start_over(self, job_id: str) -> None:
-        self._starts.start(
+        self._start_controller.start(
             self._request(job_id, partial(self._jobs.lifecycle.start, start_over=True))
         )
 
     def stop(self, job_id: str) -> None:
         self._stop(job_id)
 
-    def _stop(self, job_id: str, leaving: str = "") -> None:
+    def _stop(self, job_id: str, left_node: str = "") -> None:
         # Another request for the job replaces the pending move.
-        self._moving.pop(job_id, None)
-        if leaving:
-            self._moving[job_id] = leaving
+        self._left_nodes.pop(job_id, None)
+        if left_node:
+            self._left_nodes[job_id] = left_node
         self._page.detail.show_busy(job_id, "Stopping…")
-        self._run("job", job_id, partial(self._jobs.lifecycle.stop, job_id), self._acted)
+        self._run("job", job_id, partial(self._jobs.lifecycle.stop, job_id), self._show_outcome)
 
     def kill(self, job_id: str) -> None:
         """Kill a job that was asked to stop and does not."""
         self._page.detail.show_busy(job_id, "Killing…")
-        self._run("job", job_id, partial(self._jobs.lifecycle.kill, job_id), self._acted)
+        self._run("job", job_id, partial(self._jobs.lifecycle.kill, job_id), self._show_outcome)
 
     def resume(self, job_id: str, checkpoint: str = "") -> None:
         resume = partial(self._jobs.lifecycle.resume, checkpoint=checkpoint)
-        self._starts.start(self._request(job_id, resume))
+        self._start_controller.start(self._request(job_id, resume))
 
     def resume_elsewhere(self, job_id: str, raw: object) -> None:
-        placement, faults = parse_placement(raw)
-        if faults:
-            self._page.detail.show_error(job_id, faults[0].sentence, "Choose where to resume it.")
+        placement, errors = parse_placement(raw)
+        if errors:
+            self._page.detail.show_error(job_id, errors[0].message, "Choose where to resume it.")
             return
-        self._starts.start(self._request(job_id, self._jobs.lifecycle.resume, placement))
+        self._start_controller.start(self._request(job_id, self._jobs.lifecycle.resume, placement))
 
     def resume_with(self, job_id: str, settings: Mapping[str, Any]) -> None:
         """Resume from the newest checkpoint with another batch size or learning rate."""
         resume = partial(self._jobs.lifecycle.resume, changes=settings)
-        self._starts.start(self._request(job_id, resume))
+        self._start_controller.start(self._request(job_id, resume))
 
     @Slot(str)
     def _ask_package(self, module: str) -> None:
-        """Install what the open job's code needs on its nodes."""
+        """Install the package that the open job's code needs on its nodes."""
         view, tab = self._page.open_view, self._page.detail.failure
         if view is not None:
-            then = partial(tab.show_installed, view.id, module)
-            self.drafts.packages.ask(module, view.nodes, then)
+            on_installed = partial(tab.show_installed, view.id, module)
+            self.drafts.packages.ask(module, view.nodes, on_installed)
 
     def check_before_start(self, job_id: str) -> None:
         """List everything that would keep the job from starting or resuming."""
         view = self._page.open_view
         if view is not None and view.id == job_id and not view.state.is_live:
-            act: Callable[..., JobView] = self._jobs.lifecycle.start
+            action: Callable[..., JobView] = self._jobs.lifecycle.start
             if view.run and self._page.detail.has_checkpoints is False:
-                act = partial(self._jobs.lifecycle.start, start_over=True)
+                action = partial(self._jobs.lifecycle.start, start_over=True)
             elif view.run:
-                act = self._jobs.lifecycle.resume
-            self._starts.check(self._request(job_id, act), view.config)
+                action = self._jobs.lifecycle.resume
+            self._start_controller.check(self._request(job_id, action), view.config)
 
     def _request(
         self,
         job_id: str,
-        act: Callable[..., JobView],
-        placement: tuple[Placement, ...] = NO_PLACE,
+        action: Callable[..., JobView],
+        placement: tuple[Placement, ...] = NO_PLACEMENT,
     ) -> StartRequest:
-        self._moving.pop(job_id, None)
+        self._left_nodes.pop(job_id, None)
         return StartRequest(
             job_id,
-            lambda other, progress: act(job_id, placement=other or placement, progress=progress),
+            lambda new_placement, progress: action(
+                job_id, placement=new_placement or placement, progress=progress
+            ),
             partial(self._page.detail.show_starting, job_id),
-            self._acted,
-            partial(self._refused, job_id),
+            self._show_outcome,
+            partial(self._show_error, job_id),
         )
 
     @Slot(str, str)
     def move_off(self, job_id: str, node: str) -> None:
         """Stop a job; once its checkpoint is written, ask where to resume it without this node."""
-        self._stop(job_id, leaving=node)
+        self._stop(job_id, left_node=node)
         self.jobs_requested.emit()
         self._page.open_job(job_id)
 
     @Slot(object)
-    def _poll_moving(self, views: tuple[JobView, ...]) -> None:
-        for view in views if self._moving else ():
-            self._move_on(view)
+    def _offer_moves(self, views: tuple[JobView, ...]) -> None:
+        for view in views if self._left_nodes else ():
+            self._offer_move(view)
 
-    def _move_on(self, view: JobView) -> None:
-        if view.id not in self._moving or not view.state.is_over:
+    def _offer_move(self, view: JobView) -> None:
+        if view.id not in self._left_nodes or not view.state.is_over:
             return
-        node = self._moving.pop(view.id)
+        node = self._left_nodes.pop(view.id)
         if view.state is JobState.FINISHED:
             self._runner.notify(f"{view.name} has finished, so it was not moved.")
             return
 
-        def ask(found: tuple[Checkpoint, ...]) -> None:
+        def ask(checkpoints: tuple[Checkpoint, ...]) -> None:
             detail = self._page.detail
-            detail.show_checkpoints(view.id, found)
-            if not found:
-                sentence = f"{view.name} left {node} and has no checkpoint to resume from."
-                detail.show_error(view.id, sentence, "Start the job over on other nodes.")
+            detail.show_checkpoints(view.id, checkpoints)
+            if not checkpoints:
+                message = f"{view.name} left {node} and has no checkpoint to resume from."
+                detail.show_error(view.id, message, "Start the job over on other nodes.")
             elif self._page.open_id == view.id:
-                detail.open_elsewhere(node)
+                detail.open_move_dialog(node)
 
         self._run("read", view.id, partial(self._jobs.queries.checkpoints, view.id), ask)
 
-    def _acted(self, view: JobView) -> None:
-        self._move_on(view)
+    def _show_outcome(self, view: JobView) -> None:
+        self._offer_move(view)
         self._page.detail.show_busy(view.id, "")
         self._page.show_view(view)
 
     def _run(
-        self, lane: str, job_id: str, work: Callable[[], T], then: Callable[[T], None]
+        self, queue_name: str, job_id: str, work: Callable[[], T], on_success: Callable[[T], None]
     ) -> None:
         """Run work on a job; a refusal is shown on its page."""
-        self._runner.run(f"{lane} {job_id}", work, then, partial(self._refused, job_id))
+        self._runner.run(
+            f"{queue_name} {job_id}", work, on_success, partial(self._show_error, job_id)
+        )
 
-    def _refused(self, job_id: str, error: BackendError) -> None:
-        self._moving.pop(job_id, None)
+    def _show_error(self, job_id: str, error: BackendError) -> None:
+        self._left_nodes.pop(job_id, None)
         self._page.detail.show_busy(job_id, "")
         self._page.detail.show_error(job_id, str(error), error.remedy)
 
@@ -241,22 +253,22 @@ class JobController(Controller):
     @Slot()
     def train_example(self, workers: int = 2) -> None:
         """Import the built-in example, create its job, and start it."""
-        first = self._page.first_start
-        first.show_busy("Importing the example…")
+        first_start = self._page.welcome_page
+        first_start.show_busy("Importing the example…")
 
-        def bring() -> JobView:
+        def import_and_start() -> JobView:
             view = create_example(self._services, workers)
             return self._jobs.lifecycle.start(view.id)
 
         self._runner.run(
             "example",
-            bring,
-            self._example_started,
-            lambda error: first.show_error(str(error), error.remedy),
+            import_and_start,
+            self._show_example,
+            lambda error: first_start.show_error(str(error), error.remedy),
         )
 
-    def _example_started(self, view: JobView) -> None:
-        self._page.first_start.show_busy("")
+    def _show_example(self, view: JobView) -> None:
+        self._page.welcome_page.show_busy("")
         self.show_new(view)
         if awaits_horovod():
             self._runner.notify(AWAITS_HOROVOD)
@@ -275,17 +287,17 @@ class JobController(Controller):
         if not self._form.isVisible():
             self.drafts.new_job()
 
-    def clone(self, job_id: str, other: Mapping[str, Any] | None = None) -> None:
-        """Load the settings of an existing job into the form, except the ``other`` ones."""
-        self.drafts.begin_with(job_id, other or {}, partial(self._refused, job_id))
+    def clone(self, job_id: str, changes: Mapping[str, Any] | None = None) -> None:
+        """Load the settings of an existing job into the form, with ``changes``."""
+        self.drafts.show_job(job_id, changes or {}, partial(self._show_error, job_id))
 
     def _new_from(self, job_id: str, checkpoint: str) -> None:
         weights = {"start_from": f"{job_id}/{checkpoint}"}
-        self.drafts.begin_with(job_id, weights, partial(self._refused, job_id))
+        self.drafts.show_job(job_id, weights, partial(self._show_error, job_id))
 
     def replay(self, job_id: str) -> None:
         """Open the form with the same files, settings and seed; the nodes can be chosen."""
-        self.drafts.replay(job_id, partial(self._refused, job_id))
+        self.drafts.replay(job_id, partial(self._show_error, job_id))
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Show the nodes that can be chosen, and the reason where one cannot."""
@@ -293,24 +305,24 @@ class JobController(Controller):
         self._page.detail.show_nodes(states)
 
     @Slot(object)
-    def _sweep_made(self, made: SweepMade) -> None:
-        for view in made.jobs[1:]:
+    def _show_sweep(self, sweep: QueuedSweep) -> None:
+        for view in sweep.jobs[1:]:
             self._page.show_view(view)
-        self.show_new(made.jobs[0])
+        self.show_new(sweep.jobs[0])
 
     @Slot(object)
-    def _sweep_taken(self, taken: SweepTaken) -> None:
-        for view in taken.taken:
+    def _remove_sweep_jobs(self, sweep: CancelledSweep) -> None:
+        for view in sweep.removed_jobs:
             self._page.remove_job(view.id)
 
     # The open job.
 
     @Slot(str)
     def _open(self, job_id: str) -> None:
-        self._poller.open(job_id)
-        self._checkpoints(job_id)
+        self._poller.open_job(job_id)
+        self._read_checkpoints(job_id)
 
-    def _checkpoints(self, job_id: str) -> None:
+    def _read_checkpoints(self, job_id: str) -> None:
         detail = self._page.detail
         self._runner.run(
             f"read {job_id}",
@@ -319,19 +331,19 @@ class JobController(Controller):
             lambda error: detail.show_checkpoints_error(job_id, error.with_remedy),
         )
 
-    def _keep(self, job_id: str, checkpoint: Checkpoint) -> None:
+    def _toggle_kept(self, job_id: str, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint permanently, or stop keeping it."""
 
-        def marked(_found: Checkpoint) -> None:
-            self._checkpoints(job_id)
-            self._history(job_id)
+        def refresh(_checkpoint: Checkpoint) -> None:
+            self._read_checkpoints(job_id)
+            self._read_history(job_id)
 
         work = partial(self._jobs.keep, job_id, checkpoint.name, is_kept=not checkpoint.is_kept)
-        self._run("job", job_id, work, marked)
+        self._run("job", job_id, work, refresh)
 
     def _draw_number(self, job_id: str, pattern: str) -> None:
         def show(view: JobView) -> None:
-            self._settings(job_id)
+            self._read_settings(job_id)
             if view.state.is_live:
                 self._page.detail.show_curves(job_id)
 
@@ -339,65 +351,71 @@ class JobController(Controller):
 
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
-        show = partial(self._page.detail.show_verified, job_id, checkpoint)
+        show = partial(self._page.detail.show_file_check, job_id, checkpoint)
         show("checking…", "")
         self._runner.run(
             f"verify {job_id}",
-            partial(self._jobs.damage, job_id, checkpoint),
-            lambda found: show("damaged" if found else "checked", found or _SOUND),
+            partial(self._jobs.find_damage, job_id, checkpoint),
+            lambda damage: show("damaged" if damage else "checked", damage or _VALID_HASH),
             lambda error: show("not checked", error.with_remedy),
         )
 
-    def _history(self, job_id: str) -> None:
+    def _read_history(self, job_id: str) -> None:
         self._runner.run(
             f"read {job_id}",
-            partial(self._jobs.acts, job_id),
-            partial(self._page.detail.show_acts, job_id),
-            lambda error: self._page.detail.show_acts(job_id, (AuditEntry("", error.with_remedy),)),
+            partial(self._jobs.audit_entries, job_id),
+            partial(self._page.detail.show_audit_entries, job_id),
+            lambda error: self._page.detail.show_audit_entries(
+                job_id, (AuditEntry("", error.with_remedy),)
+            ),
         )
 
-    def _runs(self, job_id: str) -> None:
+    def _read_runs(self, job_id: str) -> None:
         work = partial(self._jobs.queries.runs, job_id)
         self._run("read", job_id, work, partial(self._page.detail.show_runs, job_id))
 
-    def _earlier(self, job_id: str, run: int) -> None:
-        work = partial(self._jobs.queries.earlier, job_id, run)
-        self._run("read", job_id, work, partial(self._page.detail.show_earlier, job_id, run))
+    def _read_earlier_run(self, job_id: str, run: int) -> None:
+        work = partial(self._jobs.queries.earlier_run, job_id, run)
+        self._run("read", job_id, work, partial(self._page.detail.show_earlier_run, job_id, run))
 
-    def _settings(self, job_id: str) -> None:
+    def _read_settings(self, job_id: str) -> None:
         def read() -> tuple[str, JobCommand]:
             view = self._jobs.queries.show(job_id)
             return tomli_w.dumps(view.config.to_dict()), self._jobs.command(job_id)
 
         show = self._page.detail.show_settings
-        self._run("read", job_id, read, lambda found: show(job_id, *found))
+        self._run("read", job_id, read, lambda result: show(job_id, *result))
 
     # Edits.
 
-    def _annotate(self, job_id: str, **new: Any) -> None:
+    def _annotate(self, job_id: str, **changes: Any) -> None:
         """Change the name, the notes or the tags."""
-        self._run("job", job_id, partial(self._jobs.annotate, job_id, **new), self._page.show_view)
+        self._run(
+            "job", job_id, partial(self._jobs.annotate, job_id, **changes), self._page.show_view
+        )
 
     # Exports.
 
     def export(self, job_id: str, checkpoint: str, kind: str, path: str) -> None:
-        exports = self._page.detail.exports
-        progress = self._export = self._runner.progress(partial(exports.show_progress, job_id))
+        exports = self._page.detail.exporter
+        progress = self._export_progress = self._runner.progress(
+            partial(exports.show_progress, job_id)
+        )
         export = partial(self._jobs.export, job_id, checkpoint, kind, Path(path), progress)
-        self._run("export", job_id, export, lambda made: exports.show_done(job_id, str(made)))
+        self._run("export", job_id, export, lambda file: exports.show_exported(job_id, str(file)))
 
     def _cancel_export(self) -> None:
-        if self._export is not None:
-            self._export.cancel()
+        if self._export_progress is not None:
+            self._export_progress.cancel()
 
-    def _folder(self, job_id: str) -> QUrl:
+    def _folder_url(self, job_id: str) -> QUrl:
         folder = self._services.data_root.job(job_id)
         return QUrl(folder.files.url(folder.path))
 
     def _open_folder(self, job_id: str) -> None:
-        QDesktopServices.openUrl(self._folder(job_id))
+        QDesktopServices.openUrl(self._folder_url(job_id))
 
     def _copy_folder(self, job_id: str) -> None:
         """Copy the path on the computer that has the data root."""
-        path = self._folder(job_id).path(QUrl.ComponentFormattingOption.FullyDecoded)
+        path = self._folder_url(job_id).path(QUrl.ComponentFormattingOption.FullyDecoded)
         QGuiApplication.clipboard().setText(path)

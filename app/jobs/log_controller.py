@@ -16,7 +16,7 @@ from widgets.jobs.log.log_tab import LogRange, LogSearch, LogTab
 
 
 class LogController(QObject):
-    """Reads run in one lane, searches in another, so that scrolling never waits."""
+    """Serve the log tab. Reads and searches have their own queues, so that scrolling never waits."""
 
     def __init__(
         self, logs: LogService, runner: Runner, tab: LogTab, parent: QObject | None = None
@@ -25,12 +25,12 @@ class LogController(QObject):
         self._logs = logs
         self._runner = runner
         self._tab = tab
-        self._search: Progress | None = None
+        self._search_progress: Progress | None = None
         tab.length_requested.connect(self._read_length)
-        tab.lines_requested.connect(self._lines)
+        tab.lines_requested.connect(self._read_lines)
         tab.find_requested.connect(self._find)
-        tab.error_requested.connect(self._first_error)
-        tab.copy_requested.connect(self._copy)
+        tab.error_requested.connect(self._find_first_error)
+        tab.copy_requested.connect(self._copy_lines)
 
     @Slot(str, str)
     def _read_length(self, job_id: str, source: str) -> None:
@@ -38,20 +38,20 @@ class LogController(QObject):
             "log",
             partial(self._logs.read_size, job_id, source),
             partial(self._tab.show_size, job_id, source),
-            partial(self._refused, job_id, source),
+            partial(self._show_error, job_id, source),
         )
 
     @Slot(LogRange)
-    def _lines(self, wanted: LogRange) -> None:
-        self._read(wanted, partial(self._tab.show_lines, wanted.job_id, wanted.source))
+    def _read_lines(self, log_range: LogRange) -> None:
+        self._read(log_range, partial(self._tab.show_lines, log_range.job_id, log_range.source))
 
-    def _read(self, wanted: LogRange, then: Callable[[LogLines], None]) -> None:
-        job_id, source = wanted.job_id, wanted.source
+    def _read(self, log_range: LogRange, on_success: Callable[[LogLines], None]) -> None:
+        job_id, source = log_range.job_id, log_range.source
         self._runner.run(
             "log",
-            partial(self._logs.lines, job_id, source, wanted.first, wanted.count),
-            then,
-            partial(self._refused, job_id, source),
+            partial(self._logs.lines, job_id, source, log_range.start, log_range.count),
+            on_success,
+            partial(self._show_error, job_id, source),
         )
 
     @Slot(LogSearch)
@@ -62,39 +62,39 @@ class LogController(QObject):
         if not search.text:
             return
 
-        def found(matches: LogMatches) -> None:
-            if self._search is progress:
+        def show_matches(matches: LogMatches) -> None:
+            if self._search_progress is progress:
                 self._tab.show_matches(job_id, source, matches)
 
         self._runner.run(
             "log search",
-            partial(self._logs.find, job_id, source, search.text, search.first, progress),
-            found,
-            partial(self._refused, job_id, source),
+            partial(self._logs.find, job_id, source, search.text, search.start, progress),
+            show_matches,
+            partial(self._show_error, job_id, source),
         )
 
     @Slot(str, str)
-    def _first_error(self, job_id: str, source: str) -> None:
+    def _find_first_error(self, job_id: str, source: str) -> None:
         progress = self._new_search(job_id, source)
         self._runner.run(
             "log search",
             partial(self._logs.first_error, job_id, source, progress),
             partial(self._tab.show_error_line, job_id, source),
-            partial(self._refused, job_id, source),
+            partial(self._show_error, job_id, source),
         )
 
     @Slot(LogRange)
-    def _copy(self, wanted: LogRange) -> None:
-        self._read(wanted, self._tab.show_copied)
+    def _copy_lines(self, log_range: LogRange) -> None:
+        self._read(log_range, self._tab.show_copied)
 
     def _new_search(self, job_id: str, source: str) -> Progress:
-        if self._search is not None:
-            self._search.cancel()
-        self._search = self._runner.progress(
-            lambda share, _what: self._tab.show_searching(job_id, source, share)
+        if self._search_progress is not None:
+            self._search_progress.cancel()
+        self._search_progress = self._runner.progress(
+            lambda share, _step: self._tab.show_searching(job_id, source, share)
         )
-        return self._search
+        return self._search_progress
 
-    def _refused(self, job_id: str, source: str, error: BackendError) -> None:
+    def _show_error(self, job_id: str, source: str, error: BackendError) -> None:
         if not isinstance(error, Cancelled):
             self._tab.show_error(job_id, source, error.message)

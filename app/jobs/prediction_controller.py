@@ -20,7 +20,7 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import TRY, JobActions
+from widgets.jobs.actions.job_actions import TRY_CHECKPOINT, JobActions
 from widgets.jobs.checkpoints.try_dialog import TryDialog, TryRequest
 
 
@@ -43,12 +43,14 @@ class PredictionController(Controller):
         self._services = services
         self._progress: Progress | None = None
         self.dialog: DialogHolder[TryDialog] = DialogHolder()
-        actions.on(TRY, self.ask)
+        actions.add_handler(TRY_CHECKPOINT, self.open_dialog)
 
-    def ask(self, view: JobView, checkpoints: Sequence[Checkpoint], chosen: str) -> None:
+    def open_dialog(
+        self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint: str
+    ) -> None:
         """Open the dialog for a checkpoint of a job."""
         home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
-        dialog = TryDialog(view, tuple(checkpoints), chosen, home, self._window)
+        dialog = TryDialog(view, tuple(checkpoints), checkpoint, home, self._window)
         dialog.try_requested.connect(self._predict)
         dialog.cancel_requested.connect(self._cancel)
         dialog.save_requested.connect(self._save)
@@ -64,29 +66,31 @@ class PredictionController(Controller):
         )
         return datasets, loaders
 
-    def _show_library(self, found: tuple[list[str], list[str]]) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.show_library(*found)
+    def _show_library(self, references: tuple[list[str], list[str]]) -> None:
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.show_library(*references)
 
     @Slot(object)
     def _predict(self, request: TryRequest) -> None:
-        dialog = self.dialog.now
+        dialog = self.dialog.dialog
         if dialog is None:
             return
-        progress = self._runner.progress(self.dialog.while_open(dialog, dialog.show_progress))
+        progress = self._runner.progress(self.dialog.guard_callback(dialog, dialog.show_progress))
         self._progress = progress
 
         def predict() -> tuple[Prediction, ...]:
             return tuple(
-                self._services.predictions.predict(request.job_id, name, request.given, progress)
+                self._services.predictions.predict(
+                    request.job_id, name, request.prediction_input, progress
+                )
                 for name in request.checkpoints
             )
 
         self._runner.run(
             "predict",
             predict,
-            self.dialog.while_open(dialog, partial(dialog.show_answers, request)),
-            self.dialog.while_open(dialog, partial(_refuse, dialog)),
+            self.dialog.guard_callback(dialog, partial(dialog.show_answers, request)),
+            self.dialog.guard_callback(dialog, partial(_show_error, dialog)),
         )
 
     @Slot()
@@ -95,16 +99,16 @@ class PredictionController(Controller):
             self._progress.cancel()
 
     @Slot(object, str)
-    def _save(self, found: Prediction, path: str) -> None:
-        dialog = self.dialog.now
+    def _save(self, prediction: Prediction, path: str) -> None:
+        dialog = self.dialog.dialog
         if dialog is not None:
             self._runner.run(
                 "predict",
-                lambda: self._services.predictions.write_table(found, Path(path)),
-                self.dialog.while_open(dialog, lambda made: dialog.show_saved(str(made))),
-                self.dialog.while_open(dialog, partial(_refuse, dialog)),
+                lambda: self._services.predictions.write_table(prediction, Path(path)),
+                self.dialog.guard_callback(dialog, lambda file: dialog.show_saved(str(file))),
+                self.dialog.guard_callback(dialog, partial(_show_error, dialog)),
             )
 
 
-def _refuse(dialog: TryDialog, error: BackendError) -> None:
+def _show_error(dialog: TryDialog, error: BackendError) -> None:
     dialog.show_error(error.with_remedy)

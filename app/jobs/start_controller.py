@@ -18,9 +18,9 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import SetUp, StepState
 from backend.records.nodes.preflight import (
-    Canary,
     Preflight,
     PreflightFinding,
+    TrialResult,
     placement_after,
 )
 from backend.services.context.container import Services
@@ -30,35 +30,35 @@ from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 from widgets.nodes.provisioning.host_key_dialog import HostKeyDialog
 
-NO_PLACE: tuple[Placement, ...] = ()
+NO_PLACEMENT: tuple[Placement, ...] = ()
 """The placement in the job itself."""
 
 
 @dataclass(frozen=True)
 class StartRequest:
-    """A start that the user requested; every call but ``act`` runs on the GUI thread.
+    """A start that the user requested; every call but ``start`` runs on the GUI thread.
 
     Attributes:
         job_id: "" for a job that is created only when it can start.
-        act: Starts it, on a worker. With a placement the job runs there.
-        show_busy: The step under way ("" when it is over).
-        began: The job was started.
-        refused: It cannot start, and no preflight dialog is open for it.
+        start: Starts the job, on a worker. With a placement the job runs there.
+        show_busy: Shows the step under way ("" when the start is over).
+        on_started: Called when the job was started.
+        on_error: Called when the job cannot start and no preflight dialog is open for it.
     """
 
     job_id: str
-    act: Callable[[tuple[Placement, ...], Progress], JobView]
+    start: Callable[[tuple[Placement, ...], Progress], JobView]
     show_busy: Callable[[str], None]
-    began: Callable[[JobView], None]
-    refused: Callable[[BackendError], None]
+    on_started: Callable[[JobView], None]
+    on_error: Callable[[BackendError], None]
 
     @property
-    def lane(self) -> str:
+    def queue_name(self) -> str:
         return f"job {self.job_id}" if self.job_id else "create"
 
 
 class StartController(Controller):
-    """One preflight dialog at a time; another start closes it."""
+    """Start jobs, with at most one preflight dialog; another start closes the dialog."""
 
     def __init__(
         self,
@@ -69,67 +69,72 @@ class StartController(Controller):
     ) -> None:
         super().__init__(runner, window, parent)
         self._services = services
-        self._preflights: dict[str, Progress] = {}
-        self.talk: PreflightSession | None = None
+        self._progresses: dict[str, Progress] = {}
+        self.session: PreflightSession | None = None
 
     def start(self, request: StartRequest) -> None:
         """Check, and start at once if nothing prevents it."""
-        progress = self._preflights[request.job_id] = self._runner.progress(
-            lambda _share, what: request.show_busy(formats.under_way(what))
+        progress = self._progresses[request.job_id] = self._runner.progress(
+            lambda _share, step: request.show_busy(formats.with_ellipsis(step))
         )
         request.show_busy("Starting…")
 
-        def over() -> None:
-            if self._preflights.get(request.job_id) is progress:
-                del self._preflights[request.job_id]
+        def finish() -> None:
+            if self._progresses.get(request.job_id) is progress:
+                del self._progresses[request.job_id]
             request.show_busy("")
 
-        def began(view: JobView) -> None:
-            over()
-            request.began(view)
+        def handle_start(view: JobView) -> None:
+            finish()
+            request.on_started(view)
 
-        def refused(error: BackendError) -> None:
-            over()
+        def handle_error(error: BackendError) -> None:
+            finish()
             if isinstance(error, PreflightFailed):
-                self._open(request, error.config).show_found(error.found)
+                self._open(request, error.config).show_preflight(error.preflight)
             elif not isinstance(error, Cancelled):
-                request.refused(error)
+                request.on_error(error)
 
-        self._runner.run(request.lane, lambda: request.act(NO_PLACE, progress), began, refused)
+        self._runner.run(
+            request.queue_name,
+            lambda: request.start(NO_PLACEMENT, progress),
+            handle_start,
+            handle_error,
+        )
 
     def cancel(self, job_id: str) -> None:
         """Cancel a start, if it has not begun."""
-        if job_id in self._preflights:
-            self._preflights[job_id].cancel()
+        if job_id in self._progresses:
+            self._progresses[job_id].cancel()
 
     def check(self, request: StartRequest, config: JobConfig) -> None:
         """Check only, and show the result even if everything passes."""
         self._open(request, config).check_all()
 
     def _open(self, request: StartRequest, config: JobConfig) -> PreflightSession:
-        if self.talk is not None:
-            self.talk.dialog.reject()
-        self.talk = PreflightSession(
+        if self.session is not None:
+            self.session.dialog.reject()
+        self.session = PreflightSession(
             self._services, self._runner, request, config, self._window, self
         )
-        self.talk.over.connect(self._forget)
-        self.talk.dialog.open()
-        return self.talk
+        self.session.closed.connect(self._forget_session)
+        self.session.dialog.open()
+        return self.session
 
     @Slot(object)
-    def _forget(self, talk: PreflightSession) -> None:
-        if self.talk is talk:
-            self.talk = None
+    def _forget_session(self, session: PreflightSession) -> None:
+        if self.session is session:
+            self.session = None
 
 
 class PreflightSession(QObject):
-    """One dialog about one start, from the first finding until the start or the closing.
+    """The dialog about one start, from the first finding until the start or the closing.
 
     Signals:
-        over: The dialog was closed; carries this session.
+        closed: The dialog was closed; carries this session.
     """
 
-    over = Signal(object)
+    closed = Signal(object)
 
     def __init__(
         self,
@@ -145,160 +150,168 @@ class PreflightSession(QObject):
         self._runner = runner
         self._request = request
         self._config = config
-        self._found: Preflight | None = None
-        self._placement = NO_PLACE
+        self._preflight: Preflight | None = None
+        self._placement = NO_PLACEMENT
         self._progress: Progress | None = None
-        self._to_ask: set[str] = set()
+        self._pending_nodes: set[str] = set()
         self._is_open = True
-        self._asking: DialogHolder[HostKeyDialog] = DialogHolder()
+        self._key_dialog: DialogHolder[HostKeyDialog] = DialogHolder()
         self.dialog = PreflightDialog(bool(request.job_id), window)
         self.dialog.fix_requested.connect(self._fix)
         self.dialog.fix_all_requested.connect(self._fix_all)
         self.dialog.check_again_requested.connect(self.check_all)
         self.dialog.start_requested.connect(self._start)
         self.dialog.start_on_requested.connect(self._start_on)
-        self.dialog.canary_requested.connect(self._try)
+        self.dialog.trial_requested.connect(self._try_batch)
         self.dialog.install_requested.connect(self._install)
         self.dialog.cancel_requested.connect(self._cancel)
-        self.dialog.finished.connect(self._closed)
+        self.dialog.finished.connect(self._finish)
 
-    def show_found(self, found: Preflight) -> None:
-        self._found = found
-        self.dialog.show_found(found, self._config.placement)
+    def show_preflight(self, preflight: Preflight) -> None:
+        self._preflight = preflight
+        self.dialog.show_preflight(preflight, self._config.placement)
 
     # Checking.
 
     @Slot()
     def check_all(self) -> None:
-        self._check({one.node for one in self._config.placement})
+        self._check_nodes({p.node for p in self._config.placement})
 
-    def _check(self, nodes: set[str]) -> None:
+    def _check_nodes(self, nodes: set[str]) -> None:
         """Check these nodes; those requested during a check follow after it."""
-        self._to_ask |= nodes
+        self._pending_nodes |= nodes
         if self._progress is None:
-            self._check_now()
+            self._check_pending()
 
-    def _check_now(self) -> None:
-        asked, self._to_ask = sorted(self._to_ask), set()
-        if not asked or not self._is_open:
+    def _check_pending(self) -> None:
+        nodes, self._pending_nodes = sorted(self._pending_nodes), set()
+        if not nodes or not self._is_open:
             return
-        before, config, job_id = self._found, self._config, self._request.job_id
+        previous_preflight, config, job_id = self._preflight, self._config, self._request.job_id
         preflight = self._services.preflight
-        progress = self._begin(f"Checking {', '.join(asked) if len(asked) < 4 else 'the nodes'}")
+        progress = self._start_progress(
+            f"Checking {', '.join(nodes) if len(nodes) < 4 else 'the nodes'}"
+        )
 
         def run_checks() -> Preflight:
-            if before is None or set(before.nodes).issubset(asked):
+            if previous_preflight is None or set(previous_preflight.nodes).issubset(nodes):
                 return preflight.run(config, job_id, cancelled=lambda: progress.is_cancelled)
             return preflight.check_again(
-                config, before, asked, job_id, lambda: progress.is_cancelled
+                config, previous_preflight, nodes, job_id, lambda: progress.is_cancelled
             )
 
-        def found(outcome: Preflight) -> None:
-            self._end()
-            self.show_found(outcome)
-            self._check_now()
+        def show_outcome(outcome: Preflight) -> None:
+            self._end_progress()
+            self.show_preflight(outcome)
+            self._check_pending()
 
-        self._runner.run("preflight", run_checks, found, self._refused)
+        self._runner.run("preflight", run_checks, show_outcome, self._handle_error)
 
     # Fixing.
 
     @Slot(object)
     def _fix(self, finding: PreflightFinding) -> None:
         if finding.host_key is not None:
-            ask = HostKeyDialog(finding.host_key, self.dialog)
-            ask.trusted.connect(lambda _key: self._fix_all((finding,)))
-            self._asking.open(ask)
+            key_dialog = HostKeyDialog(finding.host_key, self.dialog)
+            key_dialog.key_trusted.connect(lambda _key: self._fix_all((finding,)))
+            self._key_dialog.open(key_dialog)
         elif finding.fix.is_about_job:
-            self._move(placement_after(self._config.placement, finding), finding)
+            self._move_job(placement_after(self._config.placement, finding), finding)
         else:
-            self._fix_all(self._repaired_with(finding))
+            self._fix_all(self._findings_fixed_with(finding))
 
-    def _repaired_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
+    def _findings_fixed_with(self, finding: PreflightFinding) -> tuple[PreflightFinding, ...]:
         """All findings that this fix resolves, so that the work is not repeated."""
-        wrong = (*self._found.faults, *self._found.warnings) if self._found is not None else ()
-        alike = [one for one in wrong if one.fix is finding.fix]
+        findings = (
+            (*self._preflight.blocking_findings, *self._preflight.warnings)
+            if self._preflight is not None
+            else ()
+        )
+        fixed_findings = [f for f in findings if f.fix is finding.fix]
         if not finding.fix.is_about_all_nodes:
-            alike = [one for one in alike if one.nodes == finding.nodes]
-        return tuple(dict.fromkeys((finding, *alike)))
+            fixed_findings = [f for f in fixed_findings if f.nodes == finding.nodes]
+        return tuple(dict.fromkeys((finding, *fixed_findings)))
 
-    def _move(self, placement: tuple[Placement, ...], finding: PreflightFinding) -> None:
+    def _move_job(self, placement: tuple[Placement, ...], finding: PreflightFinding) -> None:
         if not placement:
-            self.dialog.show_not_repaired(
+            self.dialog.show_fix_error(
                 finding, "No node would be left for the job.", "Choose other nodes for the job."
             )
             return
         self._placement = placement
         self._config = replace(self._config, placement=placement)
-        self._check(set(finding.nodes))
+        self._check_nodes(set(finding.nodes))
 
     @Slot(object)
     def _fix_all(self, findings: Sequence[PreflightFinding]) -> None:
-        wanted = tuple(findings)
-        self.dialog.show_fixing(wanted)
+        chosen_findings = tuple(findings)
+        self.dialog.show_fixing(chosen_findings)
 
-        def report(_share: float | None, what: str) -> None:
-            node, _, step = what.partition(": ")
+        def report(_share: float | None, text: str) -> None:
+            node, _, step = text.partition(": ")
             if self._is_open:
-                there = [finding for finding in wanted if node in finding.nodes]
-                self.dialog.show_fixing(there, formats.under_way(step))
+                node_findings = [finding for finding in chosen_findings if node in finding.nodes]
+                self.dialog.show_fixing(node_findings, formats.with_ellipsis(step))
 
         progress = self._runner.progress(report)
-        nodes = {node for finding in wanted for node in finding.nodes}
+        nodes = {node for finding in chosen_findings for node in finding.nodes}
         self._runner.run(
             f"fix {' '.join(sorted(nodes))}",
             lambda: self._services.preflight.fix_all(
-                wanted, lambda set_up: progress.report(0, 0, _step_of(set_up))
+                chosen_findings, lambda set_up: progress.report(0, 0, _step_of(set_up))
             ),
-            partial(self._repaired, wanted),
-            lambda error: self._repaired(wanted, dict.fromkeys(wanted, error)),
+            partial(self._show_fix_results, chosen_findings),
+            lambda error: self._show_fix_results(
+                chosen_findings, dict.fromkeys(chosen_findings, error)
+            ),
         )
 
-    def _repaired(
+    def _show_fix_results(
         self,
-        wanted: tuple[PreflightFinding, ...],
-        failed: Mapping[PreflightFinding, BackendError],
+        findings: tuple[PreflightFinding, ...],
+        errors: Mapping[PreflightFinding, BackendError],
     ) -> None:
         if not self._is_open:
-            for error in dict.fromkeys(failed.values()):
+            for error in dict.fromkeys(errors.values()):
                 self._runner.notify(error.with_remedy)
             return
-        for finding, error in failed.items():
-            self.dialog.show_not_repaired(finding, str(error), error.remedy)
-        nodes = {node for one in wanted if one not in failed for node in one.nodes}
-        if any(one.fix.is_about_all_nodes for one in wanted if one not in failed):
-            nodes = {one.node for one in self._config.placement}
+        for finding, error in errors.items():
+            self.dialog.show_fix_error(finding, str(error), error.remedy)
+        nodes = {node for f in findings if f not in errors for node in f.nodes}
+        if any(f.fix.is_about_all_nodes for f in findings if f not in errors):
+            nodes = {f.node for f in self._config.placement}
         if nodes:
-            self._check(nodes)
+            self._check_nodes(nodes)
 
     # Trying and starting.
 
     @Slot()
-    def _try(self) -> None:
+    def _try_batch(self) -> None:
         # Not on the job's previous nodes: it may be about to resume elsewhere.
         placement = self._config.placement
-        progress = self._begin("Training one batch")
+        progress = self._start_progress("Training one batch")
 
-        def tried(canary: Canary) -> None:
-            self._end()
-            self.dialog.show_canary(canary)
+        def show_trial(trial: TrialResult) -> None:
+            self._end_progress()
+            self.dialog.show_trial(trial)
 
         self._runner.run(
             "canary",
-            lambda: self._services.canary.run(
+            lambda: self._services.trial_runs.run(
                 self._request.job_id,
-                lambda state: progress.report(0, 0, f"Training one batch: {state.word.lower()}"),
+                lambda state: progress.report(0, 0, f"Training one batch: {state.label.lower()}"),
                 lambda: progress.is_cancelled,
                 placement,
             ),
-            tried,
-            self._refused,
+            show_trial,
+            self._handle_error,
         )
 
     @Slot(str)
     def _install(self, module: str) -> None:
-        """Install what the batch did not find on the nodes, and try it again."""
+        """Install the module that the batch did not find on the nodes, and try again."""
         self._packages = PackageController(self._services.packages, self._runner, self.dialog, self)
-        self._packages.ask(module, [one.node for one in self._config.placement], self._try)
+        self._packages.ask(module, [p.node for p in self._config.placement], self._try_batch)
 
     @Slot(object)
     def _start_on(self, placement: tuple[Placement, ...]) -> None:
@@ -308,42 +321,42 @@ class PreflightSession(QObject):
 
     @Slot()
     def _start(self) -> None:
-        progress = self._begin("Starting")
+        progress = self._start_progress("Starting")
 
-        def began(view: JobView) -> None:
-            self._end()
+        def handle_start(view: JobView) -> None:
+            self._end_progress()
             self.dialog.accept()
-            self._request.began(view)
+            self._request.on_started(view)
 
         self._runner.run(
-            self._request.lane,
-            lambda: self._request.act(self._placement, progress),
-            began,
-            self._refused,
+            self._request.queue_name,
+            lambda: self._request.start(self._placement, progress),
+            handle_start,
+            self._handle_error,
         )
 
     # Shared by both.
 
-    def _begin(self, sentence: str) -> Progress:
+    def _start_progress(self, step: str) -> Progress:
         progress = self._progress = self._runner.progress(
-            lambda share, what: self._report(progress, share, what)
+            lambda share, text: self._show_progress(progress, share, text)
         )
-        self.dialog.show_busy(sentence)
+        self.dialog.show_busy(step)
         return progress
 
-    def _report(self, progress: Progress, share: float | None, what: str) -> None:
+    def _show_progress(self, progress: Progress, share: float | None, step: str) -> None:
         if progress is self._progress:
-            self.dialog.show_busy(what, share)
+            self.dialog.show_busy(step, share)
 
-    def _end(self) -> None:
+    def _end_progress(self) -> None:
         self._progress = None
 
-    def _refused(self, error: BackendError) -> None:
-        self._end()
-        self._to_ask.clear()
+    def _handle_error(self, error: BackendError) -> None:
+        self._end_progress()
+        self._pending_nodes.clear()
         if isinstance(error, PreflightFailed):
-            self.show_found(error.found)
-        elif isinstance(error, Cancelled) and self._found is None:
+            self.show_preflight(error.preflight)
+        elif isinstance(error, Cancelled) and self._preflight is None:
             self.dialog.reject()
         elif isinstance(error, Cancelled):
             self.dialog.show_busy("")
@@ -356,15 +369,15 @@ class PreflightSession(QObject):
             self._progress.cancel()
 
     @Slot(int)
-    def _closed(self, result: int) -> None:
+    def _finish(self, result: int) -> None:
         self._cancel()
         self._is_open = False
-        was_given_up = result == PreflightDialog.DialogCode.Rejected
-        if was_given_up and self._found is not None and not self._found.passed:
+        was_rejected = result == PreflightDialog.DialogCode.Rejected
+        if was_rejected and self._preflight is not None and not self._preflight.succeeded:
             # Where Start was pressed the reason stays readable.
-            self._request.refused(PreflightFailed(self._found, self._config))
+            self._request.on_error(PreflightFailed(self._preflight, self._config))
         self.dialog.deleteLater()
-        self.over.emit(self)
+        self.closed.emit(self)
 
 
 def _step_of(set_up: SetUp) -> str:

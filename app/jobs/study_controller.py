@@ -14,25 +14,25 @@ from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName
 from backend.records.studies.table import StudyTable
-from backend.records.sweeps.spec import SweepMade, sweep_name
+from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import SAVE
+from widgets.jobs.actions.job_actions import SAVE_FILE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog
 
-_LANE = "studies"
+_QUEUE = "studies"
 
 
 class StudyController(Controller):
     """Serve the dialog New study, and the pane of a sweep that is a study.
 
     Signals:
-        made: A `SweepMade`: all jobs of a study are in the queue.
+        study_queued: A `QueuedSweep`: all jobs of a study are in the queue.
     """
 
-    made = Signal(object)
+    study_queued = Signal(object)
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class StudyController(Controller):
         self._pane = page.sweep
         self.dialog: DialogHolder[StudyDialog] = DialogHolder()
         result = self._pane.study
-        self._pane.table_requested.connect(self._read)
+        self._pane.table_requested.connect(self._read_table)
         result.resume_requested.connect(self._resume)
         result.export_requested.connect(self._ask_file)
-        result.saved.connect(lambda *picture: page.job_actions.ask(SAVE, *picture))
+        result.saved.connect(lambda *picture: page.job_actions.ask(SAVE_FILE, *picture))
 
     def choose(self) -> None:
         """Open the gallery."""
@@ -60,60 +60,60 @@ class StudyController(Controller):
         dialog.start_requested.connect(self._start)
         dialog.file_requested.connect(self._open_file)
         self.dialog.open(dialog)
-        self._runner.run(_LANE, self._studies.list, dialog.show_studies, self._refused)
+        self._runner.run(_QUEUE, self._studies.list, dialog.show_studies, self._show_error)
 
     @Slot()
     def _open_file(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(
+        path, _ = QFileDialog.getOpenFileName(
             self._window, "Open study file", "", "Study files (*.toml)"
         )
-        dialog = self.dialog.now
-        if chosen and dialog is not None:
-            inspect = partial(self._studies.inspect, Path(chosen))
-            self._runner.run(_LANE, inspect, dialog.add_study, self._refused)
+        dialog = self.dialog.dialog
+        if path and dialog is not None:
+            inspect = partial(self._studies.inspect, Path(path))
+            self._runner.run(_QUEUE, inspect, dialog.add_study, self._show_error)
 
     @Slot(str, object)
     def _start(self, name: str, form: FormName) -> None:
-        def say(_share: float | None, what: str) -> None:
-            if self.dialog.now is not None:
-                self.dialog.now.set_busy(formats.under_way(what))
+        def show_step(_share: float | None, step: str) -> None:
+            if self.dialog.dialog is not None:
+                self.dialog.dialog.set_busy(formats.with_ellipsis(step))
 
-        say(None, "Starting")
-        progress = self._runner.progress(say)
+        show_step(None, "Starting")
+        progress = self._runner.progress(show_step)
         start = partial(self._studies.start, name, form, (), progress)
-        self._runner.run(_LANE, start, self._started, self._refused)
+        self._runner.run(_QUEUE, start, self._show_queued, self._show_error)
 
-    def _started(self, made: SweepMade) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.accept()
-        self._runner.notify(f"Queued {formats.plural(len(made.jobs), 'job')} of a study")
-        self.made.emit(made)
-        self._page.open_new_sweep(made.tag, made.jobs)
+    def _show_queued(self, sweep: QueuedSweep) -> None:
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.accept()
+        self._runner.notify(f"Queued {formats.plural(len(sweep.jobs), 'job')} of a study")
+        self.study_queued.emit(sweep)
+        self._page.open_new_sweep(sweep.tag, sweep.jobs)
 
-    def _refused(self, error: BackendError) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.show_error(error.with_remedy)
+    def _show_error(self, error: BackendError) -> None:
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.show_error(error.with_remedy)
         else:
             self._runner.notify(error.with_remedy)
 
     # The open study.
 
     @Slot(str)
-    def _read(self, tag: str) -> None:
+    def _read_table(self, tag: str) -> None:
         def read() -> StudyTable | None:
-            started = self._studies.find(tag)
-            return None if started is None else self._studies.table(started)
+            study = self._studies.find(tag)
+            return None if study is None else self._studies.table(study)
 
-        self._runner.run(_LANE, read, partial(self._pane.show_study, tag), self._notify)
+        self._runner.run(_QUEUE, read, partial(self._pane.show_study, tag), self._notify)
 
     @Slot()
     def _resume(self) -> None:
-        def resumed(views: Sequence[JobView]) -> None:
+        def show_resumed(views: Sequence[JobView]) -> None:
             self._show_views(views)
             self._runner.notify("The rest of the study is in the queue")
 
         resume = partial(self._sweeps.resume, self._pane.tag)
-        self._runner.run(_LANE, resume, resumed, self._notify)
+        self._runner.run(_QUEUE, resume, show_resumed, self._notify)
 
     def _show_views(self, views: Sequence[JobView]) -> None:
         for view in views:
@@ -123,25 +123,25 @@ class StudyController(Controller):
     def _ask_file(self) -> None:
         tag = self._pane.tag
         # The dialog itself asks before it overwrites a file.
-        chosen, _ = QFileDialog.getSaveFileName(
+        path, _ = QFileDialog.getSaveFileName(
             self._window,
             "Save table",
             f"{sweep_name(tag)}.md",
             "Markdown (*.md);;Values by seed (*.csv)",
         )
-        if chosen:
-            self.export(tag, Path(chosen))
+        if path:
+            self.export(tag, Path(path))
 
     def export(self, tag: str, path: Path) -> None:
         """Write the table of a study to a file."""
 
         def write() -> Path:
-            return self._studies.export(self._studies.named(tag), path, replaces=True)
+            return self._studies.export(self._studies.find_started(tag), path, overwrite=True)
 
-        def wrote(made: Path) -> None:
-            self._runner.notify(f"Saved {made.name}")
+        def confirm(file: Path) -> None:
+            self._runner.notify(f"Saved {file.name}")
 
-        self._runner.run(_LANE, write, wrote, self._notify)
+        self._runner.run(_QUEUE, write, confirm, self._notify)
 
     def _notify(self, error: BackendError) -> None:
         self._runner.notify(error.with_remedy)

@@ -10,8 +10,8 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
-from backend.records.sweeps.spec import SweepMade, SweepTaken
-from backend.services.sweeps.service import HalfMade, SweepService
+from backend.records.sweeps.spec import CancelledSweep, QueuedSweep
+from backend.services.sweeps.service import IncompleteSweep, SweepService
 from widgets.common import formats
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -21,12 +21,12 @@ class SweepController(QObject):
     """Serve the form when it describes several jobs.
 
     Signals:
-        made: A `SweepMade`: all its jobs are in the queue.
-        taken: A `SweepTaken`.
+        sweep_queued: A `QueuedSweep`: all its jobs are in the queue.
+        sweep_removed: A `CancelledSweep`.
     """
 
-    made = Signal(object)
-    taken = Signal(object)
+    sweep_queued = Signal(object)
+    sweep_removed = Signal(object)
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class SweepController(QObject):
         form.take_back_requested.connect(self.take_back)
 
     def check(self, draft: JobDraft) -> JobCheck:
-        """Runs on a worker."""
+        """Check a sweep, on a worker."""
         return self._sweeps.check(draft.sweep)
 
     def queue(self, draft: JobDraft) -> None:
         self._form.set_busy("Checking…")
         progress = self._runner.progress(
-            lambda _share, what: self._form.set_busy(formats.under_way(what))
+            lambda _share, step: self._form.set_busy(formats.with_ellipsis(step))
         )
         self._progress = progress
         self._runner.run(
             "create",
             partial(self._sweeps.queue, draft.sweep, progress),
-            self._queued,
-            self._refused,
+            self._show_queued,
+            self._show_error,
         )
 
     @Slot()
@@ -67,24 +67,28 @@ class SweepController(QObject):
     @Slot(str)
     def take_back(self, tag: str) -> None:
         self._form.set_busy("Removing the sweep…")
-        self._runner.run("create", partial(self._sweeps.take_back, tag), self._taken, self._refused)
+        self._runner.run(
+            "create", partial(self._sweeps.take_back, tag), self._show_removed, self._show_error
+        )
 
-    def _queued(self, made: SweepMade) -> None:
+    def _show_queued(self, sweep: QueuedSweep) -> None:
         self._progress = None
         self._form.set_busy("")
-        self._runner.notify(f"Queued {len(made.jobs)} jobs")
-        self.made.emit(made)
+        self._runner.notify(f"Queued {len(sweep.jobs)} jobs")
+        self.sweep_queued.emit(sweep)
 
-    def _taken(self, taken: SweepTaken) -> None:
+    def _show_removed(self, result: CancelledSweep) -> None:
         self._form.show_error("")
-        stay = f"; {len(taken.left)} that already ran stay" if taken.left else ""
-        self._runner.notify(f"Moved {len(taken.taken)} jobs to the trash{stay}")
-        self.taken.emit(taken)
+        hint = (
+            f"; {len(result.remaining_jobs)} that already ran stay" if result.remaining_jobs else ""
+        )
+        self._runner.notify(f"Moved {len(result.removed_jobs)} jobs to the trash{hint}")
+        self.sweep_removed.emit(result)
 
-    def _refused(self, error: BackendError) -> None:
+    def _show_error(self, error: BackendError) -> None:
         self._progress = None
-        if isinstance(error, HalfMade):
-            self._form.show_half_made(str(error), error.tag)
+        if isinstance(error, IncompleteSweep):
+            self._form.show_incomplete_sweep(str(error), error.tag)
             self._runner.notify(str(error))
         else:
             self._form.show_error(error.with_remedy)

@@ -22,8 +22,8 @@ from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.load_dialog import JOBS, LoadDialog
 from widgets.jobs.form.template_dialog import NameDialog
 
-_JOBS_SHOWN = 100
-_WHERE_KEPT = (
+_MAX_JOBS = 100
+_SAVE_HINT = (
     "Everything in the form except the name, for all users of this data root. You can change, "
     "rename and remove it later."
 )
@@ -34,11 +34,11 @@ class TemplateController(Controller):
 
     Signals:
         job_load_requested: Load the settings of this job into the form.
-        begun: A `JobDraft` to show in the form; its job has no name yet.
+        draft_requested: A `JobDraft` to show in the form; its job has no name yet.
     """
 
     job_load_requested = Signal(str)
-    begun = Signal(object)
+    draft_requested = Signal(object)
 
     def __init__(
         self,
@@ -52,48 +52,48 @@ class TemplateController(Controller):
         self._services = services
         self._templates = services.templates
         self._form = form
-        self._known: tuple[Template, ...] = ()
+        self._known_templates: tuple[Template, ...] = ()
         self._last_name = ""
         self.dialog: QDialog | None = None
         form.template_requested.connect(self.load)
         form.load_requested.connect(self.choose)
-        form.keep_requested.connect(self.ask_name)
+        form.template_save_requested.connect(self.ask_name)
         form.file_requested.connect(self.save_file)
 
     @Slot()
     def refresh(self) -> None:
         """Read the list of templates; another desktop may have added some."""
-        self._run(self._templates.list, self._listed, self._form.show_error)
+        self._run(self._templates.list, self._show_templates, self._form.show_error)
 
-    def _listed(self, found: tuple[Template, ...]) -> None:
-        self._known = found
-        self._form.show_templates(found)
+    def _show_templates(self, templates: tuple[Template, ...]) -> None:
+        self._known_templates = templates
+        self._form.show_templates(templates)
         if isinstance(self.dialog, LoadDialog):
-            self.dialog.show_templates(found)
+            self.dialog.show_templates(templates)
 
-    def _first_listed(self, found: tuple[Template, ...]) -> None:
-        self._listed(found)
-        if isinstance(self.dialog, LoadDialog) and not found:
+    def _show_first_templates(self, templates: tuple[Template, ...]) -> None:
+        self._show_templates(templates)
+        if isinstance(self.dialog, LoadDialog) and not templates:
             self.dialog.show_kind(JOBS)
 
-    def all(self, then: Callable[[tuple[Template, ...]], None]) -> None:
+    def list_templates(self, on_result: Callable[[tuple[Template, ...]], None]) -> None:
         """Return the existing templates; none if they cannot be read."""
-        self._run(self._templates.list, then, lambda _sentence: then(()))
+        self._run(self._templates.list, on_result, lambda _message: on_result(()))
 
     # Start from a template.
 
     @Slot(str)
     def load(self, name: str) -> None:
-        def begin(raw: Mapping[str, Any]) -> None:
+        def show_draft(raw: Mapping[str, Any]) -> None:
             self._last_name = name
             self._close()
-            self.begun.emit(draft_of(raw, f"the template “{name}”"))
+            self.draft_requested.emit(draft_of(raw, f"the template “{name}”"))
 
-        self._run(partial(self._read, name), begin, self._refused)
+        self._run(partial(self._read, name), show_draft, self._show_error)
 
     def _read(self, name: str) -> dict[str, Any]:
         raw = self._templates.load(name)
-        # On the worker: report errors in it before the form changes.
+        # On the worker: report errors in the template before the form changes.
         draft_of(raw, "")
         return raw
 
@@ -107,7 +107,7 @@ class TemplateController(Controller):
         dialog.rename_requested.connect(self._rename)
         dialog.remove_requested.connect(self._remove)
         self._open(dialog)
-        self._run(self._templates.list, self._first_listed, self._refused)
+        self._run(self._templates.list, self._show_first_templates, self._show_error)
 
     @Slot(str)
     def _load_job(self, job_id: str) -> None:
@@ -116,12 +116,12 @@ class TemplateController(Controller):
 
     @Slot(str)
     def _search(self, text: str) -> None:
-        def show(found: tuple[JobView, ...]) -> None:
+        def show(views: tuple[JobView, ...]) -> None:
             if isinstance(self.dialog, LoadDialog):
-                self.dialog.show_jobs(found)
+                self.dialog.show_jobs(views)
 
-        search = partial(self._services.jobs.queries.search, text, _JOBS_SHOWN)
-        self._run(search, show, self._refused)
+        search = partial(self._services.jobs.queries.search, text, _MAX_JOBS)
+        self._run(search, show, self._show_error)
 
     # Save a template.
 
@@ -131,37 +131,39 @@ class TemplateController(Controller):
             "Save as template",
             "Save",
             self._last_name,
-            [one.name for one in self._known],
+            [t.name for t in self._known_templates],
             self._window,
-            note=_WHERE_KEPT,
+            note=_SAVE_HINT,
             may_replace=True,
         )
-        dialog.requested.connect(partial(self._keep, draft))
+        dialog.requested.connect(partial(self._save_template, draft))
         self._open(dialog)
 
-    def _keep(self, draft: JobDraft, name: str, replaces: bool) -> None:
-        def kept(made: Template) -> None:
-            self._last_name = made.name
-            self._runner.notify(f"Saved the template “{made.name}”")
+    def _save_template(self, draft: JobDraft, name: str, replaces: bool) -> None:
+        def confirm(template: Template) -> None:
+            self._last_name = template.name
+            self._runner.notify(f"Saved the template “{template.name}”")
             self.refresh()
 
         raw = sweep_file(draft.sweep)
-        save = partial(self._templates.save, name, raw, replaces=replaces)
-        self._run(save, kept, self._form.show_error)
+        save = partial(self._templates.save, name, raw, overwrite=replaces)
+        self._run(save, confirm, self._form.show_error)
 
     @Slot(str, str)
     def _rename(self, name: str, new_name: str) -> None:
-        self._run(partial(self._templates.rename, name, new_name), self._changed, self._refused)
+        self._run(
+            partial(self._templates.rename, name, new_name), self._show_change, self._show_error
+        )
 
     @Slot(str)
     def _remove(self, name: str) -> None:
-        def gone(found: Template) -> None:
-            self._runner.notify(f"Moved the template “{found.name}” to the trash")
-            self._changed(found)
+        def confirm(template: Template) -> None:
+            self._runner.notify(f"Moved the template “{template.name}” to the trash")
+            self._show_change(template)
 
-        self._run(partial(self._templates.remove, name), gone, self._refused)
+        self._run(partial(self._templates.remove, name), confirm, self._show_error)
 
-    def _changed(self, _template: Template) -> None:
+    def _show_change(self, _template: Template) -> None:
         if isinstance(self.dialog, LoadDialog):
             self.dialog.show_error("")
         self.refresh()
@@ -173,13 +175,13 @@ class TemplateController(Controller):
         stem = "".join(c if c.isalnum() or c in " -_" else "-" for c in name).strip() or "job"
         title = "Sweep file" if draft.axes else "Job file"
         # Qt asks before it overwrites a file.
-        chosen, _ = QFileDialog.getSaveFileName(
+        target, _ = QFileDialog.getSaveFileName(
             self._window, title, f"{stem}{SUFFIX}", f"Job files (*{SUFFIX})"
         )
-        if chosen:
+        if target:
             raw = sweep_file(draft.sweep)
             self._run(
-                partial(write_job_file, raw, Path(chosen), replaces=True),
+                partial(write_job_file, raw, Path(target), overwrite=True),
                 lambda path: self._runner.notify(f"Wrote {path}"),
                 self._form.show_error,
             )
@@ -201,34 +203,37 @@ class TemplateController(Controller):
             self.dialog = None
         dialog.deleteLater()
 
-    def _refused(self, sentence: str) -> None:
+    def _show_error(self, message: str) -> None:
         if isinstance(self.dialog, LoadDialog):
-            self.dialog.show_error(sentence)
+            self.dialog.show_error(message)
         else:
-            self._form.show_error(sentence)
+            self._form.show_error(message)
 
     def _run(
-        self, work: Callable[[], Any], then: Callable[[Any], None], on_error: Callable[[str], None]
+        self,
+        work: Callable[[], Any],
+        on_success: Callable[[Any], None],
+        on_error: Callable[[str], None],
     ) -> None:
-        self._runner.run("templates", work, then, lambda error: on_error(error.with_remedy))
+        self._runner.run("templates", work, on_success, lambda error: on_error(error.with_remedy))
 
 
 def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:
     """Turn a job file or a sweep file into a draft for the form.
 
     Args:
-        whence: The origin that its settings are compared with, "" for none.
+        origin_text: The origin that its settings are compared with, "" for none.
 
     Raises:
-        BackendError: The sweep is invalid; names every fault, a sentence each.
+        BackendError: The sweep is invalid; the message has the first errors.
     """
     origin = (
         Origin(origin_text, {k: v for k, v in raw.items() if k != "sweep"}) if origin_text else None
     )
     if "sweep" not in raw:
         return JobDraft(raw, origin=origin)
-    sweep, faults = read_sweep(raw)
+    sweep, errors = read_sweep(raw)
     if sweep is None:
-        sentences = " ".join(fault.sentence for fault in faults[:3])
-        raise BackendError(sentences, "Change the sweep file.")
+        message = " ".join(error.message for error in errors[:3])
+        raise BackendError(message, "Change the sweep file.")
     return JobDraft(sweep.base, sweep.axes, sweep.draws, sweep.seed, origin)

@@ -43,15 +43,15 @@ class DepthController(Controller):
     @Slot(object, str)
     def _add(self, settings: Mapping[str, str], name: str) -> None:
         add = partial(self._gallery.add, NETWORK, settings, name)
-        self._runner.run("gallery", add, self._added, self._refused)
+        self._runner.run("gallery", add, self._show_added, self._show_error)
 
-    def _added(self, item: LibraryItem) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.accept()
+    def _show_added(self, item: LibraryItem) -> None:
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.accept()
         self._show(item)
 
-    def _refused(self, error: BackendError) -> None:
-        if self.dialog.now is not None:
-            self.dialog.now.show_error(error.with_remedy)
+    def _show_error(self, error: BackendError) -> None:
+        if self.dialog.dialog is not None:
+            self.dialog.dialog.show_error(error.with_remedy)
         else:
             self._runner.notify(error.with_remedy)

@@ -21,7 +21,7 @@ from backend.services.library.gallery import GalleryService
 from widgets.common.dialog_holder import DialogHolder
 from widgets.library.gallery_dialog import GalleryChoice, GalleryDialog, GalleryPreset
 
-_LANE = "gallery"
+_QUEUE = "gallery"
 
 
 class GalleryController(Controller):
@@ -45,7 +45,7 @@ class GalleryController(Controller):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        """Make the controller. ``items`` returns what the library has."""
+        """Make the controller. ``items`` returns the items of the library."""
         super().__init__(runner, window, parent)
         self._gallery = gallery
         self._inspection = inspection
@@ -57,14 +57,14 @@ class GalleryController(Controller):
         self,
         kind: Kind,
         preset: GalleryPreset,
-        then: Callable[[LibraryItem], object],
+        on_added: Callable[[LibraryItem], object],
     ) -> None:
-        """Open the gallery. ``then`` takes what was added."""
-        taken: dict[str, int] = {}
+        """Open the gallery. ``on_added`` takes the added item."""
+        versions: dict[str, int] = {}
         for item in self._items(kind):
-            taken[item.name] = max(item.version, taken.get(item.name, 0))
-        dialog = GalleryDialog(kind, taken, preset, self._window)
-        dialog.add_requested.connect(partial(self._add, dialog, then))
+            versions[item.name] = max(item.version, versions.get(item.name, 0))
+        dialog = GalleryDialog(kind, versions, preset, self._window)
+        dialog.add_requested.connect(partial(self._add, dialog, on_added))
         dialog.cancel_requested.connect(self._cancel)
         dialog.plan_requested.connect(dialog.reject)
         dialog.plan_requested.connect(self.plan_requested)
@@ -72,31 +72,33 @@ class GalleryController(Controller):
 
         def show(entries: Sequence[GalleryEntry]) -> None:
             dialog.show_entries(entries)
-            self._draw(dialog, [one for one in entries if one.figures is not None])
+            self._draw(dialog, [e for e in entries if e.figures is not None])
 
         self._run(dialog, partial(self._gallery.list, kind), show)
 
     def choose_for_job(
-        self, dataset: str, loader: str, then: Callable[[LibraryItem], object]
+        self, dataset: str, loader: str, on_added: Callable[[LibraryItem], object]
     ) -> None:
         """Open the models with the settings that the data of a new job needs, where known."""
-        items = [one for one in self._items(Kind.DATASET) if dataset in (one.name, one.reference)]
+        datasets = [
+            item for item in self._items(Kind.DATASET) if dataset in (item.name, item.reference)
+        ]
 
         def read() -> DataShape:
-            data = self._gallery.data_shape(dataset, loader) if items else DataShape()
+            shape = self._gallery.data_shape(dataset, loader) if datasets else DataShape()
             # A preview has counted the classes; the files only suggest them.
-            counted = max((one.facts.get("classes", 0) for one in items), default=0)
-            sizes = {**data.sizes, **({"classes": counted} if counted else {})}
-            return replace(data, sizes=sizes)
+            class_count = max((item.details.get("classes", 0) for item in datasets), default=0)
+            sizes = {**shape.sizes, **({"classes": class_count} if class_count else {})}
+            return replace(shape, sizes=sizes)
 
-        def show(data: DataShape) -> None:
-            self.choose(Kind.MODEL, GalleryPreset(data=data), then)
+        def show(shape: DataShape) -> None:
+            self.choose(Kind.MODEL, GalleryPreset(data=shape), on_added)
 
-        def unknown(error: BackendError) -> None:
+        def show_unknown(error: BackendError) -> None:
             log.swallowed(error)
             show(DataShape())
 
-        self._runner.run(_LANE, read, show, unknown)
+        self._runner.run(_QUEUE, read, show, show_unknown)
 
     def _draw(self, dialog: GalleryDialog, models: Sequence[GalleryEntry]) -> None:
         """Lay the graphs out one after the other, while the dialog is open."""
@@ -108,37 +110,37 @@ class GalleryController(Controller):
             dialog.show_graph(models[0].name, graph)
             self._draw(dialog, models[1:])
 
-        def failed(error: BackendError) -> None:
+        def show_error(error: BackendError) -> None:
             show(error.with_remedy)
 
-        if_open = partial(self.dialog.while_open, dialog)
+        if_open = partial(self.dialog.guard_callback, dialog)
         draw = partial(self._inspection.graph, figures.layers)
-        self._runner.run("gallery pictures", draw, if_open(show), if_open(failed))
+        self._runner.run("gallery pictures", draw, if_open(show), if_open(show_error))
 
     def _run(
-        self, dialog: GalleryDialog, work: Callable[[], object], then: Callable[..., None]
+        self, dialog: GalleryDialog, work: Callable[[], object], on_success: Callable[..., None]
     ) -> None:
-        def refused(error: BackendError) -> None:
+        def show_error(error: BackendError) -> None:
             dialog.show_error(error.with_remedy)
 
-        if_open = partial(self.dialog.while_open, dialog)
-        self._runner.run(_LANE, work, if_open(then), if_open(refused))
+        if_open = partial(self.dialog.guard_callback, dialog)
+        self._runner.run(_QUEUE, work, if_open(on_success), if_open(show_error))
 
     def _add(
         self,
         dialog: GalleryDialog,
-        then: Callable[[LibraryItem], object],
+        on_added: Callable[[LibraryItem], object],
         choice: GalleryChoice,
     ) -> None:
-        progress = self._runner.progress(self.dialog.while_open(dialog, dialog.show_progress))
+        progress = self._runner.progress(self.dialog.guard_callback(dialog, dialog.show_progress))
         self._progress = progress
 
-        def added(item: LibraryItem) -> None:
+        def finish(item: LibraryItem) -> None:
             dialog.accept()
-            then(item)
+            on_added(item)
 
         add = partial(self._gallery.add, choice.entry, choice.settings, choice.name, progress)
-        self._run(dialog, add, added)
+        self._run(dialog, add, finish)
 
     def _cancel(self) -> None:
         if self._progress is not None:

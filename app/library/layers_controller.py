@@ -13,7 +13,7 @@ from backend.records.library.layers import ModelLayers
 from backend.services.jobs.inspection import InspectionService
 from widgets.library.library_detail import LibraryDetail, Trial
 
-_LANE = "layers"
+_QUEUE = "layers"
 
 
 class LayersController(QObject):
@@ -41,19 +41,19 @@ class LayersController(QObject):
         progress = self._runner.progress(self._detail.show_trial_progress)
         self._progress = progress
         self._runner.run(
-            _LANE,
+            _QUEUE,
             lambda: self._inspection.layers(
                 trial.model, trial.dataset, trial.loader, progress=progress
             ),
             partial(self._show, trial),
-            partial(self._failed, progress),
+            partial(self._show_error, progress),
         )
 
-    def _show(self, trial: Trial, found: ModelLayers) -> None:
-        self._detail.show_layers(trial, found)
+    def _show(self, trial: Trial, layers: ModelLayers) -> None:
+        self._detail.show_layers(trial, layers)
         self._runner.run(
-            _LANE,
-            lambda: self._inspection.graph(found),
+            _QUEUE,
+            lambda: self._inspection.graph(layers),
             partial(self._detail.show_layer_graph, trial),
             lambda error: self._detail.show_layer_graph(trial, error.with_remedy),
         )
@@ -64,7 +64,7 @@ class LayersController(QObject):
         progress = self._progress = self._runner.progress(self._detail.show_trial_progress)
         show = partial(self._detail.show_variance, trial)
         self._runner.run(
-            _LANE,
+            _QUEUE,
             lambda: self._inspection.variance(
                 trial.model, trial.dataset, trial.loader, progress=progress
             ),
@@ -72,12 +72,12 @@ class LayersController(QObject):
             lambda error: show(error.with_remedy),
         )
 
-    def _failed(self, progress: Progress, error: BackendError) -> None:
+    def _show_error(self, progress: Progress, error: BackendError) -> None:
         if self._progress is progress:
             self._detail.show_trial_error(str(error), error.remedy)
 
     @Slot()
     def _cancel(self) -> None:
-        """The end of what was cancelled is reported unless another request replaces it."""
+        """Cancel the request; its end is reported unless another request replaces it."""
         if self._progress is not None:
             self._progress.cancel()

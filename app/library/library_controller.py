@@ -16,9 +16,9 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.records.base import number_format
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.library.gallery import Suggestion
-from backend.records.library.item import Kind, LibraryItem, Together, unused_in_weights
+from backend.records.library.item import Combination, Kind, LibraryItem, unused_in_weights
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
@@ -28,14 +28,14 @@ from backend.services.tools.packages import install_package
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
 from widgets.common.dialog_holder import DialogHolder
-from widgets.common.toast import Offer
+from widgets.common.toast import NextStep
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog, ImportRequest
-from widgets.library.item_actions import FOLDER, JOB, TRASH
+from widgets.library.item_actions import FOLDER, NEW_JOB, TRASH
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 
-_FILES_SHOWN = 5000
+_MAX_FILES = 5000
 
 
 class LibraryController(Controller):
@@ -46,8 +46,8 @@ class LibraryController(Controller):
         job_requested: Kind and reference to begin a new job with.
         new_job_requested: Names by kind, as in a job file, to begin a new job with.
         page_requested: Show the page of this kind: something new there has a next step.
-        gallery_requested: A kind to choose from the gallery, a `GalleryPreset`, and what takes the
-            added item.
+        gallery_requested: A kind to choose from the gallery, a `GalleryPreset`, and the callback
+            for the added item.
     """
 
     changed = Signal()
@@ -55,7 +55,7 @@ class LibraryController(Controller):
     new_job_requested = Signal(object)
     page_requested = Signal(object)
     gallery_requested = Signal(object, object, object)
-    _written = Signal(object)
+    _kinds_changed = Signal(object)
 
     def __init__(
         self,
@@ -71,31 +71,31 @@ class LibraryController(Controller):
         self._gallery = gallery
         self._pages = pages
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
-        self._together: tuple[Together, ...] = ()
-        self._import_for: Kind | None = None
+        self._combinations: tuple[Combination, ...] = ()
+        self._import_target: Kind | None = None
         self._trials: dict[Kind, Progress] = {}
-        self._copying: Progress | None = None
+        self._weights_progress: Progress | None = None
         self._dialog: DialogHolder[ImportDialog] = DialogHolder()
-        self._import: Progress | None = None
-        self._written.connect(self._read)
-        library.watch(self._written.emit)
+        self._import_progress: Progress | None = None
+        self._kinds_changed.connect(self._read)
+        library.watch(self._kinds_changed.emit)
         for kind, page in pages.items():
             page.import_requested.connect(partial(self._request_import, kind))
             page.gallery_requested.connect(
                 partial(self.gallery_requested.emit, kind, GalleryPreset(), self.show_new)
             )
-            page.weights_dropped.connect(self._give_weights)
+            page.weights_dropped.connect(self._add_weights)
             page.refresh_requested.connect(self.refresh)
-            page.detail.item_actions.on(TRASH, partial(self._remove, kind))
+            page.detail.item_actions.add_handler(TRASH, partial(self._remove, kind))
             page.detail.cleanup_requested.connect(partial(self._clean_up, kind))
-            page.detail.item_actions.on(JOB, partial(self.job_requested.emit, kind))
+            page.detail.item_actions.add_handler(NEW_JOB, partial(self.job_requested.emit, kind))
             page.detail.preview_requested.connect(partial(self._preview, kind))
             page.detail.check_requested.connect(partial(self._check, kind))
-            page.detail.cancel_requested.connect(partial(self._cancel, kind))
-            page.detail.files_requested.connect(partial(self._files, kind))
-            page.detail.changes_requested.connect(partial(self._changes, kind))
-            page.detail.text_requested.connect(partial(self._text, kind))
-            page.detail.item_actions.on(FOLDER, partial(self._open_folder, kind))
+            page.detail.cancel_requested.connect(partial(self._cancel_work, kind))
+            page.detail.files_requested.connect(partial(self._read_files, kind))
+            page.detail.changes_requested.connect(partial(self._read_changes, kind))
+            page.detail.text_requested.connect(partial(self._read_text, kind))
+            page.detail.item_actions.add_handler(FOLDER, partial(self._open_folder, kind))
             page.detail.partner_requested.connect(partial(self._import_partner, kind))
             page.detail.suggestion_requested.connect(self._suggest)
             page.detail.install_requested.connect(partial(self._install, kind))
@@ -107,7 +107,7 @@ class LibraryController(Controller):
     def refresh(self) -> None:
         """Read the items again: another desktop may have imported something.
 
-        What this process writes is read automatically (`LibraryService.watch`).
+        Items that this process writes are read automatically (`LibraryService.watch`).
         """
         self._read(*Kind)
 
@@ -116,40 +116,40 @@ class LibraryController(Controller):
         for kind in kinds:
             self._pages[kind].begin_reading()
 
-        def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Together, ...]]:
-            found = {kind: self._library.list(kind) for kind in kinds}
-            return found, self._library.used_together()
+        def read() -> tuple[dict[Kind, tuple[LibraryItem, ...]], tuple[Combination, ...]]:
+            items = {kind: self._library.list(kind) for kind in kinds}
+            return items, self._library.known_combinations()
 
-        def missed(error: BackendError) -> None:
+        def show_error(error: BackendError) -> None:
             for kind in kinds:
                 self._pages[kind].show_error(str(error), error.remedy)
 
-        self._runner.run("library", read, lambda found: self._take(*found), missed)
+        self._runner.run("library", read, lambda result: self._take_items(*result), show_error)
 
     @Slot(object)
     def show_uses(self, uses: Mapping[tuple[str, str], int]) -> None:
         """Take the number of jobs by version and role, by the key in the job file."""
         for kind, page in self._pages.items():
             counts: dict[str, int] = {}
-            for (key, reference), number in uses.items():
+            for (key, reference), count in uses.items():
                 if kind.value in key:
-                    counts[reference] = counts.get(reference, 0) + number
+                    counts[reference] = counts.get(reference, 0) + count
             page.detail.show_jobs(counts)
 
-    def drop(self, path: Path) -> None:
+    def import_dropped(self, path: Path) -> None:
         """Import a dropped folder or zip; its kind is a guess that the user can change."""
 
-        def ask(found: ImportGuess) -> None:
-            self._open_dialog(found.kind, str(path), "", found)
+        def open_dialog(guess: ImportGuess) -> None:
+            self._open_dialog(guess.kind, str(path), "", guess)
 
-        self._guess(str(path), ask)
+        self._guess(str(path), open_dialog)
 
-    def _guess(self, source: str, then: Callable[[ImportGuess], None]) -> None:
-        # A lane for each path: a share that does not respond delays no other path.
+    def _guess(self, source: str, on_success: Callable[[ImportGuess], None]) -> None:
+        # A queue for each path: a share that does not respond delays no other path.
         self._runner.run(
             f"look at {source}",
             lambda: self._library.inspect(_path_of(source)),
-            then,
+            on_success,
             lambda error: self._runner.notify(str(error)),
         )
 
@@ -158,27 +158,31 @@ class LibraryController(Controller):
     def _request_import(self, kind: Kind, name: str) -> None:
         self._open_dialog(kind, "", name)
 
-    def _import_partner(self, asking: Kind, partner: Kind) -> None:
+    def _import_partner(self, kind: Kind, partner: Kind) -> None:
         self._open_dialog(partner, "", "", prefers_all=False)
-        self._import_for = asking
+        self._import_target = kind
 
     def _open_dialog(
         self,
         kind: Kind,
         source: str,
         name: str,
-        found: ImportGuess | None = None,
+        guess: ImportGuess | None = None,
         *,
         prefers_all: bool = True,
     ) -> None:
-        self._import_for = None
-        newest: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
+        self._import_target = None
+        newest_versions: dict[Kind, dict[str, int]] = {k: {} for k in Kind}
         for k, items in self._items.items():
             for item in items:
-                newest[k][item.name] = max(item.version, newest[k].get(item.name, 0))
-        dialog = ImportDialog(kind, source, name, newest, self._window, prefers_all=prefers_all)
-        if found is not None:
-            dialog.show_found(source, found)
+                newest_versions[k][item.name] = max(
+                    item.version, newest_versions[k].get(item.name, 0)
+                )
+        dialog = ImportDialog(
+            kind, source, name, newest_versions, self._window, prefers_all=prefers_all
+        )
+        if guess is not None:
+            dialog.show_guess(source, guess)
         dialog.guess_requested.connect(self._guess_for_dialog)
         dialog.import_requested.connect(self._start_import)
         dialog.cancel_requested.connect(self._cancel_import)
@@ -186,25 +190,25 @@ class LibraryController(Controller):
 
     @Slot(str)
     def _guess_for_dialog(self, source: str) -> None:
-        def show(found: ImportGuess) -> None:
-            if self._dialog.now is not None:
-                self._dialog.now.show_found(source, found)
+        def show(guess: ImportGuess) -> None:
+            if self._dialog.dialog is not None:
+                self._dialog.dialog.show_guess(source, guess)
 
         self._guess(source, show)
 
     def _start_import(self, request: ImportRequest) -> None:
         progress = self._runner.progress(self._report_import)
-        self._import = progress
+        self._import_progress = progress
         project = request.project
         if project is not None:
-            known = {(one.kind, one.reference) for kind in Kind for one in self._items[kind]}
+            known_items = {(i.kind, i.reference) for kind in Kind for i in self._items[kind]}
             self._runner.run(
                 "import",
                 lambda: self._library.import_project(
                     _path_of(request.source), project, request.name, progress
                 ),
-                partial(self._imported_project, known),
-                self._not_imported,
+                partial(self._show_project, known_items),
+                self._show_import_error,
             )
             return
 
@@ -216,80 +220,84 @@ class LibraryController(Controller):
                     return item, self._gallery.suggest(item.reference)
             return item, None
 
-        self._runner.run("import", work, lambda done: self.show_new(*done), self._not_imported)
+        self._runner.run(
+            "import", work, lambda result: self.show_new(*result), self._show_import_error
+        )
 
-    def _report_import(self, share: float | None, what: str) -> None:
-        if self._dialog.now is not None:
-            self._dialog.now.show_progress(share, what)
+    def _report_import(self, share: float | None, step: str) -> None:
+        if self._dialog.dialog is not None:
+            self._dialog.dialog.show_progress(share, step)
 
     def show_new(self, item: LibraryItem, suggestion: Suggestion | None = None) -> None:
         """Open a new item in its page, and offer the next step."""
         self.open_new(item)
-        asking = self._import_for
-        if asking is not None and item.kind not in (asking, Kind.MODEL):
-            self._pages[asking].detail.choose_partner(item.kind, item.name)
+        target = self._import_target
+        if target is not None and item.kind not in (target, Kind.MODEL):
+            self._pages[target].detail.choose_partner(item.kind, item.name)
         self.page_requested.emit(item.kind)
         if suggestion is not None and not self._has_loader(item.name):
-            self._show_suggestion(item.reference, suggestion, item.left_out)
+            self._show_suggestion(item.reference, suggestion, item.import_message)
         else:
-            message = " ".join(filter(None, (f"Imported {_title(item)}.", item.left_out)))
-            self._offer(message, *self._next_step(item), item)
+            message = " ".join(filter(None, (f"Imported {_title(item)}.", item.import_message)))
+            self._offer_step(message, *self._next_step(item), item)
 
-    def _imported_project(self, known: Set[tuple[Kind, str]], items: Sequence[LibraryItem]) -> None:
-        """Show what was imported; ``known`` existed before, and is reused if it is equal."""
-        fresh = [item for item in items if (item.kind, item.reference) not in known]
+    def _show_project(
+        self, known_items: Set[tuple[Kind, str]], items: Sequence[LibraryItem]
+    ) -> None:
+        """Show the imported items; ``known_items`` existed before and were reused if equal."""
+        new_items = [item for item in items if (item.kind, item.reference) not in known_items]
         self.open_new(*items)
         name = items[0].name
         has_data = items[0].kind is Kind.DATASET
         if has_data:
             self._pages[Kind.DATASET].detail.choose_partner(Kind.LOADER, name)
-        left_out = dict.fromkeys(item.left_out for item in items if item.left_out)
-        imported = " ".join((_imported_words(name, items, fresh), *left_out))
+        omissions = dict.fromkeys(item.import_message for item in items if item.import_message)
+        message = " ".join((_import_message(name, items, new_items), *omissions))
         if has_data or any(data.name != EXAMPLE for data in self._items[Kind.DATASET]):
-            chosen = {item.kind.value: name for item in items}
-            act = "New job with it", partial(self.new_job_requested.emit, chosen)
+            names = {item.kind.value: name for item in items}
+            step = "New job with it", partial(self.new_job_requested.emit, names)
         else:
-            act = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
-        self._offer(imported, *act, *items)
+            step = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
+        self._offer_step(message, *step, *items)
         self.page_requested.emit(items[0].kind)
 
-    def _offer(
-        self, message: str, button: str, act: Callable[[], object], *items: LibraryItem
+    def _offer_step(
+        self, message: str, button: str, callback: Callable[[], object], *items: LibraryItem
     ) -> None:
         """Offer the next step in the banners of the items, until it is used."""
 
-        def show(*offers: Offer) -> None:
+        def show(*offers: NextStep) -> None:
             for item in items:
                 self._pages[item.kind].detail.show_offers(item.reference, *offers)
 
-        def use() -> None:
+        def run() -> None:
             show()
-            act()
+            callback()
 
-        show(Offer(message, button, use))
+        show(NextStep(message, button, run))
 
     def open_new(self, *items: LibraryItem) -> None:
         """Close the import dialog and open new items in their pages."""
-        self._import = None
-        if self._dialog.now is not None:
-            self._dialog.now.accept()
+        self._import_progress = None
+        if self._dialog.dialog is not None:
+            self._dialog.dialog.accept()
         for item in items:
-            if item.reference not in {known.reference for known in self._items[item.kind]}:
+            if item.reference not in {i.reference for i in self._items[item.kind]}:
                 self._items[item.kind] = (*self._items[item.kind], item)
                 self._show(item.kind)
             self._pages[item.kind].show_item(item.reference)
 
     def _has_loader(self, dataset: str) -> bool:
         loaders = {loader.name for loader in self._items[Kind.LOADER]}
-        readers = {one.loader for one in self._together if one.dataset == dataset}
+        readers = {c.loader for c in self._combinations if c.dataset == dataset}
         return bool(loaders & {dataset, *readers})
 
     def _next_step(self, item: LibraryItem) -> tuple[str, Callable[[], object]]:
-        """The part that a job with it still needs, or a new job if none is missing."""
+        """Return the import of the part that a job still needs, or a new job if none is missing."""
         if item.kind is Kind.DATASET and not self._has_loader(item.name):
             return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
-        has_own = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
-        if item.kind is Kind.LOADER and not has_own:
+        has_own_model = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
+        if item.kind is Kind.LOADER and not has_own_model:
             open_dialog = partial(self._open_dialog, prefers_all=False)
             return "Import a model…", partial(open_dialog, Kind.MODEL, "", "")
         return "New job with it", partial(self.job_requested.emit, item.kind, item.reference)
@@ -303,17 +311,19 @@ class LibraryController(Controller):
         self._runner.run("suggest", suggest, show, log.swallowed)
 
     def _show_suggestion(
-        self, reference: str, found: Suggestion | None, left_out: str = ""
+        self, reference: str, suggestion: Suggestion | None, omission: str = ""
     ) -> None:
         name = _name_of(reference)
-        if found is None or self._has_loader(name):
+        if suggestion is None or self._has_loader(name):
             return
-        use = partial(self._use_loader, reference, found)
-        preset = GalleryPreset(found.entry, found.settings, name=name, choices=found.choices)
-        then = partial(self._loader_added, reference)
-        choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, then)
-        message = f"{found.sentence} {left_out}".strip()
-        offers = Offer(message, "Add a loader for it", use), Offer("", "Settings…", choose)
+        use = partial(self._use_loader, reference, suggestion)
+        preset = GalleryPreset(
+            suggestion.entry, suggestion.settings, name=name, choices=suggestion.choices
+        )
+        on_added = partial(self._show_loader, reference)
+        choose = partial(self.gallery_requested.emit, Kind.LOADER, preset, on_added)
+        message = f"{suggestion.message} {omission}".strip()
+        offers = NextStep(message, "Add a loader for it", use), NextStep("", "Settings…", choose)
         self._pages[Kind.DATASET].detail.show_offers(reference, *offers)
 
     def _use_loader(self, reference: str, suggestion: Suggestion) -> None:
@@ -322,55 +332,55 @@ class LibraryController(Controller):
         progress = self._runner.progress(detail.show_trial_progress)
         entry, settings, name = suggestion.entry, suggestion.settings, _name_of(reference)
 
-        def failed(error: BackendError) -> None:
+        def show_error(error: BackendError) -> None:
             detail.end_trial()
             self._runner.notify(error.with_remedy)
 
         add = partial(self._gallery.add, entry, settings, name, progress)
-        self._runner.run("import", add, partial(self._loader_added, reference), failed)
+        self._runner.run("import", add, partial(self._show_loader, reference), show_error)
 
-    def _loader_added(self, reference: str, loader: LibraryItem) -> None:
+    def _show_loader(self, reference: str, loader: LibraryItem) -> None:
         detail, name = self._pages[Kind.DATASET].detail, _name_of(reference)
         detail.end_trial()
         self.open_new(loader)
         detail.choose_partner(Kind.LOADER, loader.name)
-        chosen = {Kind.DATASET.value: name, Kind.LOADER.value: loader.name}
-        train = "Train…", partial(self.new_job_requested.emit, chosen)
-        data = (item for item in self._items[Kind.DATASET] if item.reference == reference)
-        self._offer(f"{name} has its loader.", *train, loader, *data)
+        names = {Kind.DATASET.value: name, Kind.LOADER.value: loader.name}
+        next_step = "Train…", partial(self.new_job_requested.emit, names)
+        datasets = (item for item in self._items[Kind.DATASET] if item.reference == reference)
+        self._offer_step(f"{name} has its loader.", *next_step, loader, *datasets)
 
-    def _not_imported(self, error: BackendError) -> None:
-        self._import = None
-        if self._dialog.now is not None:
-            self._dialog.now.show_error(str(error), error.remedy)
+    def _show_import_error(self, error: BackendError) -> None:
+        self._import_progress = None
+        if self._dialog.dialog is not None:
+            self._dialog.dialog.show_error(str(error), error.remedy)
         else:
             self._runner.notify(str(error))
 
     @Slot()
     def _cancel_import(self) -> None:
-        if self._import is not None:
-            self._import.cancel()
+        if self._import_progress is not None:
+            self._import_progress.cancel()
 
     @Slot(str, str)
-    def _give_weights(self, reference: str, path: str) -> None:
+    def _add_weights(self, reference: str, path: str) -> None:
         detail = self._pages[Kind.MODEL].detail
         # Without them, because findings about the model do not depend on them.
         self._cancel_trial(Kind.MODEL)
-        progress = self._copying = self._runner.progress(detail.show_trial_progress)
+        progress = self._weights_progress = self._runner.progress(detail.show_trial_progress)
         detail.show_trial_progress(None, "Copying weights")
-        # Not in the lane of trials: a cancelled one ends only when its process has ended.
+        # Not in the queue of trials: a cancelled trial ends only when its process has ended.
         self._runner.run(
             "import",
-            lambda: self._library.give_weights(reference, Path(path), progress),
-            self._has_weights,
-            partial(self._failed, Kind.MODEL),
+            lambda: self._library.add_weights(reference, Path(path), progress),
+            self._show_weights,
+            partial(self._show_error, Kind.MODEL),
         )
 
-    def _has_weights(self, item: LibraryItem) -> None:
+    def _show_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
-        promise = f"New jobs of {_title(item)} start from these weights"
-        unused = unused_in_weights(item.facts)
-        self._runner.notify(f"{promise}. {unused}" if unused else promise)
+        message = f"New jobs of {_title(item)} start from these weights"
+        unused_hint = unused_in_weights(item.details)
+        self._runner.notify(f"{message}. {unused_hint}" if unused_hint else message)
 
     # Preview and check.
 
@@ -380,7 +390,7 @@ class LibraryController(Controller):
             f"try {kind.value}",
             lambda: self._library.preview(trial.dataset, trial.loader, progress=progress),
             partial(self._show_preview, kind, trial),
-            partial(self._trial_failed, kind, progress),
+            partial(self._show_trial_error, kind, progress),
         )
 
     def _check(self, kind: Kind, trial: Trial) -> None:
@@ -391,7 +401,7 @@ class LibraryController(Controller):
                 trial.model, trial.dataset, trial.loader, progress=progress
             ),
             partial(self._show_check, kind, trial),
-            partial(self._trial_failed, kind, progress),
+            partial(self._show_trial_error, kind, progress),
         )
 
     def _begin_trial(self, kind: Kind) -> Progress:
@@ -399,9 +409,12 @@ class LibraryController(Controller):
         self._trials[kind] = self._runner.progress(self._pages[kind].detail.show_trial_progress)
         return self._trials[kind]
 
-    def _cancel(self, kind: Kind) -> None:
+    def _cancel_work(self, kind: Kind) -> None:
         """Report the end, because no other trial replaces it."""
-        for progress in (self._trials.get(kind), self._copying if kind is Kind.MODEL else None):
+        for progress in (
+            self._trials.get(kind),
+            self._weights_progress if kind is Kind.MODEL else None,
+        ):
             if progress is not None:
                 progress.cancel()
 
@@ -416,48 +429,48 @@ class LibraryController(Controller):
     def _show_check(self, kind: Kind, trial: Trial, check: ModelCheck) -> None:
         self._pages[kind].detail.show_check(trial, check)
 
-    def _trial_failed(self, kind: Kind, progress: Progress, error: BackendError) -> None:
+    def _show_trial_error(self, kind: Kind, progress: Progress, error: BackendError) -> None:
         if self._trials.get(kind) is progress:
-            self._failed(kind, error)
+            self._show_error(kind, error)
 
-    def _failed(self, kind: Kind, error: BackendError) -> None:
-        lacks = (error.package, error.module) if isinstance(error, ToolError) else ()
-        self._pages[kind].detail.show_trial_error(str(error), error.remedy, *lacks)
+    def _show_error(self, kind: Kind, error: BackendError) -> None:
+        missing_package = (error.package, error.module) if isinstance(error, ToolError) else ()
+        self._pages[kind].detail.show_trial_error(str(error), error.remedy, *missing_package)
 
     def _install(self, kind: Kind, package: str) -> None:
-        """Install what the loader or the model needs on this computer, and try again."""
+        """Install a package of the loader or the model on this computer, and try again."""
         progress = self._begin_trial(kind)
         self._runner.run(
             f"try {kind.value}",
             partial(install_package, package, progress),
             lambda _: self._pages[kind].detail.try_again(),
-            partial(self._trial_failed, kind, progress),
+            partial(self._show_trial_error, kind, progress),
         )
 
-    def _files(self, kind: Kind, reference: str) -> None:
+    def _read_files(self, kind: Kind, reference: str) -> None:
         detail = self._pages[kind].detail
 
-        def paths() -> tuple[tuple[str, ...], tuple[str, ...]]:
-            files = self._library.files(kind, reference)[:_FILES_SHOWN]
+        def read() -> tuple[tuple[str, ...], tuple[str, ...]]:
+            files = self._library.files(kind, reference)[:_MAX_FILES]
             return tuple(e.path for e in files), self._library.added_files(kind, reference)
 
         self._runner.run(
             "library",
-            paths,
-            lambda found: detail.show_files(reference, *found),
-            lambda error: detail.show_files_fault(reference, error.with_remedy),
+            read,
+            lambda result: detail.show_files(reference, *result),
+            lambda error: detail.show_files_error(reference, error.with_remedy),
         )
 
-    def _changes(self, kind: Kind, newer: str, older: str) -> None:
+    def _read_changes(self, kind: Kind, newer: str, older: str) -> None:
         versions = self._pages[kind].detail.versions
         self._runner.run(
             "library",
             partial(self._library.changes, kind, newer, older),
             versions.show_changes,
-            lambda error: versions.show_changes_fault(newer, older, error.with_remedy),
+            lambda error: versions.show_changes_error(newer, older, error.with_remedy),
         )
 
-    def _text(self, kind: Kind, reference: str, path: str) -> None:
+    def _read_text(self, kind: Kind, reference: str, path: str) -> None:
         page = self._pages[kind]
         self._runner.run(
             "library",
@@ -471,41 +484,43 @@ class LibraryController(Controller):
             "library",
             partial(self._library.content, kind, reference),
             _open_folder,
-            partial(self._failed, kind),
+            partial(self._show_error, kind),
         )
 
     def _remove(self, kind: Kind, reference: str) -> None:
         self._runner.run(
             "library",
             partial(self._library.remove, kind, reference),
-            self._removed,
-            partial(self._failed, kind),
+            self._report_removal,
+            partial(self._show_error, kind),
         )
 
     def _clean_up(self, kind: Kind, reference: str) -> None:
-        def cleaned(paths: tuple[str, ...]) -> None:
-            self._runner.notify(f"Moved {number_format.some(paths)} to the trash")
-            self._files(kind, reference)
+        def report_removal(paths: tuple[str, ...]) -> None:
+            self._runner.notify(f"Moved {number_format.name_list(paths)} to the trash")
+            self._read_files(kind, reference)
 
         self._runner.run(
             "library",
             partial(self._library.remove_added, kind, reference),
-            cleaned,
-            partial(self._failed, kind),
+            report_removal,
+            partial(self._show_error, kind),
         )
 
-    def _removed(self, item: LibraryItem) -> None:
+    def _report_removal(self, item: LibraryItem) -> None:
         self._runner.notify(f"Moved {_title(item)} to the trash")
 
     # The items.
 
-    def _take(
-        self, found: Mapping[Kind, tuple[LibraryItem, ...]], together: tuple[Together, ...]
+    def _take_items(
+        self,
+        items_by_kind: Mapping[Kind, tuple[LibraryItem, ...]],
+        combinations: tuple[Combination, ...],
     ) -> None:
-        if together != self._together:
-            self._together = together
+        if combinations != self._combinations:
+            self._combinations = combinations
             self._show_companions()
-        for kind, items in found.items():
+        for kind, items in items_by_kind.items():
             if items != self._items[kind] or not items:
                 self._items[kind] = items
                 self._show(kind)
@@ -513,7 +528,7 @@ class LibraryController(Controller):
     def _show_companions(self) -> None:
         names = {k: tuple(dict.fromkeys(i.name for i in v)) for k, v in self._items.items()}
         for page in self._pages.values():
-            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], self._together)
+            page.detail.show_companions(names[Kind.DATASET], names[Kind.LOADER], self._combinations)
 
     def _show(self, kind: Kind) -> None:
         self._show_companions()
@@ -521,14 +536,18 @@ class LibraryController(Controller):
         self.changed.emit()
 
 
-def _imported_words(name: str, items: Sequence[LibraryItem], fresh: Sequence[LibraryItem]) -> str:
+def _import_message(
+    name: str, items: Sequence[LibraryItem], new_items: Sequence[LibraryItem]
+) -> str:
     """Return ``Imported shapes. Loader is new: version 2.``; first versions need no number."""
-    if len(fresh) == len(items) and all(item.version == 1 for item in items):
+    if len(new_items) == len(items) and all(item.version == 1 for item in items):
         return f"Imported {name}."
-    if not fresh:
+    if not new_items:
         return f"{name} is here already, with the same files."
-    new = (f"{item.kind.value.capitalize()} is new: version {item.version}." for item in fresh)
-    return " ".join((f"Imported {name}.", *new))
+    parts = (
+        f"{item.kind.value.capitalize()} is new: version {item.version}." for item in new_items
+    )
+    return " ".join((f"Imported {name}.", *parts))
 
 
 def _title(item: LibraryItem) -> str:
@@ -541,9 +560,9 @@ def _name_of(reference: str) -> str:
 
 
 def _path_of(source: str) -> Path:
-    """The path that the user typed; ``~`` of a user that does not exist is taken literally."""
+    """Return the typed path; ``~`` of a user that does not exist is taken literally."""
     with suppress(RuntimeError):
-        return expanded(source)
+        return expand_home(source)
     return Path(source)
 
 

@@ -16,7 +16,7 @@ from widgets.library.install_dialog import InstallDialog
 
 
 class PackageController(Controller):
-    """One dialog at a time; another one closes it."""
+    """Serve the dialog that installs a package; another dialog closes the first."""
 
     def __init__(
         self,
@@ -29,28 +29,35 @@ class PackageController(Controller):
         self._packages = packages
         self.dialog: DialogHolder[InstallDialog] = DialogHolder()
 
-    def ask(self, module: str, nodes: Sequence[str], then: Callable[[], object]) -> None:
-        """Ask for the package of a module; ``then`` is called when it is installed."""
+    def ask(self, module: str, nodes: Sequence[str], on_installed: Callable[[], object]) -> None:
+        """Ask for the package of a module; call ``on_installed`` when it is installed."""
         dialog = InstallDialog(module, nodes, self._window)
-        dialog.install_requested.connect(partial(self._install, dialog, nodes, then))
+        dialog.install_requested.connect(partial(self._install, dialog, nodes, on_installed))
         self.dialog.open(dialog)
 
     def _install(
-        self, dialog: InstallDialog, nodes: Sequence[str], then: Callable[[], object], package: str
+        self,
+        dialog: InstallDialog,
+        nodes: Sequence[str],
+        on_installed: Callable[[], object],
+        package: str,
     ) -> None:
-        shown = partial(self.dialog.while_open, dialog)
-        progress = self._runner.progress(shown(dialog.show_progress))
+        if_open = partial(self.dialog.guard_callback, dialog)
+        progress = self._runner.progress(if_open(dialog.show_progress))
         dialog.cancel_requested.connect(progress.cancel)
 
-        def installed(_: None) -> None:
-            shown(dialog.accept)()
+        def finish(_: None) -> None:
+            if_open(dialog.accept)()
             self._runner.notify(f"Installed {package}.")
-            then()
+            on_installed()
 
-        def failed(error: BackendError) -> None:
+        def show_error(error: BackendError) -> None:
             was_cancelled = isinstance(error, Cancelled)
-            shown(dialog.show_error)("" if was_cancelled else error.with_remedy)
+            if_open(dialog.show_error)("" if was_cancelled else error.with_remedy)
 
         self._runner.run(
-            "packages", partial(self._packages.install, package, nodes, progress), installed, failed
+            "packages",
+            partial(self._packages.install, package, nodes, progress),
+            finish,
+            show_error,
         )

@@ -31,13 +31,13 @@ class ScanController(QObject):
         super().__init__(parent)
         self._scans = scans
         self._runner = runner
-        self._running: Progress | None = None
-        self._reading: dict[str, Progress] = {}
+        self._scan_progress: Progress | None = None
+        self._read_progresses: dict[str, Progress] = {}
         dataset = pages[Kind.DATASET].detail
         view = dataset.results.scan
         view.scan_requested.connect(partial(self._scan, dataset))
         view.cancel_requested.connect(self._cancel)
-        view.samples_requested.connect(partial(self._read_places, dataset))
+        view.samples_requested.connect(partial(self._read_samples, dataset))
         for kind in (Kind.DATASET, Kind.LOADER):
             detail = pages[kind].detail
             detail.results.samples.page_requested.connect(partial(self._read_page, kind, detail))
@@ -47,16 +47,16 @@ class ScanController(QObject):
         if not trial.loader:
             view.show_error("Choose the loader that reads the samples.")
             return
-        progress = self._running = self._runner.progress(view.show_progress)
+        progress = self._scan_progress = self._runner.progress(view.show_progress)
 
         def show(scan: DatasetScan) -> None:
-            if self._running is progress and trial == detail.trial:
+            if self._scan_progress is progress and trial == detail.trial:
                 view.show_scan(scan)
 
         def fail(error: BackendError) -> None:
-            if self._running is progress and isinstance(error, Cancelled):
+            if self._scan_progress is progress and isinstance(error, Cancelled):
                 view.clear()
-            elif self._running is progress:
+            elif self._scan_progress is progress:
                 view.show_error(str(error), error.remedy)
 
         self._runner.run(
@@ -64,40 +64,45 @@ class ScanController(QObject):
         )
 
     def _cancel(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
+        if self._scan_progress is not None:
+            self._scan_progress.cancel()
 
-    def _read_places(self, detail: LibraryDetail, places: tuple[tuple[str, int], ...]) -> None:
+    def _read_samples(self, detail: LibraryDetail, positions: tuple[tuple[str, int], ...]) -> None:
         view = detail.results.scan
-        asked = {"places": [list(place) for place in places]}
-        show, fail = partial(view.show_samples, places), partial(view.show_fault, places)
-        self._read("places", detail.trial, asked, show, fail)
+        request = {"places": [list(p) for p in positions]}
+        show, fail = (
+            partial(view.show_samples, positions),
+            partial(view.show_samples_error, positions),
+        )
+        self._read("places", detail.trial, request, show, fail)
 
-    def _read_page(self, kind: Kind, detail: LibraryDetail, asked: dict[str, object]) -> None:
+    def _read_page(self, kind: Kind, detail: LibraryDetail, request: dict[str, object]) -> None:
         view = detail.results.samples
-        show, fail = partial(view.show_page, asked), partial(view.show_page_error, asked)
-        self._read(f"page of {kind.value}", detail.trial, asked, show, fail)
+        show, fail = partial(view.show_page, request), partial(view.show_page_error, request)
+        self._read(f"page of {kind.value}", detail.trial, request, show, fail)
 
     def _read(
         self,
-        lane: str,
+        queue_name: str,
         trial: Trial,
-        asked: Mapping[str, object],
+        request: Mapping[str, object],
         show: Callable[[SamplePage], None],
         fail: Callable[[str], None],
     ) -> None:
-        """Read samples; a request that was made before in this lane is cancelled."""
-        if lane in self._reading:
-            self._reading[lane].cancel()
-        progress = self._reading[lane] = self._runner.progress(lambda share, text: None)
+        """Read samples; an earlier request in this queue is cancelled."""
+        if queue_name in self._read_progresses:
+            self._read_progresses[queue_name].cancel()
+        progress = self._read_progresses[queue_name] = self._runner.progress(
+            lambda share, text: None
+        )
 
-        def missed(error: BackendError) -> None:
+        def handle_error(error: BackendError) -> None:
             if not progress.is_cancelled:
                 fail(error.with_remedy)
 
         self._runner.run(
-            lane,
-            lambda: self._scans.page(trial.dataset, trial.loader, asked, progress),
+            queue_name,
+            lambda: self._scans.page(trial.dataset, trial.loader, request, progress),
             show,
-            missed,
+            handle_error,
         )

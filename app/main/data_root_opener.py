@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
 
 
-class Opening(QObject):
-    """A refusal is one sentence on its own page, with one button that helps.
+class DataRootOpener(QObject):
+    """Opener of the data root; an error is shown on a page of its own, with one button.
 
     Attributes:
         unknown_key: The key of the data root's host, while the user is asked to accept it.
 
     Signals:
-        opened: The `Services`.
-        refused: Show the page with the reason.
+        services_opened: The `Services`.
+        open_failed: Show the page with the reason.
     """
 
-    opened = Signal(object)
-    refused = Signal()
+    services_opened = Signal(object)
+    open_failed = Signal()
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Opening(QObject):
         self._has_given_passphrase = False
         self._dialog: DialogHolder[PassphraseDialog] = DialogHolder()
 
-    def begin(self, page: EmptyState) -> None:
-        """Open on a worker; ``page`` shows a refusal."""
+    def start(self, page: EmptyState) -> None:
+        """Open on a worker; ``page`` shows an error."""
         self._page = page
-        page.pressed.connect(self._again)
+        page.pressed.connect(self._try_again)
         self._open()
 
-    def refuse(self, error: BackendError) -> None:
+    def show_error(self, error: BackendError) -> None:
         """Show why the data root or the catalogue cannot be used, and the way out."""
         self._sets_aside = bool(getattr(error, "is_damaged", False))
         self.unknown_key = getattr(error, "key", None) if _is_question(error) else None
@@ -75,26 +75,26 @@ class Opening(QObject):
         elif self._locked_key:
             button = "Enter the passphrase"
         if self._page is not None:
-            self._page.say("warning-octagon", str(error), error.remedy, button=button)
-        self.refused.emit()
+            self._page.show_message("warning-octagon", str(error), error.remedy, button=button)
+        self.open_failed.emit()
 
     def _open(self) -> None:
-        self._runner.run("open", self._open_services, self.opened.emit, self.refuse)
+        self._runner.run("open", self._open_services, self.services_opened.emit, self.show_error)
 
     def _open_services(self) -> Services:
         # On the worker, because it takes longer than the first frame; it defines no class of Qt.
         from backend.services.context.container import open_services
 
-        accepted, self.unknown_key = self.unknown_key, None
+        accepted_key, self.unknown_key = self.unknown_key, None
         passphrase, self._passphrase = self._passphrase, ""
-        keep, self._keeps_passphrase = self._keeps_passphrase, False
+        keeps_passphrase, self._keeps_passphrase = self._keeps_passphrase, False
         services = open_services(
             self._data_root,
             self._catalogue,
-            accept=lambda key: key == accepted,
+            accept=lambda key: key == accepted_key,
             passphrase=(lambda _identity: passphrase) if passphrase else None,
         )
-        if passphrase and keep:
+        if passphrase and keeps_passphrase:
             # A keyring that stays locked must not block a data root that is open now.
             with suppress(BackendError):
                 services.cluster.keep_passphrase(self._locked_key)
@@ -102,11 +102,11 @@ class Opening(QObject):
         return services.make_all()
 
     @Slot()
-    def _again(self) -> None:
+    def _try_again(self) -> None:
         if self._locked_key and not self._passphrase:
             self._ask_passphrase()
         elif self._sets_aside:
-            self._runner.run("open", self._set_aside, self.opened.emit, self.refuse)
+            self._runner.run("open", self._set_aside, self.services_opened.emit, self.show_error)
         else:
             self._open()
 
@@ -123,18 +123,20 @@ class Opening(QObject):
         refusal = "That passphrase is wrong." if self._has_given_passphrase else ""
         dialog = PassphraseDialog(self._locked_key, refusal, self._window)
 
-        def take(passphrase: str, keep: bool) -> None:
+        def use_passphrase(passphrase: str, keep: bool) -> None:
             self._passphrase, self._keeps_passphrase = passphrase, keep
             self._has_given_passphrase = True
-            self._again()
+            self._try_again()
 
-        dialog.given.connect(take)
-        self._runner.run("keyring", SystemKeyring().fault, self._report_keyring, log.swallowed)
+        dialog.passphrase_given.connect(use_passphrase)
+        self._runner.run(
+            "keyring", SystemKeyring().unavailable_reason, self._report_keyring, log.swallowed
+        )
         self._dialog.open(dialog)
 
-    def _report_keyring(self, fault: str) -> None:
-        if self._dialog.now is not None:
-            self._dialog.now.show_keyring(fault)
+    def _report_keyring(self, keyring_error: str) -> None:
+        if self._dialog.dialog is not None:
+            self._dialog.dialog.show_keyring(keyring_error)
 
 
 def _is_question(error: BackendError) -> bool:

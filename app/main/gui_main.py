@@ -53,9 +53,9 @@ def main(data_root: Path | RemoteRoot, catalogue: Path | None, demo_workers: int
     program = Program(app, data_root, catalogue, demo_workers)
     ExceptHook(partial(_report_bug, program.window), log_file()).install()
     # Python handles Ctrl+C only between two of its own instructions: run some.
-    signal.signal(signal.SIGINT, lambda *_: program.end())
+    signal.signal(signal.SIGINT, lambda *_: program.quit())
     heartbeat = QTimer()
-    heartbeat.timeout.connect(_nothing)
+    heartbeat.timeout.connect(_handle_signals)
     heartbeat.start(_HEARTBEAT_MS)
     program.show()
     code = app.exec()
@@ -81,7 +81,7 @@ def _report_bug(window: QWidget, text: str, log_path: Path) -> None:
     box.exec()
 
 
-def _nothing() -> None:
+def _handle_signals() -> None:
     """Let Python handle signals."""
 
 
@@ -91,7 +91,7 @@ class ExceptHook:
     def __init__(self, show_dialog: Callable[[str, Path], None], log_path: Path) -> None:
         self._show_dialog = show_dialog
         self._log_path = log_path
-        self._reporting = False
+        self._is_reporting = False
 
     def install(self) -> None:
         sys.excepthook = self
@@ -102,10 +102,10 @@ class ExceptHook:
         text = "".join(traceback.format_exception(kind, error, trace))
         _log.error("A bug:\n%s", text)
         sys.stderr.write(text)
-        if issubclass(kind, KeyboardInterrupt) or self._reporting:
+        if issubclass(kind, KeyboardInterrupt) or self._is_reporting:
             return
-        self._reporting = True
+        self._is_reporting = True
         try:
             self._show_dialog(text, self._log_path)
         finally:
-            self._reporting = False
+            self._is_reporting = False

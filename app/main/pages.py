@@ -21,7 +21,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.library_page import LibraryPage
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.shell.help_page import HelpPage
-from widgets.shell.pages import PLACES_OF_KINDS
+from widgets.shell.pages import PAGE_KEYS
 from widgets.shell.settings_page import SettingsPage
 
 
@@ -48,7 +48,7 @@ class Pages:
         yield "new-job", self.form
         self.compare = ComparePage()
         yield "compare", self.compare
-        for kind, key in PLACES_OF_KINDS.items():
+        for kind, key in PAGE_KEYS.items():
             self.library[kind] = LibraryPage(kind)
             yield key, self.library[kind]
         self.nodes = NodesPage()

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.runtime.settings import Preferences
-from widgets.common.list_detail_splitter import ListSplit
-from widgets.shell.pages import PLACES, PLACES_OF_KINDS
+from widgets.common.list_detail_splitter import ListDetailSplitter
+from widgets.shell.pages import PAGE_KEYS, PAGES
 
 if TYPE_CHECKING:
     from app.main.pages import Pages
@@ -22,10 +22,10 @@ _NARROWEST, _WIDEST = 200, 2000
 """Limits in pixels, because the file may hold any number."""
 
 
-def first_place(preferences: Preferences) -> str:
-    """The page that the window opens with."""
-    known = {place.key for place in PLACES}
-    return preferences.place if preferences.place in known else "jobs"
+def first_page(preferences: Preferences) -> str:
+    """Return the key of the page that the window opens with."""
+    page_keys = {page.key for page in PAGES}
+    return preferences.place if preferences.place in page_keys else "jobs"
 
 
 def restore_session(
@@ -39,7 +39,7 @@ def restore_session(
     Args:
         remember: Takes fields of `Preferences` by name.
     """
-    from widgets.jobs.actions.job_actions import EXPORT_KIND
+    from widgets.jobs.actions.job_actions import EXPORT_FORMAT
 
     jobs = pages.jobs
     jobs.table.view.restore(preferences.job_table)
@@ -49,29 +49,29 @@ def restore_session(
     jobs.sweep.restore_modes(preferences.metric_modes)
     jobs.sweep.modes_changed.connect(lambda modes: remember(metric_modes=modes))
     jobs.restore(preferences.open_job, as_table=preferences.jobs_as_table)
-    jobs.opened.connect(lambda job_id: remember(open_job=job_id))
+    jobs.job_opened.connect(lambda job_id: remember(open_job=job_id))
     jobs.sweep_opened.connect(lambda tag: remember(open_job=tag))
     jobs.view_changed.connect(lambda view: remember(jobs_as_table=view == "table"))
-    jobs.detail.exports.restore_kind(preferences.export_format)
-    jobs.job_actions.on(EXPORT_KIND, lambda kind: remember(export_format=kind))
-    window.went.connect(partial(_remember_place, remember))
+    jobs.detail.exporter.restore_kind(preferences.export_format)
+    jobs.job_actions.add_handler(EXPORT_FORMAT, lambda kind: remember(export_format=kind))
+    window.page_changed.connect(partial(_remember_page, remember))
     widths = {
         key: width
         for key, width in preferences.list_widths.items()
         if isinstance(width, int) and _NARROWEST <= width <= _WIDEST
     }
 
-    def keep(key: str, width: int) -> None:
+    def remember_width(key: str, width: int) -> None:
         widths[key] = width
         remember(list_widths=dict(widths))
 
-    splits: dict[str, ListSplit] = {"jobs": jobs.split}
-    splits.update((PLACES_OF_KINDS[kind], page.split) for kind, page in pages.library.items())
+    splits: dict[str, ListDetailSplitter] = {"jobs": jobs.split}
+    splits.update((PAGE_KEYS[kind], page.splitter) for kind, page in pages.library.items())
     for key, split in splits.items():
         split.restore(widths.get(key, 0))
-        split.list_sized.connect(partial(keep, key))
+        split.list_resized.connect(partial(remember_width, key))
 
 
-def _remember_place(remember: Callable[..., None], key: str) -> None:
-    if key in {place.key for place in PLACES}:
+def _remember_page(remember: Callable[..., None], key: str) -> None:
+    if key in {page.key for page in PAGES}:
         remember(place=key)

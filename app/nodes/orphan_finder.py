@@ -17,7 +17,7 @@ from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan
 from backend.services.context.container import Services
 from widgets.nodes.page.node_actions import CHECK, END_ORPHAN
-from widgets.nodes.page.node_lists import process_words
+from widgets.nodes.page.node_lists import process_label
 from widgets.nodes.page.nodes_page import NodesPage
 
 
@@ -31,15 +31,15 @@ class OrphanFinder(QObject):
         self._services = services
         self._runner = runner
         self._page = page
-        self._found: dict[str, tuple[Orphan, ...]] = {}
-        self._ending: defaultdict[str, set[ProcessIdentity]] = defaultdict(set)
-        page.opened.connect(self.ask)
-        page.node_actions.on(CHECK, self.ask)
-        page.node_actions.on(END_ORPHAN, self.end)
+        self._orphans_by_node: dict[str, tuple[Orphan, ...]] = {}
+        self._ending_processes: defaultdict[str, set[ProcessIdentity]] = defaultdict(set)
+        page.node_opened.connect(self.search)
+        page.node_actions.add_handler(CHECK, self.search)
+        page.node_actions.add_handler(END_ORPHAN, self.end_process)
 
     @Slot(str)
-    def ask(self, node: str) -> None:
-        """Search a node for them; an unreachable node reports nothing."""
+    def search(self, node: str) -> None:
+        """Search a node for orphans; an unreachable node reports nothing."""
         if node:
             self._runner.run(
                 f"orphans {node}",
@@ -49,34 +49,34 @@ class OrphanFinder(QObject):
             )
 
     @Slot(str, object)
-    def end(self, node: str, orphan: Orphan) -> None:
+    def end_process(self, node: str, orphan: Orphan) -> None:
         """End exactly this process."""
-        self._ending[node].add(orphan.process)
-        self._show(node, self._found.get(node, ()))
+        self._ending_processes[node].add(orphan.process)
+        self._show(node, self._orphans_by_node.get(node, ()))
 
-        def ended(left: tuple[Orphan, ...]) -> None:
-            self._ending[node].discard(orphan.process)
-            self._show(node, left)
-            stays = any(one.process == orphan.process for one in left)
-            words = process_words(orphan)
+        def report_outcome(remaining_orphans: tuple[Orphan, ...]) -> None:
+            self._ending_processes[node].discard(orphan.process)
+            self._show(node, remaining_orphans)
+            still_runs = any(o.process == orphan.process for o in remaining_orphans)
+            title = process_label(orphan)
             self._runner.notify(
-                f"{words} did not end. Ask the node's administrator."
-                if stays
-                else f"Ended {words}."
+                f"{title} did not end. Ask the node's administrator."
+                if still_runs
+                else f"Ended {title}."
             )
 
-        def refused(error: BackendError) -> None:
-            self._ending[node].discard(orphan.process)
-            self._show(node, self._found.get(node, ()))
+        def report_error(error: BackendError) -> None:
+            self._ending_processes[node].discard(orphan.process)
+            self._show(node, self._orphans_by_node.get(node, ()))
             self._runner.notify(error.with_remedy)
 
         self._runner.run(
             f"orphans {node}",
             partial(self._services.nodes.end_orphans, node, (orphan,)),
-            ended,
-            refused,
+            report_outcome,
+            report_error,
         )
 
-    def _show(self, node: str, found: tuple[Orphan, ...]) -> None:
-        self._found[node] = found
-        self._page.show_orphans(node, found, frozenset(self._ending[node]))
+    def _show(self, node: str, orphans: tuple[Orphan, ...]) -> None:
+        self._orphans_by_node[node] = orphans
+        self._page.show_orphans(node, orphans, frozenset(self._ending_processes[node]))

@@ -17,7 +17,7 @@ from backend.provisioning.step_reporter import with_key
 from backend.records.nodes.entry import HostKey, NodeEntry, SetUp
 from backend.records.nodes.provisioning_options import (
     SetUpOptions,
-    choice_faults,
+    choice_errors,
     options_of,
     usual_options,
 )
@@ -31,21 +31,21 @@ _STATE_INTERVAL_MS = 150
 
 
 @dataclass(frozen=True)
-class _Known:
-    """Facts that the options are based on."""
+class _OptionInputs:
+    """The inputs of the options."""
 
     entries: tuple[NodeEntry, ...]
-    brought_mpi: str
+    bundled_mpi: str
 
 
-class SetUpController(Controller):
+class ProvisioningController(Controller):
     """Serve the dialogs in which nodes are set up.
 
     Signals:
-        ended: A set-up ended, with or without success.
+        finished: A set-up ended, with or without success.
     """
 
-    ended = Signal()
+    finished = Signal()
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class SetUpController(Controller):
         self._services = services
         self._page = page
         self._dialog: SetUpDialog | None = None
-        self._choosing: DialogHolder[SetUpAgainDialog] = DialogHolder()
-        self._requested: dict[str, SetUpOptions] = {}
+        self._options_dialog: DialogHolder[SetUpAgainDialog] = DialogHolder()
+        self._options_by_node: dict[str, SetUpOptions] = {}
         self._addresses: dict[str, str] = {}
-        self._under_way: dict[str, Progress] = {}
-        self._stopped: dict[str, tuple[str, ...]] = {}
+        self._running: dict[str, Progress] = {}
+        self._blocked_groups: dict[str, tuple[str, ...]] = {}
         self._states: deque[SetUp] = deque()
         self._state_timer = QTimer(self)
         self._state_timer.setInterval(_STATE_INTERVAL_MS)
@@ -72,212 +72,220 @@ class SetUpController(Controller):
     def stop(self) -> None:
         """Stop: set-ups end at their next step and are found by the next set-up."""
         self._state_timer.stop()
-        for progress in self._under_way.values():
+        for progress in self._running.values():
             progress.cancel()
 
     @Slot(str)
     def set_up(self, name: str) -> None:
         """Set up a new node, offer options for a ready one, or show the running set-up."""
-        if name in self._under_way:
+        if name in self._running:
             self._show(name)
         else:
-            self._with_known(partial(self._offer, name, None))
+            self._read_inputs(partial(self._offer_options, name, None))
 
     def set_up_added(self, name: str, options: SetUpOptions) -> None:
         """Set up the node that was just added; ask first about options that do not fit it."""
-        self._with_known(partial(self._offer, name, options))
+        self._read_inputs(partial(self._offer_options, name, options))
 
     def remove(self, name: str) -> None:
         """Take the removal of a node."""
-        self._requested.pop(name, None)
+        self._options_by_node.pop(name, None)
         if self._dialog is not None:
-            self._dialog.remove(name)
+            self._dialog.remove_node(name)
 
     # The options.
 
-    def _with_known(self, then: partial[None]) -> None:
-        self._runner.run("set up choices", self._known, then, self._show_error)
+    def _read_inputs(self, on_success: partial[None]) -> None:
+        self._runner.run("set up choices", self._option_inputs, on_success, self._show_error)
 
-    def _known(self) -> _Known:
-        return _Known(self._services.cluster.list(), self._services.set_up.brought_mpi())
+    def _option_inputs(self) -> _OptionInputs:
+        return _OptionInputs(
+            self._services.cluster.list(), self._services.provisioning.bundled_mpi_version()
+        )
 
-    def _offer(self, name: str, options: SetUpOptions | None, known: _Known) -> None:
-        entry = next((one for one in known.entries if one.name == name), None)
+    def _offer_options(
+        self, name: str, options: SetUpOptions | None, inputs: _OptionInputs
+    ) -> None:
+        entry = next((e for e in inputs.entries if e.name == name), None)
         if entry is None:
             self._runner.notify(f"{name} is no longer in the list of nodes.")
             return
         if options is None:
-            usual = options_of(entry) if entry.is_ready else usual_options(known.entries)
-            options = self._requested.get(name, usual)
-        others = [one for one in known.entries if one is not entry]
-        if entry.is_ready or choice_faults(options, [entry], others, known.brought_mpi):
-            self._ask(name, options, known)
+            default_options = options_of(entry) if entry.is_ready else usual_options(inputs.entries)
+            options = self._options_by_node.get(name, default_options)
+        other_entries = [e for e in inputs.entries if e is not entry]
+        if entry.is_ready or choice_errors(options, [entry], other_entries, inputs.bundled_mpi):
+            self._ask_options(name, options, inputs)
         else:
-            self._begin((name,), options, known.entries)
+            self._start_set_up((name,), options, inputs.entries)
 
-    def _ask(self, name: str, options: SetUpOptions, known: _Known) -> None:
-        if self._choosing.now is not None:
-            self._choosing.now.raise_()
+    def _ask_options(self, name: str, options: SetUpOptions, inputs: _OptionInputs) -> None:
+        if self._options_dialog.dialog is not None:
+            self._options_dialog.dialog.raise_()
             return
         dialog = SetUpAgainDialog(
-            known.entries, (name,), options, known.brought_mpi, self._choices_parent()
+            inputs.entries, (name,), options, inputs.bundled_mpi, self._choices_parent()
         )
         dialog.set_up_requested.connect(
-            lambda names, chosen: self._begin(names, chosen, known.entries)
+            lambda names, options: self._start_set_up(names, options, inputs.entries)
         )
         dialog.refresh_requested.connect(self._refresh)
-        dialog.trusted.connect(self._trust_and_inspect)
-        self._choosing.open(dialog)
+        dialog.key_trusted.connect(self._accept_and_inspect)
+        self._options_dialog.open(dialog)
 
     def _choices_parent(self) -> QWidget:
-        """The parent of the options: the progress dialog if visible, which would hide them."""
-        steps = self._dialog
-        return steps if steps is not None and steps.isVisible() else self._window
+        """Return the parent of the options: the progress dialog if visible, or the window."""
+        dialog = self._dialog
+        return dialog if dialog is not None and dialog.isVisible() else self._window
 
     @Slot(object)
     def _refresh(self, names: Sequence[str], key: HostKey | None = None) -> None:
-        dialog = self._choosing.now
+        dialog = self._options_dialog.dialog
 
         def read() -> tuple[NodeEntry, ...]:
             if key is not None:
-                self._services.cluster.trust(key)
+                self._services.cluster.accept_key(key)
             for name in names:
                 self._services.cluster.inspect(name)
             return self._services.cluster.list()
 
         def show(entries: tuple[NodeEntry, ...]) -> None:
-            if dialog is not None and dialog is self._choosing.now:
+            if dialog is not None and dialog is self._options_dialog.dialog:
                 dialog.show_entries(entries)
 
-        def refuse(error: BackendError) -> None:
-            if dialog is None or dialog is not self._choosing.now:
+        def show_error(error: BackendError) -> None:
+            if dialog is None or dialog is not self._options_dialog.dialog:
                 return
-            shown = with_key(SetUp(""), error)
-            if shown.key is not None:
-                dialog.show_key(shown.key, shown.accepted)
+            set_up = with_key(SetUp(""), error)
+            if set_up.key is not None:
+                dialog.show_key(set_up.key, set_up.accepted_fingerprint)
             else:
                 dialog.show_error(error.with_remedy)
 
-        self._runner.run("set up choices", read, show, refuse)
+        self._runner.run("set up choices", read, show, show_error)
 
     @Slot(object)
-    def _trust_and_inspect(self, key: HostKey) -> None:
-        if self._choosing.now is not None:
-            self._refresh(self._choosing.now.ticked(), key)
+    def _accept_and_inspect(self, key: HostKey) -> None:
+        if self._options_dialog.dialog is not None:
+            self._refresh(self._options_dialog.dialog.selected_names(), key)
 
     # The steps.
 
-    def _begin(
+    def _start_set_up(
         self, names: Sequence[str], options: SetUpOptions, entries: Sequence[NodeEntry] = ()
     ) -> None:
         """Set up all of them together, so that Open MPI and the wheels are fetched once."""
-        wanted = tuple(name for name in names if name not in self._under_way)
-        if not wanted:
+        new_names = tuple(name for name in names if name not in self._running)
+        if not new_names:
             return
-        self._addresses.update((entry.name, _who(entry)) for entry in entries)
-        for name in wanted:
-            self._requested[name] = options
-            self._under_way[name] = self._runner.progress(lambda _share, _what: None)
-            self._steps().show_set_up(SetUp(name), self._addresses.get(name, ""))
-        cancels = {name: self._under_way[name] for name in wanted}
+        self._addresses.update((entry.name, _login_address(entry)) for entry in entries)
+        for name in new_names:
+            self._options_by_node[name] = options
+            self._running[name] = self._runner.progress(lambda _share, _step: None)
+            self._progress_dialog().show_set_up(SetUp(name), self._addresses.get(name, ""))
+        progresses = {name: self._running[name] for name in new_names}
         self._state_timer.start()
-        self._show(wanted[0])
+        self._show(new_names[0])
         self._runner.run(
-            f"set up {wanted[0]}",
-            lambda: self._services.set_up.set_up(
-                wanted, self._states.append, lambda name: cancels[name].is_cancelled, options
+            f"set up {new_names[0]}",
+            lambda: self._services.provisioning.set_up(
+                new_names, self._states.append, lambda name: progresses[name].is_cancelled, options
             ),
-            lambda _outcome: self._is_over(cancels),
-            partial(self._could_not_begin, cancels),
+            lambda _outcome: self._finish(progresses),
+            partial(self._handle_start_error, progresses),
         )
 
     def _show(self, name: str) -> None:
-        steps = self._steps()
-        steps.show()
-        steps.choose(name)
+        dialog = self._progress_dialog()
+        dialog.show()
+        dialog.select_node(name)
 
-    def _steps(self) -> SetUpDialog:
+    def _progress_dialog(self) -> SetUpDialog:
         if self._dialog is None:
             self._dialog = SetUpDialog(self._window)
             self._dialog.retry_requested.connect(self._retry)
             self._dialog.choices_requested.connect(self._choose_again)
             self._dialog.cancel_requested.connect(self._cancel)
             self._dialog.node_opened.connect(self._page.open_node)
-            self._dialog.trusted.connect(self._trust)
+            self._dialog.key_trusted.connect(self._accept_key)
         return self._dialog
 
     @Slot(str, str)
     def _retry(self, name: str, _step: str) -> None:
         # Completed steps are detected, so a restart costs no more than a retry.
-        self._begin((name,), self._requested[name])
+        self._start_set_up((name,), self._options_by_node[name])
 
     @Slot(str, object)
-    def _trust(self, name: str, key: HostKey) -> None:
+    def _accept_key(self, name: str, key: HostKey) -> None:
         """Continue a set-up that stopped at a key that the user has now accepted."""
-        names = self._stopped.pop(name, (name,))
+        names = self._blocked_groups.pop(name, (name,))
         self._runner.run(
             "set up choices",
-            partial(self._services.cluster.trust, key),
-            lambda _none: self._begin(names, self._requested[name]),
+            partial(self._services.cluster.accept_key, key),
+            lambda _none: self._start_set_up(names, self._options_by_node[name]),
             self._show_error,
         )
 
     @Slot(str)
     def _choose_again(self, name: str) -> None:
-        self._with_known(partial(self._ask, name, self._requested[name]))
+        self._read_inputs(partial(self._ask_options, name, self._options_by_node[name]))
 
     @Slot(str)
     def _cancel(self, name: str) -> None:
-        if name in self._under_way:
-            self._under_way[name].cancel()
+        if name in self._running:
+            self._running[name].cancel()
 
     @Slot()
     def _show_states(self) -> None:
         """Show the latest reports of the set-ups; of many in a moment the last one counts."""
-        newest: dict[str, SetUp] = {}
+        newest_states: dict[str, SetUp] = {}
         while self._states:
             state = self._states.popleft()
-            newest[state.node] = state
+            newest_states[state.node] = state
             if state.failed is not None:
                 # Other nodes of the same set-up may take minutes; this one can be retried now.
-                self._under_way.pop(state.node, None)
-        for name, state in newest.items():
+                self._running.pop(state.node, None)
+        for name, state in newest_states.items():
             self._page.show_set_up(state)
-            self._steps().show_set_up(state, self._addresses.get(name, ""))
+            self._progress_dialog().show_set_up(state, self._addresses.get(name, ""))
 
-    def _is_over(self, began: Mapping[str, Progress]) -> None:
-        for name, progress in began.items():
-            if self._under_way.get(name) is progress:
-                del self._under_way[name]
+    def _finish(self, progresses: Mapping[str, Progress]) -> None:
+        for name, progress in progresses.items():
+            if self._running.get(name) is progress:
+                del self._running[name]
         self._show_states()
-        if not self._under_way:
+        if not self._running:
             self._state_timer.stop()
-        self.ended.emit()
+        self.finished.emit()
 
-    def _could_not_begin(self, began: Mapping[str, Progress], error: BackendError) -> None:
-        names = tuple(began)
-        shown = _key_of(SetUp(names[0]), error)
-        for name in names[1:] if shown.key is not None else names:
-            self._steps().remove(name)
-        self._is_over(began)
-        if shown.key is None:
+    def _handle_start_error(self, progresses: Mapping[str, Progress], error: BackendError) -> None:
+        names = tuple(progresses)
+        state = _with_cause_key(SetUp(names[0]), error)
+        for name in names[1:] if state.key is not None else names:
+            self._progress_dialog().remove_node(name)
+        self._finish(progresses)
+        if state.key is None:
             self._show_error(error)
         else:
-            self._stopped[names[0]] = names
-            self._steps().show_set_up(shown)
+            self._blocked_groups[names[0]] = names
+            self._progress_dialog().show_set_up(state)
             self._show(names[0])
 
     def _show_error(self, error: BackendError) -> None:
         self._runner.notify(error.with_remedy)
 
 
-def _key_of(state: SetUp, error: BackendError) -> SetUp:
+def _with_cause_key(state: SetUp, error: BackendError) -> SetUp:
     """Attach the key that kept a set-up from beginning, or the connection that it needed first."""
     cause = error.__cause__
-    found = with_key(state, error)
-    return found if found.key or not isinstance(cause, BackendError) else with_key(state, cause)
+    state_with_key = with_key(state, error)
+    return (
+        state_with_key
+        if state_with_key.key or not isinstance(cause, BackendError)
+        else with_key(state, cause)
+    )
 
 
-def _who(entry: NodeEntry) -> str:
-    address = replace(entry.address, user=entry.facts.user if entry.facts else entry.address.user)
+def _login_address(entry: NodeEntry) -> str:
+    address = replace(entry.address, user=entry.info.user if entry.info else entry.address.user)
     return f"{address.user}@{address.host}" if address.user else address.host

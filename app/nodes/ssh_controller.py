@@ -15,11 +15,11 @@ from widgets.shell.ssh_settings import SshSettings
 if TYPE_CHECKING:
     from backend.services.nodes.registry import NodeRegistry
 
-_LANE = "ssh settings"
+_QUEUE = "ssh settings"
 
 
 class SshController(QObject):
-    """One for as long as a data root is open."""
+    """Serve the SSH section of the settings while a data root is open."""
 
     def __init__(
         self, cluster: NodeRegistry, runner: Runner, page: SshSettings, parent: QObject
@@ -28,30 +28,32 @@ class SshController(QObject):
         self._cluster = cluster
         self._runner = runner
         self._page = page
-        page.opened.connect(self.refresh)
-        page.forget_requested.connect(self._forget)
+        page.details_requested.connect(self.refresh)
+        page.forget_requested.connect(self._remove_host_key)
         if page.isVisible():
             self.refresh()
 
     @Slot()
     def refresh(self) -> None:
-        """Read again; it may have changed since the last time."""
-        self._runner.run(_LANE, self._cluster.ssh_facts, self._page.show_facts, self._cannot_read)
+        """Read the keys and hosts again."""
+        self._runner.run(
+            _QUEUE, self._cluster.ssh_details, self._page.show_details, self._show_error
+        )
 
-    def _cannot_read(self, error: BackendError) -> None:
+    def _show_error(self, error: BackendError) -> None:
         self._page.show_error(error.with_remedy)
 
     @Slot(HostKey)
-    def _forget(self, key: HostKey) -> None:
-        def forgotten(_count: int) -> None:
+    def _remove_host_key(self, key: HostKey) -> None:
+        def report_removal(_count: int) -> None:
             self._runner.notify(
                 f"The next connection to {key.host} will ask you to confirm its key"
             )
             self.refresh()
 
         self._runner.run(
-            _LANE,
+            _QUEUE,
             partial(self._cluster.remove_host_key, key.host, key.port),
-            forgotten,
+            report_removal,
             lambda error: self._runner.notify(error.with_remedy),
         )

@@ -2,7 +2,7 @@
 
 Two cases: the agent has a heartbeat but SSH may be down, so jobs keep running but none can be
 started; or no agent has a heartbeat, because the node was not set up or its agent stopped, so SSH
-reads the figures. Each node has a lane and few are queried at once: unreachable nodes delay no
+reads the figures. Each node has a queue and few are queried at once: unreachable nodes delay no
 other.
 """
 
@@ -21,13 +21,13 @@ from backend.records.nodes.reading import WARN, HealthFinding, NodeReading, Node
 from backend.services.context.container import Services
 from backend.ssh.interface import Unreachable
 
-EVERY_S = 60.0
-_AGAIN_S = 5.0
+QUERY_INTERVAL_S = 60.0
+_RETRY_DELAY_S = 5.0
 """Retry after a first miss: a busy sshd refuses a connection now and then."""
-_MISSES = 2
-_READING_EVERY_S = 30.0
-_MOST_AT_ONCE = 8
-_UNREAD = (Presence.NEW, Presence.OFFLINE)
+_REPORTED_MISSES = 2
+_READING_INTERVAL_S = 30.0
+_MAX_QUERIES = 8
+_WITHOUT_AGENT = (Presence.NEW, Presence.OFFLINE)
 _REMEDY = (
     "Its jobs keep running and can be stopped; none can be started. Start sshd on the node: "
     "systemctl start ssh"
@@ -35,21 +35,24 @@ _REMEDY = (
 
 
 @dataclass
-class _Known:
-    """A node's last SSH result. ``due_s`` is monotonic; ``is_read``: no agent writes readings."""
+class _SshResult:
+    """A node's last SSH result.
 
-    is_read: bool
+    ``due_s`` is monotonic; ``reads_figures``: no agent writes readings.
+    """
+
+    reads_figures: bool
     due_s: float
-    misses: int = 0
-    missed_since: tuple[float, str] = (0.0, "")
+    miss_count: int = 0
+    first_miss: tuple[float, str] = (0.0, "")
     """Monotonic time, and as text."""
-    why: str = ""
+    reason: str = ""
     reading: NodeReading | None = None
     health: Health = field(default_factory=Health)
 
 
-class SshWatch:
-    """Everything runs on the GUI thread, except the query itself."""
+class SshPoller:
+    """Query the nodes over SSH; only the queries run on workers."""
 
     def __init__(
         self, services: Services, runner: Runner, monotonic: Callable[[], float] = time.monotonic
@@ -57,98 +60,100 @@ class SshWatch:
         self._services = services
         self._runner = runner
         self._monotonic = monotonic
-        self._known: dict[str, _Known] = {}
-        self._asking: set[str] = set()
+        self._results: dict[str, _SshResult] = {}
+        self._queried_nodes: set[str] = set()
 
     def poll(self, states: Iterable[NodeState]) -> None:
-        """Query the nodes that are due; the one queried longest ago comes first."""
-        nodes = {one.name: one for one in states if one.presence is not Presence.OUT_OF_SERVICE}
-        for name in self._known.keys() - nodes.keys():
-            del self._known[name]
-        now = self._monotonic()
+        """Query the nodes that are due; the node queried longest ago comes first."""
+        nodes = {s.name: s for s in states if s.presence is not Presence.OUT_OF_SERVICE}
+        for name in self._results.keys() - nodes.keys():
+            del self._results[name]
+        now_s = self._monotonic()
         for name, state in nodes.items():
-            is_read = state.presence in _UNREAD
+            reads_figures = state.presence in _WITHOUT_AGENT
             # When its heartbeat stops or returns, another query is needed.
-            if name not in self._known or self._known[name].is_read != is_read:
-                self._known[name] = _Known(is_read, due_s=now)
-        due = sorted((one.due_s, name) for name, one in self._known.items() if one.due_s <= now)
-        for _, name in due:
-            if name not in self._asking and len(self._asking) < _MOST_AT_ONCE:
-                self._ask(nodes[name])
+            if name not in self._results or self._results[name].reads_figures != reads_figures:
+                self._results[name] = _SshResult(reads_figures, due_s=now_s)
+        due_nodes = sorted((r.due_s, name) for name, r in self._results.items() if r.due_s <= now_s)
+        for _, name in due_nodes:
+            if name not in self._queried_nodes and len(self._queried_nodes) < _MAX_QUERIES:
+                self._query(nodes[name])
 
     def with_ssh_state(self, state: NodeState) -> NodeState:
         """Return the node with the result of SSH added."""
-        known = self._known.get(state.name)
-        if known is None:
+        result = self._results.get(state.name)
+        if result is None:
             return state
-        if state.presence is Presence.ONLINE and known.misses >= _MISSES:
-            return replace(state, health=(*state.health, _silent(known)))
-        if state.presence in _UNREAD and known.reading is not None:
-            of_agent = [one for one in state.health if one.key == AGENT_KEY]
-            answers = f"{state.message}, SSH responds" if state.message else "SSH responds"
+        if state.presence is Presence.ONLINE and result.miss_count >= _REPORTED_MISSES:
+            return replace(state, health=(*state.health, _silence_finding(result)))
+        if state.presence in _WITHOUT_AGENT and result.reading is not None:
+            agent_findings = [f for f in state.health if f.key == AGENT_KEY]
+            message = f"{state.message}, SSH responds" if state.message else "SSH responds"
             return replace(
                 state,
-                reading=known.reading,
-                health=(*of_agent, *known.health.findings),
-                message=answers if state.presence is Presence.OFFLINE else state.message,
+                reading=result.reading,
+                health=(*agent_findings, *result.health.findings),
+                message=message if state.presence is Presence.OFFLINE else state.message,
                 over_ssh=True,
             )
         return state
 
-    def _ask(self, state: NodeState) -> None:
+    def _query(self, state: NodeState) -> None:
         entry = state.entry
         assert entry is not None, "a remote node was added"
-        self._asking.add(state.name)
-        lane = f"ssh {state.name}"
-        if self._known[state.name].is_read:
+        self._queried_nodes.add(state.name)
+        queue_name = f"ssh {state.name}"
+        if self._results[state.name].reads_figures:
             self._runner.run(
-                lane,
+                queue_name,
                 partial(self._services.nodes.reading_over_ssh, entry),
-                partial(self._was_read, state.name),
-                partial(self._was_not_read, state.name),
+                partial(self._take_reading, state.name),
+                partial(self._drop_reading, state.name),
             )
         else:
             self._runner.run(
-                lane,
+                queue_name,
                 partial(self._services.cluster.check_banner, entry.address),
-                partial(self._answered, state.name),
-                partial(self._missed, state.name),
+                partial(self._reset_misses, state.name),
+                partial(self._count_miss, state.name),
             )
 
-    def _ended(self, name: str, due_in_s: float) -> _Known:
-        """The result for the node; a removed node's result is dropped."""
-        self._asking.discard(name)
+    def _finish_query(self, name: str, due_in_s: float) -> _SshResult:
+        """Return the result of the node; the result of a removed node is dropped."""
+        self._queried_nodes.discard(name)
         due_s = self._monotonic() + due_in_s
-        known = self._known.get(name, _Known(is_read=False, due_s=due_s))
-        known.due_s = due_s
-        return known
+        result = self._results.get(name, _SshResult(reads_figures=False, due_s=due_s))
+        result.due_s = due_s
+        return result
 
-    def _was_read(self, name: str, reading: NodeReading) -> None:
-        known = self._ended(name, _READING_EVERY_S)
-        known.reading = reading
-        known.health = known.health.after(reading, self._monotonic())
+    def _take_reading(self, name: str, reading: NodeReading) -> None:
+        result = self._finish_query(name, _READING_INTERVAL_S)
+        result.reading = reading
+        result.health = result.health.after_reading(reading, self._monotonic())
 
-    def _was_not_read(self, name: str, _error: BackendError) -> None:
-        known = self._ended(name, EVERY_S)
-        known.reading, known.health = None, Health()
+    def _drop_reading(self, name: str, _error: BackendError) -> None:
+        result = self._finish_query(name, QUERY_INTERVAL_S)
+        result.reading, result.health = None, Health()
 
-    def _answered(self, name: str, _nothing: None) -> None:
-        self._ended(name, EVERY_S).misses = 0
+    def _reset_misses(self, name: str, _result: None) -> None:
+        self._finish_query(name, QUERY_INTERVAL_S).miss_count = 0
 
-    def _missed(self, name: str, error: BackendError) -> None:
+    def _count_miss(self, name: str, error: BackendError) -> None:
         if not isinstance(error, Unreachable):
             # A locked key or a changed host key: reported at the next login.
-            self._answered(name, None)
+            self._reset_misses(name, None)
             return
-        known = self._ended(name, EVERY_S)
-        known.misses += 1
-        known.why = error.message
-        if known.misses == 1:
-            known.due_s = self._monotonic() + _AGAIN_S
-            known.missed_since = self._monotonic(), f"{datetime.now(UTC).astimezone():%H:%M}"
+        result = self._finish_query(name, QUERY_INTERVAL_S)
+        result.miss_count += 1
+        result.reason = error.message
+        if result.miss_count == 1:
+            result.due_s = self._monotonic() + _RETRY_DELAY_S
+            result.first_miss = self._monotonic(), f"{datetime.now(UTC).astimezone():%H:%M}"
 
 
-def _silent(known: _Known) -> HealthFinding:
-    since_s, since = known.missed_since
+def _silence_finding(result: _SshResult) -> HealthFinding:
+    start_s, start_time = result.first_miss
     # Short enough for the room under a name in the rack.
-    return HealthFinding("ssh", WARN, f"No SSH since {since}", f"{known.why} {_REMEDY}", since_s)
+    return HealthFinding(
+        "ssh", WARN, f"No SSH since {start_time}", f"{result.reason} {_REMEDY}", start_s
+    )

@@ -9,8 +9,8 @@ from functools import partial
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.notifications.notification_rules import Notice, NotificationRules, Run, of_absence
-from app.notifications.notification_store import Ends, NotificationStore
+from app.notifications.notification_rules import Notice, NotificationRules, Run, merge_missed
+from app.notifications.notification_store import JobEnds, NotificationStore
 from app.notifications.tray import Tray
 from app.runtime.background import Runner
 from app.runtime.paths import notices_file
@@ -23,21 +23,21 @@ from widgets.common.theme import Family
 from widgets.shell.main_window import MainWindow
 from widgets.shell.notification_list import NoticeItem, NoticeList
 
-_LANE = "notice book"
+_QUEUE = "notice book"
 
 
 class NotificationCenter(QObject):
     """Notify through the tray, count at the bell, and keep a history.
 
     Signals:
-        opened: A `Notice` whose target to show.
+        notice_opened: A `Notice` whose target to show.
         settings_requested: Show the settings of notifications.
 
     Attributes:
-        notices: Decides what becomes a notice.
+        rules: Decides which events become a notice.
     """
 
-    opened = Signal(Notice)
+    notice_opened = Signal(Notice)
     settings_requested = Signal()
 
     def __init__(
@@ -45,132 +45,148 @@ class NotificationCenter(QObject):
         window: MainWindow,
         runner: Runner,
         tray: Tray,
-        tells_finished: Callable[[], bool],
+        notifies_finished: Callable[[], bool],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._window = window
         self._runner = runner
         self._tray = tray
-        self._recorder = NotificationStore(notices_file())
+        self._store = NotificationStore(notices_file())
         self._list: NoticeList | None = None
         self._root = ""
-        self._is_first = True
-        self.notices = NotificationRules(tells_finished, parent=self)
-        self.notices.notified.connect(self._notify)
+        self._is_first_listing = True
+        self.rules = NotificationRules(notifies_finished, parent=self)
+        self.rules.notified.connect(self._notify)
         window.side_bar.bell.clicked.connect(self.show)
 
     def take_data_root(self, name: str) -> None:
         """Take another data root; known job ends are stored for each data root."""
         self._root = name
-        self._window.side_bar.set_unread(self._recorder.unread_of(name))
+        self._window.side_bar.set_unread(self._store.unread_count_of(name))
 
     @Slot(JobListing)
-    def see(self, listing: JobListing) -> None:
+    def see_listing(self, listing: JobListing) -> None:
         """Take a listing of all jobs. The first one reports the ends since the last window."""
-        self.notices.see_queue(listing.views)
-        if self._is_first:
-            self._is_first = False
-            known = self._recorder.ends(self._root)
+        self.rules.see_queue(listing.views)
+        if self._is_first_listing:
+            self._is_first_listing = False
+            known_ends = self._store.job_ends(self._root)
             # Off the GUI thread: the first listing has all jobs.
-            self._runner.run(_LANE, partial(_first, listing, known), self._report_missed, _never)
-        elif self._recorder.know(self._root, _ends(map(Run.of, listing.views))):
-            self._keep()
+            self._runner.run(
+                _QUEUE, partial(_first_job_ends, listing, known_ends), self._report_missed, _raise
+            )
+        elif self._store.update_ends(self._root, _job_ends(map(Run.from_view, listing.views))):
+            self._save()
 
     def see_jobs(self, views: Iterable[JobView]) -> None:
         """Take some changed jobs."""
         for view in views:
             if view.state.is_over:
-                self._recorder.end(self._root, Run.of(view))
-            self.notices.see(view)
+                self._store.add_end(self._root, Run.from_view(view))
+            self.rules.see_view(view)
 
-    def _report_missed(self, found: tuple[Ends, tuple[Run, ...]]) -> None:
-        ends, runs = found
-        missed = self.notices.missed(runs)
-        for notice in missed:
-            self._recorder.add(replace(notice, root=self._root))
-        if self._recorder.know(self._root, ends) or missed:
-            self._keep()
-        if missed:
-            self._window.side_bar.set_unread(self._recorder.unread_of(self._root))
-            self._tray.notify(of_absence(missed))
+    def _report_missed(self, result: tuple[JobEnds, tuple[Run, ...]]) -> None:
+        job_ends, runs = result
+        notices = self.rules.missed_notices(runs)
+        for notice in notices:
+            self._store.add(replace(notice, root=self._root))
+        if self._store.update_ends(self._root, job_ends) or notices:
+            self._save()
+        if notices:
+            self._window.side_bar.set_unread(self._store.unread_count_of(self._root))
+            self._tray.notify(merge_missed(notices))
             self._show_items()
 
     @Slot(Notice)
     def _notify(self, notice: Notice) -> None:
-        self._recorder.add(replace(notice, root=self._root))
-        self._window.side_bar.set_unread(self._recorder.unread_of(self._root))
+        self._store.add(replace(notice, root=self._root))
+        self._window.side_bar.set_unread(self._store.unread_count_of(self._root))
         self._tray.notify(notice)
         self._show_items()
-        self._keep()
+        self._save()
 
-    def _keep(self) -> None:
-        self._runner.run(_LANE, self._recorder.save, lambda _: None, swallowed)
+    def _save(self) -> None:
+        self._runner.run(_QUEUE, self._store.save, lambda _: None, swallowed)
 
     @property
     def list(self) -> NoticeList:
-        """Made on first use."""
+        """The list, built on first use."""
         if self._list is None:
             self._list = NoticeList(self._window)
-            self._list.opened.connect(lambda at: self.opened.emit(self._recorder.past[at]))
+            self._list.notice_opened.connect(
+                lambda index: self.notice_opened.emit(self._store.notices[index])
+            )
             self._list.settings_requested.connect(self.settings_requested)
         return self._list
 
     @Slot()
     def show(self) -> None:
         """Show the list; its items count as seen from then on."""
-        notices = self.list
+        notice_list = self.list
         self._show_items()
-        notices.open(self._window.side_bar.bell)
-        if self._recorder.read_all():
+        notice_list.open(self._window.side_bar.bell)
+        if self._store.read_all():
             self._window.side_bar.set_unread(0)
-            self._keep()
+            self._save()
 
     def _show_items(self) -> None:
         if self._list is None:
             return
         now = datetime.now().astimezone()
-        unread = self._recorder.unread
+        unread_count = self._store.unread_count
         self._list.show_items(
             [
                 NoticeItem(
                     notice.title,
                     notice.text,
-                    formats.moment(notice.when, now),
+                    formats.time_or_day(notice.timestamp, now),
                     _family(notice.family),
-                    at < unread,
+                    index < unread_count,
                 )
-                for at, notice in enumerate(self._recorder.past)
+                for index, notice in enumerate(self._store.notices)
             ]
         )
 
 
-def _first(listing: JobListing, known: Ends | None) -> tuple[Ends, tuple[Run, ...]]:
-    """Return what is known after the first listing, and the ends that are new."""
+def _first_job_ends(
+    listing: JobListing, known_ends: JobEnds | None
+) -> tuple[JobEnds, tuple[Run, ...]]:
+    """Return the job ends that are known after the first listing, and the runs with new ends."""
     runs = [
         *(
-            Run(one.id, one.run, one.state, one.name, one.ended, one.reason, "".join(one.nodes[:1]))
-            for one in listing.lines
+            Run(
+                summary.id,
+                summary.run,
+                summary.state,
+                summary.name,
+                summary.ended_s,
+                summary.reason,
+                "".join(summary.nodes[:1]),
+            )
+            for summary in listing.summaries
         ),
-        *map(Run.of, listing.views),
+        *map(Run.from_view, listing.views),
     ]
-    fresh = (
-        one for one in runs if known is not None and one.state.is_over and known.is_unseen(one)
+    new_runs = (
+        summary
+        for summary in runs
+        if known_ends is not None and summary.state.is_over and known_ends.is_unseen(summary)
     )
-    return _ends(runs), tuple(fresh)
+    return _job_ends(runs), tuple(new_runs)
 
 
-def _ends(runs: Iterable[Run]) -> Ends:
+def _job_ends(runs: Iterable[Run]) -> JobEnds:
     until_s: dict[str, float] = {}
-    live = set()
-    for one in runs:
-        until_s[one.node] = max(until_s.get(one.node, 0.0), one.ended_s)
-        if one.state.is_live:
-            live.add((one.job_id, one.run))
-    return Ends(until_s, frozenset(live))
+    live_runs = set()
+    for run in runs:
+        until_s[run.node] = max(until_s.get(run.node, 0.0), run.ended_s)
+        if run.state.is_live:
+            live_runs.add((run.job_id, run.run))
+    return JobEnds(until_s, frozenset(live_runs))
 
 
-def _never(error: BackendError) -> None:
+def _raise(error: BackendError) -> None:
     """Ignore the error: everything is in memory, so it cannot fail."""
     raise error
 

@@ -1,6 +1,6 @@
 """The notifications of the last weeks and the number unread, kept over restarts.
 
-Also up to which time the job ends are known, so that later ones can be reported.
+The file also has the time up to which job ends are known, so that later ends can be reported.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from app.notifications.notification_rules import Notice, Run
 from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json, replace_bytes
 
-KEPT = 200
-_ROOTS_KEPT = 20
+MAX_NOTICES = 200
+_MAX_ROOTS = 20
 
 
 @dataclass(frozen=True)
-class Ends:
+class JobEnds:
     """The known job ends of a data root.
 
     Attributes:
@@ -37,9 +37,9 @@ class Ends:
         return run.ended_s > self.until_s.get(run.node, 0.0) or (run.job_id, run.run) in self.live
 
 
-def latest(one: Mapping[str, float], other: Mapping[str, float]) -> Mapping[str, float]:
+def latest_times(known_s: Mapping[str, float], new_s: Mapping[str, float]) -> Mapping[str, float]:
     """Return the later time of each node."""
-    return {node: max(one.get(node, 0.0), other.get(node, 0.0)) for node in {*one, *other}}
+    return {node: max(known_s.get(node, 0.0), new_s.get(node, 0.0)) for node in {*known_s, *new_s}}
 
 
 class NotificationStore:
@@ -48,69 +48,74 @@ class NotificationStore:
     An unreadable file counts as empty: its notices were shown already.
 
     Attributes:
-        past: Earlier notices, the newest first.
-        unread: How many of them were not seen.
+        notices: Earlier notices, the newest first.
+        unread_count: The number of notices that were not seen.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.past: tuple[Notice, ...] = ()
-        self.unread = 0
-        self._ends: dict[str, Ends] = {}
+        self.notices: tuple[Notice, ...] = ()
+        self.unread_count = 0
+        self._ends_by_root: dict[str, JobEnds] = {}
         try:
             raw = read_json(path)
-            self.past = tuple(map(Notice.from_dict, _list(raw)))[:KEPT]
-            self.unread = min(len(self.past), max(0, int(raw.get("unread", 0))))
-            self._ends = _read_ends(raw.get("ends", {}))
+            self.notices = tuple(map(Notice.from_dict, _notice_dicts(raw)))[:MAX_NOTICES]
+            self.unread_count = min(len(self.notices), max(0, int(raw.get("unread", 0))))
+            self._ends_by_root = _read_ends(raw.get("ends", {}))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             swallowed(error)
-            self.past, self.unread = (), 0
+            self.notices, self.unread_count = (), 0
 
     def add(self, notice: Notice) -> None:
-        """Add the newest one."""
-        self.past = (notice, *self.past)[:KEPT]
-        self.unread = min(KEPT, self.unread + 1)
+        """Add the newest notice."""
+        self.notices = (notice, *self.notices)[:MAX_NOTICES]
+        self.unread_count = min(MAX_NOTICES, self.unread_count + 1)
 
-    def unread_of(self, root: str) -> int:
-        """The number of unread ones of a data root, and of those that name none."""
-        return sum(notice.root in ("", root) for notice in self.past[: self.unread])
+    def unread_count_of(self, root: str) -> int:
+        """Return the number of unread notices of a data root, and of those without one."""
+        return sum(notice.root in ("", root) for notice in self.notices[: self.unread_count])
 
     def read_all(self) -> bool:
         """Mark all as read; return True if any was unread."""
-        had_unread, self.unread = self.unread > 0, 0
+        had_unread, self.unread_count = self.unread_count > 0, 0
         return had_unread
 
-    def ends(self, root: str) -> Ends | None:
-        """The known job ends of a data root; None if it was never open here."""
-        return self._ends.get(root)
+    def job_ends(self, root: str) -> JobEnds | None:
+        """Return the known job ends of a data root; None if it was never open here."""
+        return self._ends_by_root.get(root)
 
-    def end(self, root: str, run: Run) -> None:
+    def add_end(self, root: str, run: Run) -> None:
         """Record the end of a run, so that the next window does not report it again.
 
-        Does nothing before the first `know`.
+        Does nothing before the first `update_ends`.
         """
-        ends = self._ends.get(root)
-        if ends is not None and ends.is_unseen(run):
-            live = ends.live - {(run.job_id, run.run)}
-            self._ends[root] = Ends(latest(ends.until_s, {run.node: run.ended_s}), live)
+        job_ends = self._ends_by_root.get(root)
+        if job_ends is not None and job_ends.is_unseen(run):
+            live = job_ends.live - {(run.job_id, run.run)}
+            self._ends_by_root[root] = JobEnds(
+                latest_times(job_ends.until_s, {run.node: run.ended_s}), live
+            )
 
-    def know(self, root: str, ends: Ends) -> bool:
-        """Add these to the known ends; return True if any is new."""
-        before = self._ends.pop(root, None)
-        known = Ends(latest(before.until_s if before else {}, ends.until_s), ends.live)
-        self._ends[root] = known
-        while len(self._ends) > _ROOTS_KEPT:
-            del self._ends[next(iter(self._ends))]
-        return known != before
+    def update_ends(self, root: str, new_ends: JobEnds) -> bool:
+        """Add job ends to the known ones; return True if any is new."""
+        previous_ends = self._ends_by_root.pop(root, None)
+        merged_ends = JobEnds(
+            latest_times(previous_ends.until_s if previous_ends else {}, new_ends.until_s),
+            new_ends.live,
+        )
+        self._ends_by_root[root] = merged_ends
+        while len(self._ends_by_root) > _MAX_ROOTS:
+            del self._ends_by_root[next(iter(self._ends_by_root))]
+        return merged_ends != previous_ends
 
     def save(self) -> None:
         """Write the file; a full disk loses the list, not the work."""
         raw = {
-            "unread": self.unread,
-            "notices": [notice.to_dict() for notice in self.past],
+            "unread": self.unread_count,
+            "notices": [notice.to_dict() for notice in self.notices],
             "ends": {
-                root: {"until_s": dict(ends.until_s), "live": sorted(ends.live)}
-                for root, ends in self._ends.items()
+                root: {"until_s": dict(job_ends.until_s), "live": sorted(job_ends.live)}
+                for root, job_ends in self._ends_by_root.items()
             },
         }
         try:
@@ -121,20 +126,20 @@ class NotificationStore:
             return
 
 
-def _list(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = raw.get("notices", [])
-    if not isinstance(found, list):
+def _notice_dicts(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    notices = raw.get("notices", [])
+    if not isinstance(notices, list):
         raise TypeError("notices must be a list")
-    return found
+    return notices
 
 
-def _read_ends(raw: Mapping[str, Any]) -> dict[str, Ends]:
+def _read_ends(raw: Mapping[str, Any]) -> dict[str, JobEnds]:
     return {
-        root: Ends(
-            {str(node): float(time_s) for node, time_s in one["until_s"].items()},
-            frozenset((str(job), int(run)) for job, run in one["live"]),
+        root: JobEnds(
+            {str(node): float(time_s) for node, time_s in raw_ends["until_s"].items()},
+            frozenset((str(job), int(run)) for job, run in raw_ends["live"]),
         )
-        for root, one in raw.items()
-        # This was once one time for all nodes; such a data root counts as not seen yet.
-        if not isinstance(one["until_s"], float | int)
+        for root, raw_ends in raw.items()
+        # Earlier versions stored one time for all nodes; such a data root counts as not seen yet.
+        if not isinstance(raw_ends["until_s"], float | int)
     }

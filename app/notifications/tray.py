@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QSystemTrayIcon
 from app.notifications.notification_rules import Notice
 from backend.records.jobs.view import JobView
 from widgets.common import formats
-from widgets.common.labels import literal
+from widgets.common.labels import escape_ampersands
 from widgets.common.state_badge import paint_rank_ring
 
 _SIDE = 64
@@ -27,13 +27,13 @@ class Tray(QObject):
         job_opened: Id of a job in the menu.
         notice_opened: The `Notice` whose message was clicked.
         window_requested: Bring the window to the front.
-        end_requested: Quit the program; jobs keep running.
+        quit_requested: Quit the program; jobs keep running.
     """
 
     job_opened = Signal(str)
     notice_opened = Signal(Notice)
     window_requested = Signal()
-    end_requested = Signal()
+    quit_requested = Signal()
 
     def __init__(
         self,
@@ -42,58 +42,60 @@ class Tray(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._mark = icon
+        self._logo = icon
         self._is_available = is_available
         self._icon = QSystemTrayIcon(icon, self)
         self._menu = QMenu()
         self._icon.setContextMenu(self._menu)
-        self._icon.activated.connect(self._activated)
+        self._icon.activated.connect(self._activate)
         self._icon.messageClicked.connect(self._open_newest)
-        self._newest: Notice | None = None
-        self._announced_away = False
-        self._shown: tuple[object, ...] | None = None
+        self._newest_notice: Notice | None = None
+        self._has_announced_tray = False
+        self._shown_state: tuple[object, ...] | None = None
         self.show_live(())
 
     @property
     def is_available(self) -> bool:
-        """Return True if the desktop has a tray now; one may appear later."""
+        """Return True if the desktop has a tray now; a tray may appear later."""
         return self._is_available()
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
-        """Show the running jobs, the oldest first: its ring is the icon."""
+        """Show the running jobs, the oldest first; the icon is the ring of the oldest."""
         if self._is_available() and not self._icon.isVisible():
             self._icon.show()
-        lines = tuple(_line(view) for view in views)
-        first = views[0] if views else None
-        percent = int((first.progress or 0.0) * 100) if first is not None else -1
-        shown = (lines, percent, first.state if first is not None else None)
-        if shown == self._shown:
+        lines = tuple(_job_line(view) for view in views)
+        oldest_view = views[0] if views else None
+        percent = int((oldest_view.progress or 0.0) * 100) if oldest_view is not None else -1
+        shown_state = (lines, percent, oldest_view.state if oldest_view is not None else None)
+        if shown_state == self._shown_state:
             return
-        self._shown = shown
-        self._icon.setIcon(ring_icon(first) if first is not None else self._mark)
-        more = len(views) - 1
+        self._shown_state = shown_state
+        self._icon.setIcon(ring_icon(oldest_view) if oldest_view is not None else self._logo)
+        other_count = len(views) - 1
         tip = lines[0] if lines else "Ringmaster: nothing is running"
-        self._icon.setToolTip(_plain(f"{tip}, and {more} more" if more > 0 else tip))
+        self._icon.setToolTip(
+            _without_markup(f"{tip}, and {other_count} more" if other_count > 0 else tip)
+        )
         self._fill_menu(views, lines)
 
     def notify(self, notice: Notice) -> None:
         """Show a desktop notification; a click on it opens its target."""
         if not self._is_available():
             return
-        self._newest = notice
+        self._newest_notice = notice
         self._icon.show()
         kinds = QSystemTrayIcon.MessageIcon
         kind = kinds.Information if notice.family == "good" else kinds.Warning
-        self._icon.showMessage(_plain(notice.title), _plain(notice.text), kind)
+        self._icon.showMessage(_without_markup(notice.title), _without_markup(notice.text), kind)
 
-    def show_away(self) -> None:
+    def announce_tray(self) -> None:
         """Inform the user once that the closed window is now in the tray."""
-        if not self._announced_away:
-            self._announced_away = True
+        if not self._has_announced_tray:
+            self._has_announced_tray = True
             self._icon.show()
-            words = "Click the icon to open the window. Settings has a switch for this."
+            message = "Click the icon to open the window. Settings has a switch for this."
             self._icon.showMessage(
-                "Ringmaster is in the tray", words, QSystemTrayIcon.MessageIcon.NoIcon
+                "Ringmaster is in the tray", message, QSystemTrayIcon.MessageIcon.NoIcon
             )
 
     def close(self) -> None:
@@ -104,26 +106,26 @@ class Tray(QObject):
     def _fill_menu(self, views: tuple[JobView, ...], lines: tuple[str, ...]) -> None:
         self._menu.clear()
         for view, line in list(zip(views, lines, strict=True))[:_JOBS_SHOWN]:
-            self._menu.addAction(literal(line), partial(self.job_opened.emit, view.id))
+            self._menu.addAction(escape_ampersands(line), partial(self.job_opened.emit, view.id))
         if not views:
             self._menu.addAction("Nothing is running").setEnabled(False)
         if len(views) > _JOBS_SHOWN:
-            rest = f"and {len(views) - _JOBS_SHOWN} more"
-            self._menu.addAction(rest, self.window_requested.emit)
+            label = f"and {len(views) - _JOBS_SHOWN} more"
+            self._menu.addAction(label, self.window_requested.emit)
         self._menu.addSeparator()
         self._menu.addAction("Open Ringmaster", self.window_requested.emit)
-        self._menu.addAction("Quit; jobs keep running", self.end_requested.emit)
+        self._menu.addAction("Quit; jobs keep running", self.quit_requested.emit)
 
     @Slot(QSystemTrayIcon.ActivationReason)
-    def _activated(self, reason: QSystemTrayIcon.ActivationReason) -> None:
+    def _activate(self, reason: QSystemTrayIcon.ActivationReason) -> None:
         reasons = QSystemTrayIcon.ActivationReason
         if reason in (reasons.Trigger, reasons.DoubleClick):
             self.window_requested.emit()
 
     @Slot()
     def _open_newest(self) -> None:
-        if self._newest is not None:
-            self.notice_opened.emit(self._newest)
+        if self._newest_notice is not None:
+            self.notice_opened.emit(self._newest_notice)
 
 
 def ring_icon(view: JobView) -> QIcon:
@@ -137,11 +139,11 @@ def ring_icon(view: JobView) -> QIcon:
     return QIcon(pixmap)
 
 
-def _plain(text: str) -> str:
-    """Plain text for trays and desktops, some of which interpret ``<b>`` as markup."""
+def _without_markup(text: str) -> str:
+    """Return plain text for trays and desktops, some of which interpret ``<b>`` as markup."""
     return text.replace("<", "‹")
 
 
-def _line(view: JobView) -> str:
+def _job_line(view: JobView) -> str:
     parts = (view.name, formats.progress(view.progress), formats.short_time_left(view.status.eta_s))
     return ", ".join(filter(None, (*parts[:2], parts[2] if parts[2] != "–" else "")))

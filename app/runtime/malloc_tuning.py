@@ -1,6 +1,6 @@
 """Keep glibc from holding the memory that was freed.
 
-By default it makes up to eight heaps for each core. With 64 nodes and 20 live jobs the free space
+By default glibc makes up to eight heaps for each core. With 64 nodes and 20 live jobs the free space
 between used pieces then grows by 15 MB in four minutes (tests/benchmarks/soak.py).
 """
 
@@ -19,6 +19,6 @@ _OPTIONS = {-8: ARENAS, -3: LARGE_BYTES, -1: _TRIM_BYTES}
 
 
 def keep_heaps_small() -> bool:
-    """Call it before the first thread; return False if the system's allocator is another one."""
+    """Limit the heaps, before the first thread; return False if glibc is not the allocator."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     return mallopt is not None and all(mallopt(*option) for option in _OPTIONS.items())

@@ -22,7 +22,7 @@ from widgets.common.theme_manager import ThemeChoice
 
 @dataclass(frozen=True)
 class Preferences:
-    """One user's preferences on this computer."""
+    """The preferences of a user on this computer."""
 
     theme: str = "system"
     scale_percent: int = 100
@@ -46,11 +46,11 @@ class Preferences:
     """The window's upper left corner, frame included; empty for the system's choice."""
     maximized: bool = False
     job_table: dict[str, Any] = field(default_factory=dict)
-    """Columns, widths and order of the wide table, as it reads and writes them."""
+    """Columns, widths and order of the wide table."""
     sweep_folds: dict[str, Any] = field(default_factory=dict)
-    """By tag, True if it is collapsed."""
+    """By tag, True if the sweep is collapsed."""
     metric_modes: dict[str, Any] = field(default_factory=dict)
-    """``min`` or ``max`` by the name of a metric that does not say it."""
+    """``min`` or ``max`` by the name of a metric without a known direction."""
     list_widths: dict[str, Any] = field(default_factory=dict)
     """In pixels, by the key of the page."""
 
@@ -66,11 +66,11 @@ class Preferences:
     @property
     def units(self) -> Units:
         """The units; an unknown value means the default."""
-        usual = Units()
+        defaults = Units()
         return Units(
-            self.sizes or usual.sizes,
-            self.temperature or usual.temperature,
-            self.clock or usual.clock,
+            self.sizes or defaults.sizes,
+            self.temperature or defaults.temperature,
+            self.clock or defaults.clock,
         )
 
 
@@ -87,9 +87,9 @@ class Settings:
 
     def change(self, **changes: Any) -> bool:
         """Change fields in memory until `save`; return True if any value changed."""
-        changed = replace(self._preferences, **changes)
-        is_changed = changed != self._preferences
-        self._preferences = changed
+        new_preferences = replace(self._preferences, **changes)
+        is_changed = new_preferences != self._preferences
+        self._preferences = new_preferences
         return is_changed
 
     def save(self) -> None:
@@ -110,14 +110,14 @@ def _read(path: Path) -> Preferences:
         return Preferences()
     except (OSError, ValueError) as error:
         swallowed(error)
-        _lay_aside(path)
+        _rename_damaged(path)
         return Preferences()
-    known = asdict(Preferences())
-    fits = {k: v for k, v in raw.items() if k in known and type(v) is type(known[k])}
-    return replace(Preferences(), **fits)
+    defaults = asdict(Preferences())
+    valid_fields = {k: v for k, v in raw.items() if k in defaults and type(v) is type(defaults[k])}
+    return replace(Preferences(), **valid_fields)
 
 
-def _lay_aside(path: Path) -> None:
+def _rename_damaged(path: Path) -> None:
     try:
         os.replace(path, path.with_suffix(".damaged"))
     except OSError as error:

@@ -26,10 +26,10 @@ class SettingsWriter(QObject):
         super().__init__(parent)
         self._settings = settings
         self._runner = runner
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.setInterval(_SAVE_AFTER_MS)
-        self._soon.timeout.connect(self._save)
+        self._save_timer = QTimer(self)
+        self._save_timer.setSingleShot(True)
+        self._save_timer.setInterval(_SAVE_AFTER_MS)
+        self._save_timer.timeout.connect(self._save)
 
     @property
     def preferences(self) -> Preferences:
@@ -38,7 +38,7 @@ class SettingsWriter(QObject):
     def remember(self, **changes: Any) -> None:
         """Set these fields of `Preferences`."""
         if self._settings.change(**changes):
-            self._soon.start()
+            self._save_timer.start()
             self.changed.emit()
 
     def save(self) -> None:

@@ -9,12 +9,12 @@ from PySide6.QtGui import QAction
 
 from widgets.shell.command_palette import PaletteEntry
 
-MOST = 50
+MAX_RESULTS = 50
 _ACT = "act"
 Source = Callable[[str], Iterable[PaletteEntry]]
 """Return candidates for a text, case folded; those that do not match are dropped later."""
 RemoteSource = Callable[[str, Callable[[tuple[PaletteEntry, ...]], None]], None]
-"""The same for a slow search: it answers later, the best first."""
+"""A slow search for a text: its callback gets the candidates later, the best first."""
 
 
 class CommandSearch:
@@ -28,85 +28,89 @@ class CommandSearch:
         self._actions: dict[str, QAction] = {}
         self._sources: list[Source] = []
         self._remote: list[RemoteSource] = []
-        self._wanted = ""
-        self._here: tuple[PaletteEntry, ...] = ()
-        self._elsewhere: tuple[PaletteEntry, ...] = ()
+        self._query = ""
+        self._visible_entries: tuple[PaletteEntry, ...] = ()
+        self._hidden_entries: tuple[PaletteEntry, ...] = ()
         self._openers: dict[str, Callable[[str], object]] = {}
 
     def add_action(self, action: QAction) -> None:
         """Add a command of the window, offered while it is enabled; its data names its icon."""
         self._actions[action.text()] = action
 
-    def offer_page(self, here: Sequence[PaletteEntry], elsewhere: Sequence[PaletteEntry]) -> None:
-        """Set the commands read from the pages when the palette opens; see `PageActs`.
+    def offer_page(
+        self, visible_entries: Sequence[PaletteEntry], hidden_entries: Sequence[PaletteEntry]
+    ) -> None:
+        """Set the commands read from the pages when the palette opens; see `PageCommands`.
 
-        Without a text, those on the visible page come first.
+        Without a text, the commands of the visible page come first.
         """
-        self._here, self._elsewhere = tuple(here), tuple(elsewhere)
+        self._visible_entries, self._hidden_entries = tuple(visible_entries), tuple(hidden_entries)
 
     @property
-    def acts(self) -> tuple[str, ...]:
+    def action_titles(self) -> tuple[str, ...]:
         """The titles of the commands that are possible now, without those of the pages."""
         return tuple(text for text, action in self._actions.items() if action.isEnabled())
 
-    def add_opener(self, kind: str, open_it: Callable[[str], object]) -> None:
+    def add_opener(self, kind: str, open_target: Callable[[str], object]) -> None:
         """Set the opener for a kind of target that another source or the pages provide."""
-        self._openers[kind] = open_it
+        self._openers[kind] = open_target
 
-    def add_source(self, kind: str, source: Source, open_it: Callable[[str], object]) -> None:
+    def add_source(self, kind: str, source: Source, open_target: Callable[[str], object]) -> None:
         """Add a source of one kind of target, opened by key."""
         self._sources.append(source)
-        self._openers[kind] = open_it
+        self._openers[kind] = open_target
 
     def add_background_source(
-        self, kind: str, source: RemoteSource, open_it: Callable[[str], object]
+        self, kind: str, source: RemoteSource, open_target: Callable[[str], object]
     ) -> None:
         """Add a source that searches in the background; see `ask`."""
         self._remote.append(source)
-        self._openers[kind] = open_it
+        self._openers[kind] = open_target
 
-    def ask(self, text: str, then: Callable[[tuple[PaletteEntry, ...], bool], None]) -> None:
+    def ask(self, text: str, on_result: Callable[[tuple[PaletteEntry, ...], bool], None]) -> None:
         """Search all sources.
 
-        ``then`` gets the local targets at once, and all of them when the background sources have
-        answered, each time with True if they are complete; no more once another text was asked for.
+        ``on_result`` gets the local targets at once, and all targets when the background sources
+        have answered, each time with True if they are complete; nothing after another search.
         """
-        self._wanted = text
+        self._query = text
         joined = " ".join(text.casefold().split())
         asks_remote = bool(joined and self._remote)
-        then(self.find(text), not asks_remote)
+        on_result(self.find(text), not asks_remote)
         if not asks_remote:
             return
-        waited_for = list(self._remote)
-        answers: list[PaletteEntry] = []
+        pending_sources = list(self._remote)
+        remote_targets: list[PaletteEntry] = []
 
-        def answered(source: RemoteSource, targets: tuple[PaletteEntry, ...]) -> None:
-            if self._wanted != text:
+        def add_answer(source: RemoteSource, targets: tuple[PaletteEntry, ...]) -> None:
+            if self._query != text:
                 return
-            answers.extend(targets)
-            waited_for.remove(source)
-            if not waited_for:
-                then(self.find(text, answers), True)
+            remote_targets.extend(targets)
+            pending_sources.remove(source)
+            if not pending_sources:
+                on_result(self.find(text, remote_targets), True)
 
         for source in self._remote:
-            source(joined, partial(answered, source))
+            source(joined, partial(add_answer, source))
 
-    def find(self, text: str, more: Iterable[PaletteEntry] = ()) -> tuple[PaletteEntry, ...]:
-        """The best targets for a text, from ``more`` too; without a text, all possible commands."""
-        wanted = text.casefold().split()
-        own = (_entry(self._actions[text]) for text in self.acts)
-        targets = [*self._here, *own, *self._elsewhere]
-        if wanted:
-            joined = " ".join(wanted)
+    def find(
+        self, text: str, remote_targets: Iterable[PaletteEntry] = ()
+    ) -> tuple[PaletteEntry, ...]:
+        """Return the best targets for a text; without a text, all possible commands."""
+        tokens = text.casefold().split()
+        action_entries = (_entry(self._actions[text]) for text in self.action_titles)
+        targets = [*self._visible_entries, *action_entries, *self._hidden_entries]
+        if tokens:
+            joined = " ".join(tokens)
             for source in self._sources:
                 targets += source(joined)
-            targets += more
-        ranked = [
-            (rank, number, target)
-            for number, target in enumerate(targets)
-            if (rank := _rank(target, wanted)) is not None
+            targets += remote_targets
+        ranked_targets = [
+            (rank, index, target)
+            for index, target in enumerate(targets)
+            if (rank := _rank(target, tokens)) is not None
         ]
-        return tuple(target for _, _, target in sorted(ranked, key=_by_rank)[:MOST])
+        return tuple(target for _, _, target in sorted(ranked_targets, key=_by_rank)[:MAX_RESULTS])
 
     def open(self, target: PaletteEntry) -> None:
         if target.kind == _ACT:
@@ -120,16 +124,16 @@ def _entry(action: QAction) -> PaletteEntry:
     return PaletteEntry(_ACT, text, text, "", action.data() or "", key)
 
 
-def _rank(target: PaletteEntry, wanted: Sequence[str]) -> int | None:
-    """Return the rank, 0 for the best; None if it does not match."""
+def _rank(target: PaletteEntry, tokens: Sequence[str]) -> int | None:
+    """Return the rank of a target, 0 for the best; None if the target does not match."""
     title = target.title.casefold()
-    whole = f"{title} {target.aside} {target.words}".casefold()
-    if not all(word in whole for word in wanted):
+    full_text = f"{title} {target.remark} {target.search_terms}".casefold()
+    if not all(word in full_text for word in tokens):
         return None
-    if not wanted or title.startswith(" ".join(wanted)):
+    if not tokens or title.startswith(" ".join(tokens)):
         return 0
-    return 1 if any(word.startswith(wanted[0]) for word in title.split()) else 2
+    return 1 if any(word.startswith(tokens[0]) for word in title.split()) else 2
 
 
-def _by_rank(ranked: tuple[int, int, PaletteEntry]) -> tuple[int, int]:
-    return ranked[:2]
+def _by_rank(ranked_target: tuple[int, int, PaletteEntry]) -> tuple[int, int]:
+    return ranked_target[:2]

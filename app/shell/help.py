@@ -22,33 +22,33 @@ TOPICS = (
 )
 # Pictures of the window; the reader has the window itself.
 _PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)\n+", re.MULTILINE)
-_TERM = re.compile(r"^\|\s*(?P<words>[^|]+?)\s*\|\s*(?P<sentence>[^|]+?)\s*\|\s*$")
+_TERM = re.compile(r"^\|\s*(?P<terms>[^|]+?)\s*\|\s*(?P<explanation>[^|]+?)\s*\|\s*$")
 _TERM_HEAD = "word"
 
 
 def read_topics() -> tuple[Topic, ...]:
-    """Return all topics; one that cannot be read shows the reason instead."""
+    """Return all topics; a topic that cannot be read shows the reason instead."""
     return tuple(Topic(name, title, _text(DOCS / name)) for name, title in TOPICS)
 
 
 def read_terms(page: Path = DOCS / "terms.md") -> dict[str, str]:
-    """Return each term and its sentence; empty if the page cannot be read.
+    """Return each term and its explanation; empty if the page cannot be read.
 
-    ``| process, rank | … |`` explains both words.
+    ``| process, rank | … |`` explains both terms.
     """
     try:
         lines = page.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         swallowed(error)
         return {}
-    found: dict[str, str] = {}
+    terms: dict[str, str] = {}
     for line in lines:
         row = _TERM.match(line)
-        if row is None or row["words"] == _TERM_HEAD or set(row["words"]) <= {"-", ":"}:
+        if row is None or row["terms"] == _TERM_HEAD or set(row["terms"]) <= {"-", ":"}:
             continue
-        sentence = row["sentence"].replace("`", "")
-        found.update(dict.fromkeys(map(str.strip, row["words"].split(",")), sentence))
-    return found
+        explanation = row["explanation"].replace("`", "")
+        terms.update(dict.fromkeys(map(str.strip, row["terms"].split(",")), explanation))
+    return terms
 
 
 def _text(path: Path) -> str:

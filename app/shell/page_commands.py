@@ -15,74 +15,79 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QMenu, QPushButton, QWidget
 
 from widgets.common.buttons import Button, ChoiceRow, UnderlinedTabs
-from widgets.jobs.actions.job_actions import KEYED
+from widgets.jobs.actions.job_actions import KEYED_ACTIONS
 from widgets.shell.command_palette import PaletteEntry
 
 PRESS = "press"
 _OPEN = ", the open "
-_KEYS = {action.text: action.keys for action in KEYED}
+_KEYS = {action.text: action.shortcut for action in KEYED_ACTIONS}
 
 
 @dataclass(frozen=True)
-class Spot:
+class CommandScope:
     """A part of the window whose commands concern one object.
 
     Attributes:
-        root: The widget; it may contain another spot.
-        words: The object of the commands, "" while there is none.
-        show: Brings it into view.
-        is_here: Returns True if it is visible. Hidden ones are offered all the same.
+        root: The widget; it may contain another scope.
+        subject: The object of the commands, "" while there is none.
+        show: Brings the widget into view.
+        is_visible: Returns True if the widget is visible. Commands of hidden widgets are offered,
+            too.
     """
 
     root: QWidget
-    words: Callable[[], str]
+    subject: Callable[[], str]
     show: Callable[[], object]
-    is_here: Callable[[], bool]
+    is_visible: Callable[[], bool]
 
 
-class PageActs:
+class PageCommands:
     """Find the commands on request, and trigger one by its key."""
 
     def __init__(self) -> None:
-        self._spots: list[Spot] = []
-        self._found: dict[str, tuple[Spot, QAbstractButton | QAction]] = {}
+        self._scopes: list[CommandScope] = []
+        self._commands: dict[str, tuple[CommandScope, QAbstractButton | QAction]] = {}
 
-    def add(self, spot: Spot) -> None:
-        self._spots.append(spot)
+    def add(self, scope: CommandScope) -> None:
+        self._scopes.append(scope)
 
-    def collect(self, leave_out: Collection[str]) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
-        """Return the commands that can be triggered now: on the visible page, and on others.
+    def collect(
+        self, excluded_titles: Collection[str]
+    ) -> tuple[list[PaletteEntry], list[PaletteEntry]]:
+        """Return the commands that can be triggered now: of the visible page, and of others.
 
         Args:
-            leave_out: Titles of commands that are offered anyway.
+            excluded_titles: Titles of commands that other sources offer.
         """
-        self._found.clear()
-        here: list[PaletteEntry] = []
-        elsewhere: list[PaletteEntry] = []
-        roots = {spot.root for spot in self._spots}
-        listed = {title.casefold() for title in leave_out}
-        for spot in self._spots:
-            words = spot.words()
-            targets = here if spot.is_here() else elsewhere
-            seen: Counter[str] = Counter()
-            for control, title, icon in _acts(spot.root, roots, words) if words else ():
-                if not title or title.casefold() in listed:
+        self._commands.clear()
+        visible_entries: list[PaletteEntry] = []
+        hidden_entries: list[PaletteEntry] = []
+        roots = {scope.root for scope in self._scopes}
+        folded_titles = {title.casefold() for title in excluded_titles}
+        for scope in self._scopes:
+            subject = scope.subject()
+            targets = visible_entries if scope.is_visible() else hidden_entries
+            title_counts: Counter[str] = Counter()
+            for control, title, icon in (
+                _page_commands(scope.root, roots, subject) if subject else ()
+            ):
+                if not title or title.casefold() in folded_titles:
                     continue
-                seen[title] += 1
-                key, number = str(len(self._found)), seen[title]
-                self._found[key] = (spot, control)
+                title_counts[title] += 1
+                key, number = str(len(self._commands)), title_counts[title]
+                self._commands[key] = (scope, control)
                 # Each plot of a comparison has a button to remove it.
-                shown = title if number == 1 else f"{title} ({number})"
-                aside = "" if title.endswith(words) else words
+                label = title if number == 1 else f"{title} ({number})"
+                remark = "" if title.endswith(subject) else subject
                 targets.append(
-                    PaletteEntry(PRESS, key, shown, aside, icon, _key_of(control, title))
+                    PaletteEntry(PRESS, key, label, remark, icon, _shortcut_of(control, title))
                 )
-        return here, elsewhere
+        return visible_entries, hidden_entries
 
     def press(self, key: str) -> None:
         """Show the widget, then trigger it; does nothing if it no longer exists."""
-        spot, control = self._found[key]
-        spot.show()
+        scope, control = self._commands[key]
+        scope.show()
         if not shiboken6.isValid(control):
             return
         if isinstance(control, QAction):
@@ -91,10 +96,10 @@ class PageActs:
             control.click()
 
 
-def _acts(
-    root: QWidget, roots: Collection[QWidget], words: str
+def _page_commands(
+    root: QWidget, roots: Collection[QWidget], subject: str
 ) -> Iterator[tuple[QAbstractButton | QAction, str, str]]:
-    """Each command on ``words`` with its text and icon, in the order of creation."""
+    """Yield each command on ``subject`` with its text and icon, in the order of creation."""
     for button in root.findChildren(QAbstractButton):
         if not (button.isVisibleTo(root) and button.isEnabledTo(root)):
             continue
@@ -105,11 +110,15 @@ def _acts(
             # Some menus are filled when they open.
             menu.aboutToShow.emit()
             name = button.accessibleName()
-            before = "" if name.startswith("More") else f"{name}: "
+            prefix = "" if name.startswith("More") else f"{name}: "
             for action in _actions_of(menu):
-                yield action, before + _plain(action.text()), ""
+                yield action, prefix + _displayed_text(action.text()), ""
             continue
-        yield button, _title(button, words), button.icon_name if isinstance(button, Button) else ""
+        yield (
+            button,
+            _title(button, subject),
+            button.icon_name if isinstance(button, Button) else "",
+        )
 
 
 def _actions_of(menu: QMenu) -> Iterator[QAction]:
@@ -123,18 +132,20 @@ def _actions_of(menu: QMenu) -> Iterator[QAction]:
 
 
 def _root_of(widget: QWidget, roots: Collection[QWidget]) -> QWidget | None:
-    at: QWidget | None = widget
-    while at is not None and at not in roots:
-        at = at.parentWidget()
-    return at
+    ancestor: QWidget | None = widget
+    while ancestor is not None and ancestor not in roots:
+        ancestor = ancestor.parentWidget()
+    return ancestor
 
 
-def _title(button: QAbstractButton, words: str) -> str:
-    """The text of a button; one of several choices includes the name of the group."""
+def _title(button: QAbstractButton, subject: str) -> str:
+    """Return the text of a button; the text of a choice includes the name of its group."""
     group = button.parentWidget()
     if isinstance(group, UnderlinedTabs):
         return (
-            "" if button.isChecked() else f"{group.title_of(button)} of {words.partition(_OPEN)[0]}"
+            ""
+            if button.isChecked()
+            else f"{group.title_of(button)} of {subject.partition(_OPEN)[0]}"
         )
     if isinstance(group, ChoiceRow):
         return "" if button.isChecked() else f"{group.accessibleName()}: {button.accessibleName()}"
@@ -143,10 +154,10 @@ def _title(button: QAbstractButton, words: str) -> str:
     return button.accessibleName()
 
 
-def _key_of(control: QAbstractButton | QAction, title: str) -> str:
+def _shortcut_of(control: QAbstractButton | QAction, title: str) -> str:
     return _KEYS.get(title, "") or control.shortcut().toString()
 
 
-def _plain(text: str) -> str:
-    """A menu's text as displayed: ``&`` marks a key, ``&&`` is an ampersand."""
+def _displayed_text(text: str) -> str:
+    """Return a menu's text as displayed: ``&`` marks a key, ``&&`` is an ampersand."""
     return text.replace("&&", "\0").replace("&", "").replace("\0", "&")

@@ -12,18 +12,18 @@ from PySide6.QtWidgets import QWidget
 from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.records.verify.finding import Repaired, Verification, VerifyFinding
+from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
 from widgets.common.dialog_holder import DialogHolder
 from widgets.shell.verify_section import RepairDialog, VerifySection
 
 if TYPE_CHECKING:
     from backend.services.verify.service import VerifyService
 
-_LANE = "check everything"
+_QUEUE = "check everything"
 
 
 class VerifyController(Controller):
-    """One for as long as a data root is open."""
+    """Check and repair the data root while it is open."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class VerifyController(Controller):
         self._service = service
         self._section = section
         self._progress: Progress | None = None
-        self._found: Verification | None = None
+        self._verification: Verification | None = None
         self._dialog: DialogHolder[RepairDialog] = DialogHolder()
         section.check_requested.connect(self._check)
         section.cancelled.connect(self._cancel)
@@ -45,25 +45,25 @@ class VerifyController(Controller):
 
     @Slot(bool)
     def _check(self, hashes: bool) -> None:
-        progress = self._begin("Reading jobs")
+        progress = self._start_progress("Reading jobs")
         verify = partial(self._service.verify, hashes=hashes, progress=progress)
-        self._runner.run(_LANE, verify, self._show, self._refuse)
+        self._runner.run(_QUEUE, verify, self._show, self._show_error)
 
     @Slot()
     def _cancel(self) -> None:
         if self._progress is not None:
             self._progress.cancel()
 
-    def _begin(self, what: str) -> Progress:
-        self._section.show_progress(None, what)
+    def _start_progress(self, step: str) -> Progress:
+        self._section.show_progress(None, step)
         self._progress = self._runner.progress(self._section.show_progress)
         return self._progress
 
-    def _show(self, found: Verification) -> None:
-        self._found, self._progress = found, None
-        self._section.show_result(found)
+    def _show(self, verification: Verification) -> None:
+        self._verification, self._progress = verification, None
+        self._section.show_result(verification)
 
-    def _refuse(self, error: BackendError) -> None:
+    def _show_error(self, error: BackendError) -> None:
         self._progress = None
         self._section.show_error("" if isinstance(error, Cancelled) else error.with_remedy)
 
@@ -74,21 +74,21 @@ class VerifyController(Controller):
         self._dialog.open(dialog)
 
     def _repair(self, findings: tuple[VerifyFinding, ...]) -> None:
-        found = self._found
-        if found is None:
+        verification = self._verification
+        if verification is None:
             return
-        hashes = found.hashed_bytes is not None
-        progress = self._begin("Repairing")
+        hashes = verification.hashed_bytes is not None
+        progress = self._start_progress("Repairing")
 
-        def repaired(done: Repaired) -> None:
-            keys = {one.key for one in findings} - {one.key for one in done.left}
-            rest = tuple(one for one in found.findings if one.key not in keys)
-            self._show(replace(found, findings=rest))
-            self._runner.notify(done.sentence)
+        def show_result(result: RepairResult) -> None:
+            keys = {f.key for f in findings} - {f.key for f in result.remaining_findings}
+            remaining_findings = tuple(f for f in verification.findings if f.key not in keys)
+            self._show(replace(verification, findings=remaining_findings))
+            self._runner.notify(result.message)
 
-        def refused(error: BackendError) -> None:
-            self._show(found)
+        def show_error(error: BackendError) -> None:
+            self._show(verification)
             self._runner.notify(error.with_remedy)
 
         repair = partial(self._service.repair, findings, hashes=hashes, progress=progress)
-        self._runner.run(_LANE, repair, repaired, refused)
+        self._runner.run(_QUEUE, repair, show_result, show_error)

@@ -15,7 +15,7 @@ class Progress:
     def __init__(self) -> None:
         self._cancelled = False
 
-    def report(self, done: float, total: float, what: str) -> None:
+    def report(self, done: float, total: float, label: str) -> None:
         """Report ``done`` of ``total`` (0 if unknown). ``what`` names the work: "Copying files"."""
 
     def cancel(self) -> None:
@@ -25,20 +25,20 @@ class Progress:
     def is_cancelled(self) -> bool:
         return self._cancelled
 
-    def step(self, done: float, total: float, what: str) -> None:
+    def step(self, done: float, total: float, label: str) -> None:
         """Report, and raise `Cancelled` if the user cancelled."""
         if self._cancelled:
             raise Cancelled
-        self.report(done, total, what)
+        self.report(done, total, label)
 
 
 class ByteCount:
     """Adds up bytes for a `Progress`."""
 
-    def __init__(self, progress: Progress, total: int, what: str) -> None:
-        self._progress, self._total, self._what = progress, total, what
+    def __init__(self, progress: Progress, total: int, label: str) -> None:
+        self._progress, self._total, self._label = progress, total, label
         self._done = 0
 
     def __call__(self, count: int) -> None:
         self._done += count
-        self._progress.step(self._done, self._total, self._what)
+        self._progress.step(self._done, self._total, self._label)

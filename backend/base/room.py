@@ -16,7 +16,7 @@ LEAST_FILES = 256
 
 
 @dataclass(frozen=True)
-class Room:
+class DiskSpace:
     """``free_files`` is None where the file system has no fixed number of files."""
 
     total_bytes: int
@@ -27,7 +27,7 @@ class Room:
         return self.free_files is not None and self.free_files < needed_files
 
 
-def room_of(path: Union[str, PathLike[str]]) -> Room:  # noqa: UP007 - evaluated by Python 3.9
+def disk_space(path: Union[str, PathLike[str]]) -> DiskSpace:  # noqa: UP007 - evaluated by Python 3.9
     """Return the room of the file system of ``path`` for users who are not root.
 
     Raises:
@@ -35,12 +35,12 @@ def room_of(path: Union[str, PathLike[str]]) -> Room:  # noqa: UP007 - evaluated
     """
     if not hasattr(os, "statvfs"):  # a desktop with Windows
         disk = shutil.disk_usage(path)
-        return Room(disk.total, disk.free, None)
+        return DiskSpace(disk.total, disk.free, None)
     status = os.statvfs(path)
     files = status.f_favail if status.f_files else None
-    return Room(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize, files)
+    return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize, files)
 
 
-def files_words(free_files: int) -> str:
+def free_files_message(free_files: int) -> str:
     """Say how many files a full file system can still take: the end of a sentence."""
     return f"can take only {free_files} more files (inodes), whatever its free space is"

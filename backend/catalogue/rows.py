@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import RowMapping
 
-from backend.records.base.schema import plain
+from backend.records.base.schema import json_value
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig, parse_job, without_secrets
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus, finite
-from backend.records.jobs.summary import JobSummary, make_line
+from backend.records.jobs.summary import JobSummary, make_summary
 from backend.records.jobs.view import JobView
 from backend.records.library.item import LibraryItem, Pin
 
@@ -38,8 +38,8 @@ def job_to_row(view: JobView) -> dict[str, Any]:
             "name": view.name,
             "state": view.state.value,
             "created": view.created,
-            "started": view.status.started,
-            "ended": view.status.ended,
+            "started": view.status.started_at,
+            "ended": view.status.ended_at,
             "earlier_s": view.status.earlier_s,
             "earlier_gpu_s": view.status.earlier_gpu_s,
             "energy_j": view.status.total_energy_j,
@@ -51,13 +51,13 @@ def job_to_row(view: JobView) -> dict[str, Any]:
             "steps_per_epoch": view.status.steps_per_epoch,
             "best_name": best_name,
             "best_value": finite(best_value),
-            "metrics": _json(plain(view.status.metrics)),
+            "metrics": _json(json_value(view.status.metrics)),
             "message": view.status.message,
             "error": "" if view.error is None else _json(view.error.to_dict()),
             "notes": view.notes,
             "tags": _json(list(view.tags)),
             "config": _json(without_secrets(view.config)),
-            "pins": _json(plain(view.pins)),
+            "pins": _json(json_value(view.pins)),
             "search": searched("\n".join((view.id, view.name, view.notes, *view.tags))),
         }
     )
@@ -89,8 +89,8 @@ def row_to_job(row: RowMapping) -> JobView | None:
             metrics=json.loads(row["metrics"]),
             message=row["message"],
             error=RankError.from_dict(json.loads(row["error"])) if row["error"] else None,
-            started=row["started"],
-            updated=row["ended"],
+            started_at=row["started"],
+            updated_at=row["ended"],
             earlier_s=row["earlier_s"],
             earlier_gpu_s=row["earlier_gpu_s"],
             earlier_energy_j=0.0,
@@ -139,7 +139,7 @@ def row_to_line(row: RowMapping) -> JobSummary:
     reason = _error_message(row["error"]) if row["error"] else ""
     share = _share(row["step"], row["total_steps"])
     nodes, count, uses_gpus = _placement(_json(settings.get("placement", [])))
-    return make_line(
+    return make_summary(
         settings,
         json.loads(row["metrics"]),
         id=row["id"],
@@ -152,9 +152,9 @@ def row_to_line(row: RowMapping) -> JobSummary:
         nodes=nodes,
         world_size=count,
         uses_gpus=uses_gpus,
-        created=seconds(row["created"]),
-        started=seconds(row["started"]),
-        ended=seconds(row["ended"]),
+        created_s=seconds(row["created"]),
+        started_s=seconds(row["started"]),
+        ended_s=seconds(row["ended"]),
         earlier_s=row["earlier_s"],
         earlier_gpu_s=row["earlier_gpu_s"],
         energy_j=row["energy_j"],

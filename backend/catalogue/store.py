@@ -75,8 +75,8 @@ _ORDERS = {
 class CatalogueError(BackendError):
     """The catalogue cannot be used. ``is_damaged``: moving it away and rescanning fixes it."""
 
-    def __init__(self, sentence: str, remedy: str, *, is_damaged: bool = False) -> None:
-        super().__init__(sentence, remedy)
+    def __init__(self, message: str, remedy: str, *, is_damaged: bool = False) -> None:
+        super().__init__(message, remedy)
         self.is_damaged = is_damaged
 
 
@@ -126,7 +126,7 @@ class Catalogue:
             connection.execute(delete(ITEMS).where(*_is_item(kind, name, version)))
         self.items_changed(kind)
 
-    def trusted(self, kind: Kind, name: str, version: int) -> str:
+    def trusted_fingerprint(self, kind: Kind, name: str, version: int) -> str:
         """Return the fingerprint of the files when their hash was last verified, or ""."""
         query = select(ITEMS.c.trusted).where(*_is_item(kind, name, version))
         with self._reading() as connection:

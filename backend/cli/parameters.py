@@ -29,7 +29,7 @@ def placement(_services: Services, texts: Sequence[str]) -> tuple[Placement, ...
         raw.append({"node": node, **amount})
     found, faults = parse_placement(raw)
     if faults:
-        raise BackendError(faults[0].sentence, "Use --on NODE=PROCESSES or --on NODE=GPU,GPU.")
+        raise BackendError(faults[0].message, "Use --on NODE=PROCESSES or --on NODE=GPU,GPU.")
     return found
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backend.records.base import number_format
-from backend.records.base.schema import plain
+from backend.records.base.schema import json_value
 from backend.records.base.timestamps import instant
 
 OK, FAILED = 0, 1
@@ -64,7 +64,7 @@ class Answer:
 
 
 def print_json(value: Any) -> None:
-    found = plain(value, documents=True)
+    found = json_value(value, documents=True)
     text = json.dumps(found, ensure_ascii=False, allow_nan=False)
     # A name that is not UTF-8 has lone surrogates, which are escapes of JSON, too.
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")

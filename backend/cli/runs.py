@@ -27,11 +27,11 @@ def reap(services: Services, named: str | Sequence[str] | None) -> None:
     """
     nodes: list[str] = []
     named = (named,) if isinstance(named, str) else named
-    for text in services.reaper.not_known_over() if named is None else named:
+    for text in services.reaper.unfinished_job_ids() if named is None else named:
         try:
             job_id = text if named is None else services.queries.find(text)
             services.reaper.reap(job_id)
-            nodes += services.reaper.nodes(job_id)
+            nodes += services.reaper.agent_nodes(job_id)
         except BackendError:
             _log.debug("The job %s could not be reaped", text, exc_info=True)
     wake(services, nodes)
@@ -42,7 +42,7 @@ def wake(services: Services, names: Iterable[str]) -> None:
     names = tuple(names)
     if not names:
         return
-    results = services.set_up.wake_silent(names, services.cluster.check_banner)
+    results = services.provisioning.wake_silent_nodes(names, services.cluster.check_banner)
     for name, found in results.items():
         if isinstance(found, BackendError):
             print_note(f"No news arrives from {name}. {found.with_remedy}")
@@ -61,7 +61,7 @@ def watch(session: Session, job_id: str) -> JobView:
     def on_update(update: RunUpdate) -> None:
         nonlocal due_s
         session.progress.show(update.view)
-        if update.view.doubt and time.monotonic() >= due_s:
+        if update.view.contact_warning and time.monotonic() >= due_s:
             wake(services, update.view.nodes)
             due_s = time.monotonic() + _WAKE_EVERY_S
 
@@ -94,7 +94,7 @@ def state(view: JobView, *, failed: bool = False) -> Answer:
             progress = f", epoch {status.epoch} of {view.epochs}"
         progress += f", step {status.step} of {status.total_steps}"
     reason = [text] if (text := cause(view) or status.message) else []
-    return Answer(view, f"{view.id}: {view.state.word}{progress}", reason, failed=failed)
+    return Answer(view, f"{view.id}: {view.state.label}{progress}", reason, failed=failed)
 
 
 def cause(view: JobView) -> str:
@@ -103,5 +103,5 @@ def cause(view: JobView) -> str:
     where = "" if view.error.rank is None else f"Rank {view.error.rank}"
     if where and view.error.node:
         where += f" on {view.error.node}"
-    sentence = view.error.sentence
+    sentence = view.error.message
     return sentence if not where or sentence.startswith(where) else f"{where}: {sentence}"

@@ -76,7 +76,7 @@ class Session:
             *self.places,
             accept=self.accepts,
             passphrase=questions.passphrase if self.asks else None,
-            given=self._is_given,
+            is_trusted_key=self._is_given,
         )
 
     @cached_property
@@ -96,7 +96,7 @@ class Session:
         A failure of the world is one sentence; a bug keeps its traceback.
         """
         try:
-            account.begin()
+            account.prepare_account()
             with closing(self):
                 code = self.call(command) if command else self.open_window(*self.places, None)
             sys.stdout.flush()

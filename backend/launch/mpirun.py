@@ -122,20 +122,20 @@ def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> 
     }
 
 
-def by_hand(launch: Launch, name: str) -> str:
+def manual_command(launch: Launch, name: str) -> str:
     """Return a run's command as a line for a shell of its first node.
 
     Its output goes to its own folder called ``name`` (`backend.node.run.manual_run`).
     """
-    variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.by_hand_id(name), 1)}
-    line = shown((*launch.argv, "--by-hand", name), variables)
+    variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.manual_run_id(name), 1)}
+    line = shell_line((*launch.argv, "--by-hand", name), variables)
     if SECRET_VARIABLE not in launch.argv:
         return line
     # The shell sets it itself, so no argument of a program has it.
     return f"{PORT_VARIABLE}={_PORT_BY_HAND} {SECRET_VARIABLE}=$({_MAKE_SECRET}) {line}"
 
 
-def shown(argv: Sequence[str], variables: Mapping[str, str]) -> str:
+def shell_line(argv: Sequence[str], variables: Mapping[str, str]) -> str:
     """Return the command as a line that can be pasted into a shell."""
     if not variables:
         return shlex.join(argv)

@@ -8,19 +8,19 @@ from pathlib import PurePosixPath
 
 from backend.base.log import swallowed
 from backend.records.base.layout import NodeHome
-from backend.records.nodes.entry import NodeFacts
+from backend.records.nodes.entry import NodeInfo
 
 _CONTROL = "backend.node.agent.control"
 
 
 @dataclass(frozen=True)
-class AgentPlace:
+class AgentPaths:
     """The paths of a node's agent; every path is the node's own."""
 
     name: str
     python: str
     bundle: str
-    facts: NodeFacts
+    facts: NodeInfo
 
     @property
     def home(self) -> NodeHome:
@@ -38,18 +38,18 @@ class AgentPlace:
         return str(self.home.state)
 
 
-def start(agent: AgentPlace) -> tuple[str, ...]:
+def start(agent: AgentPaths) -> tuple[str, ...]:
     """Return the command that starts the agent, replacing a running one, and sets it up to start
     after a reboot if possible; it prints the method (`backend.node.agent.autostart`)."""
     return _autostart(agent, "install")
 
 
-def remove(agent: AgentPlace) -> tuple[str, ...]:
+def remove(agent: AgentPaths) -> tuple[str, ...]:
     """Return the command that ends the agent, and prevents its restart."""
     return _autostart(agent, "remove")
 
 
-def check(agent: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
+def check(agent: AgentPaths, limit_s: float = 0.0) -> tuple[str, ...]:
     """Return a command that succeeds if this bundle's agent runs, or does within ``limit_s``."""
     return (
         *_run_module(agent, _CONTROL),
@@ -57,12 +57,12 @@ def check(agent: AgentPlace, limit_s: float = 0.0) -> tuple[str, ...]:
     )
 
 
-def stop(agent: AgentPlace) -> tuple[str, ...]:
+def stop(agent: AgentPaths) -> tuple[str, ...]:
     """Return a command that succeeds when no agent writes to that folder any more."""
     return (*_run_module(agent, _CONTROL), "stop", "--folder", agent.folder)
 
 
-def probe(agent: AgentPlace) -> tuple[str, ...]:
+def probe(agent: AgentPaths) -> tuple[str, ...]:
     """Return a command that succeeds if the other commands can be run on the node."""
     return (*_run_module(agent, _CONTROL), "--help")
 
@@ -73,7 +73,7 @@ def list_runs(python: str, bundle: str, folder: PurePosixPath) -> tuple[str, ...
     return (*program, "runs", "--home", str(folder))
 
 
-def _autostart(agent: AgentPlace, action: str) -> tuple[str, ...]:
+def _autostart(agent: AgentPaths, action: str) -> tuple[str, ...]:
     return (
         *_run_module(agent, "backend.node.agent.autostart"),
         *(action, "--name", agent.name, "--folder", agent.folder),
@@ -91,5 +91,5 @@ def start_message(output: str) -> str:
         return ""
 
 
-def _run_module(agent: AgentPlace, module: str) -> tuple[str, ...]:
+def _run_module(agent: AgentPaths, module: str) -> tuple[str, ...]:
     return ("env", f"PYTHONPATH={agent.bundle}", agent.python, "-m", module)

@@ -307,7 +307,7 @@ def reason_against_limit(home: NodeHome, python: str, mpirun: str) -> str:
         if not _PLAIN_PATH.fullmatch(path):
             return f"the path {path} has characters that authorized_keys does not take"
     bin_prefix = f"{PurePosixPath(python).parent}/"
-    if not mpirun.startswith((bin_prefix, *ssh_command_filter.SYSTEMS_OWN)):
+    if not mpirun.startswith((bin_prefix, *ssh_command_filter.SYSTEM_FOLDERS)):
         return f"{mpirun} is in none of the system's folders"
     return ""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.records.nodes.entry import NodeFacts, PythonFound
+from backend.records.nodes.entry import NodeInfo, NodePython
 
 LEAST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 14)
 """The lock file's numpy needs the first or newer; its torch has wheels up to the last."""
@@ -86,11 +86,11 @@ def _glibc(wheel: Path) -> str:
 
 def choose(
     name: str,
-    node_facts: NodeFacts,
+    node_facts: NodeInfo,
     wheels: Sequence[HorovodWheel] | None,
     *,
     cpu_only: bool = False,
-) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
+) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
     """Choose the Python of a node to train with, and the Horovod wheel for it.
 
     Args:

@@ -16,7 +16,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.validation import sanitize
-from backend.records.nodes.entry import NodeFacts
+from backend.records.nodes.entry import NodeInfo
 from backend.ssh.interface import Shell
 
 LEAST_PYTHON = (3, 10)
@@ -34,7 +34,7 @@ WriteFile = Callable[[Path, bytes], None]
 class NodeInspection:
     """``ranks_address``: the IP, with its prefix, at which ranks on other nodes reach it."""
 
-    facts: NodeFacts
+    facts: NodeInfo
     ranks_address: str
 
 
@@ -70,7 +70,7 @@ def inspect(
     try:
         raw = json.loads(answer.out)
         reached_at, home_fault = str(raw.pop("reached_at")), str(raw.pop("home_fault"))
-        node_facts = replace(NodeFacts.from_dict(raw), clock_offset_s=offset_s)
+        node_facts = replace(NodeInfo.from_dict(raw), clock_offset_s=offset_s)
         address = ranks_address(node_facts, reached_at)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise _no_answer(node, str(error)) from error
@@ -84,7 +84,7 @@ def inspect(
     return NodeInspection(node_facts, address)
 
 
-def ranks_address(node_facts: NodeFacts, reached_at: str) -> str:
+def ranks_address(node_facts: NodeInfo, reached_at: str) -> str:
     """Return the interface that took the desktop's connection, or the first outward one, or ""."""
     interface_addresses = [
         (interface, ipaddress.ip_interface(interface.address))
@@ -152,7 +152,7 @@ def _proof_file(
             remove_file(path)
 
 
-def _check_python(node: str, node_facts: NodeFacts) -> None:
+def _check_python(node: str, node_facts: NodeInfo) -> None:
     versions = [python.version for python in node_facts.pythons]
     if any(_numbers(version) >= LEAST_PYTHON for version in versions):
         return

@@ -20,7 +20,7 @@ from backend.base.errors import BackendError
 from backend.node.checks.doctor import two_ranks_agree, two_ranks_command
 from backend.node.system.mpi import version_in
 from backend.provisioning import agent_commands, cluster_key
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
@@ -32,9 +32,9 @@ from backend.records.base.layout import NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import (
     NodeEntry,
-    NodeFacts,
+    NodeInfo,
     NodeInstallation,
-    PythonFound,
+    NodePython,
     SetUp,
 )
 from backend.ssh.interface import Machine, Shell
@@ -72,8 +72,8 @@ class Wheels(Protocol):
     """The source of wheels for a set-up; see `backend.services.nodes.provisioning`."""
 
     def choose(
-        self, name: str, node_facts: NodeFacts
-    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
+        self, name: str, node_facts: NodeInfo
+    ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
         """See `backend.provisioning.horovod_wheels.choose`."""
 
     def gather(
@@ -119,13 +119,13 @@ class SetUpPlan:
 
     wheels: Wheels
     bundle: CodeArchive
-    inspect: Callable[[Shell], NodeFacts]
+    inspect: Callable[[Shell], NodeInfo]
     agree: Callable[[str], None] = lambda version: None
     key: ClusterKey | None = None
     own_key: str = ""
     limits_key: bool = False
     peers: Sequence[Peer] = ()
-    start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start
+    start_agent: Callable[[AgentPaths], Sequence[str]] = agent_commands.start
     system_mpi: bool = False
     shared: bool = False
     exclusive_access: Callable[[str], AbstractContextManager[object]] = nullcontext
@@ -171,7 +171,7 @@ class _SetUpWork:
     """A set-up in progress; each method is a step and returns its outcome."""
 
     shell: Shell
-    node_facts: NodeFacts
+    node_facts: NodeInfo
     home: NodeHome
     environments: NodeEnvironments
     house: Wheelhouse
@@ -220,7 +220,7 @@ class _SetUpWork:
             relay is not None
             and root
             and node_facts.data_root_writable
-            and not self._entry.no_share
+            and not self._entry.is_staged
         ):
             self.environments.bring = partial(relay.bring, self.shell, self._steps, root)
         gpus = f"{len(node_facts.gpus)} × {node_facts.gpus[0]}" if node_facts.gpus else "no GPU"
@@ -235,7 +235,7 @@ class _SetUpWork:
         if not self._plan.shared:
             return self.home
         name, root = self._entry.name, self.node_facts.data_root
-        if not root or not self.node_facts.data_root_writable or self._entry.no_share:
+        if not root or not self.node_facts.data_root_writable or self._entry.is_staged:
             raise BackendError(
                 f"{name} cannot write to the data root, so it cannot use a shared environment.",
                 f"Mount it on {name} with write permission, or set {name} up without sharing.",
@@ -394,12 +394,12 @@ class _SetUpWork:
         self._bundle = str(folder)
         if not self._steps.run(self.shell, ["test", "-d", self._bundle]).ok:
             self._unpack(folder)
-        agent = AgentPlace(
+        agent = AgentPaths(
             self._entry.name, str(self._folder / "bin/python"), self._bundle, self.node_facts
         )
         remedy = "Fix the cause that its output names, then set the node up again."
         folders = [str(self.home.state)]
-        if self._entry.no_share:
+        if self._entry.is_staged:
             folders += [agent.folder, f"{self.node_facts.data_root}/jobs"]
         self._steps.must(
             self.shell,
@@ -477,7 +477,7 @@ class _SetUpWork:
     def updated_entry(self) -> NodeEntry:
         return replace(
             self._entry,
-            facts=self.node_facts,
+            info=self.node_facts,
             installation=NodeInstallation(
                 python=str(self._folder / "bin/python"),
                 mpirun=self._mpirun,

@@ -39,7 +39,7 @@ from backend.provisioning.wheelhouse import (
     run_pip,
 )
 from backend.records.base.validation import sanitize
-from backend.records.jobs.script import usual_list
+from backend.records.jobs.script import usual_requirement_file
 
 OF_SCRIPTS = "-script-"
 """Part of an environment's name, after the name of the one below."""
@@ -176,7 +176,7 @@ class ScriptWheels(Wheelhouses):
         on_line("Resolving the packages that the script lists")
         pip_listing = run_pip([*self._pip, "config", "list"], lambda line: None, cancelled)[1]
         options, variables = as_pip_does(pip_listing)
-        listing = usual_list([path.name for path in script_folder.iterdir()])
+        listing = usual_requirement_file([path.name for path in script_folder.iterdir()])
         common = ["--no-config", "--quiet", "--color", "never", "--no-header", "--no-annotate"]
 
         def run(*argv: str) -> None:

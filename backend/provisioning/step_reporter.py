@@ -22,7 +22,7 @@ def with_key(state: SetUp, error: BackendError) -> SetUp:
     if isinstance(error, HostKeyUnknown):
         return replace(state, key=error.key)
     if isinstance(error, HostKeyChanged):
-        return replace(state, key=error.key, accepted=error.accepted)
+        return replace(state, key=error.key, accepted_fingerprint=error.accepted_fingerprint)
     return state
 
 
@@ -62,17 +62,17 @@ class Steps:
             outcome = work()
         except Cancelled:
             message = "Cancelled. Completed steps stay; the next set-up continues from here."
-            self._change(state=StepState.CANCELLED, sentence=message)
+            self._change(state=StepState.CANCELLED, message=message)
             raise
         except BackendError as error:
             self._state = with_key(self._state, error)
-            self._change(state=StepState.FAILED, sentence=error.message, remedy=error.remedy)
+            self._change(state=StepState.FAILED, message=error.message, remedy=error.remedy)
             raise
         except BaseException as error:
             message = f"An error in Ringmaster ended this step: {type(error).__name__}: {error}"
-            self._change(state=StepState.FAILED, sentence=message)
+            self._change(state=StepState.FAILED, message=message)
             raise
-        self._change(state=StepState.DONE, sentence=outcome)
+        self._change(state=StepState.DONE, message=outcome)
 
     def stop_if_cancelled(self) -> None:
         if self._cancelled():
@@ -87,8 +87,8 @@ class Steps:
         """Report what the running step does or waits for; figures follow a colon."""
         self.stop_if_cancelled()
         # What begins now may take minutes without another report.
-        is_new = message.partition(":")[0] != self._step.sentence.partition(":")[0]
-        (self._change if is_new else self._later)(sentence=message)
+        is_new = message.partition(":")[0] != self._step.message.partition(":")[0]
+        (self._change if is_new else self._later)(message=message)
 
     def run(self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
         """Run a command on the node; its output becomes the step's output."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.provisioning import agent_commands, cluster_key
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.node_environment import STAMP
 from backend.provisioning.provisioner import disk_usage
 from backend.provisioning.script_wheels import OF_SCRIPTS
@@ -92,21 +92,21 @@ def _wheels(shell: Machine, home: NodeHome, environment: str) -> list[str]:
 
 
 def home_of(entry: NodeEntry) -> NodeHome:
-    if entry.facts is None:
+    if entry.info is None:
         raise BackendError(
             f"{entry.name} was never inspected, so nothing of Ringmaster is known on it."
         )
-    return NodeHome(PurePosixPath(entry.facts.home))
+    return NodeHome(PurePosixPath(entry.info.home))
 
 
-def _find_agent(entry: NodeEntry, shell: Machine) -> AgentPlace | None:
+def _find_agent(entry: NodeEntry, shell: Machine) -> AgentPaths | None:
     """Return the agent's paths; None if nothing is left that could run it."""
-    if entry.facts is None or entry.installation is None:
+    if entry.info is None or entry.installation is None:
         return None
     installation = entry.installation
     # After an upgrade of the node's Python an environment may not start any more.
-    for python in (installation.python, *(candidate.path for candidate in entry.facts.pythons)):
-        agent = AgentPlace(entry.name, python, installation.bundle, entry.facts)
+    for python in (installation.python, *(candidate.path for candidate in entry.info.pythons)):
+        agent = AgentPaths(entry.name, python, installation.bundle, entry.info)
         if shell.run(agent_commands.probe(agent)).ok:
             return agent
     return None
@@ -126,7 +126,7 @@ def refuse_running(
 
 def refuse_running_of(
     entry: NodeEntry, shell: Machine, folders: Iterable[PurePosixPath]
-) -> AgentPlace | None:
+) -> AgentPaths | None:
     """Refuse to remove folders of a node that runs use; return the paths of its agent, if any."""
     agent = _find_agent(entry, shell)
     if agent is not None:

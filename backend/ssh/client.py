@@ -27,7 +27,7 @@ from paramiko.ssh_exception import ChannelException, SSHException
 
 from backend.base.log import swallowed
 from backend.node.system.wording import seconds
-from backend.records.base.account import expanded, listed_home
+from backend.records.base.account import expand_home, password_file_home
 from backend.records.nodes.entry import NodeAddress
 from backend.ssh import errors as ssh_errors
 from backend.ssh.client_config import ask_ssh, readable, unreadable
@@ -41,7 +41,7 @@ from backend.ssh.interface import (
     Unreachable,
 )
 from backend.ssh.known_hosts import KnownHosts, host_key
-from backend.ssh.remote_command import LoginWaits, execute
+from backend.ssh.remote_command import LoginTimeout, execute
 from backend.ssh.sftp import RemoteFile, SftpFiles
 from backend.ssh.ssh_config import DEFAULT_KEYS, Hop, Lookup, route
 
@@ -165,7 +165,7 @@ class SshShell:
             channel = self._session(min(limit_s, _CHANNEL_LIMIT_S))
             try:
                 outcome = execute(channel, argv, input=input, limit_s=limit_s, on_line=on_line)
-            except LoginWaits as error:
+            except LoginTimeout as error:
                 raise Unreachable(
                     *ssh_errors.login_waits(self._account, limit_s, str(error))
                 ) from error
@@ -403,7 +403,7 @@ class _Login:
     def _of_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
         for path in paths:
             try:
-                content = expanded(path).read_bytes()
+                content = expand_home(path).read_bytes()
                 key = self._loaded(content)
             except FileNotFoundError:
                 continue
@@ -420,7 +420,7 @@ class _Login:
                     yield path, key
 
     def _certified(self, path: str, content: bytes) -> Iterator[tuple[str, Any]]:
-        certificate = expanded(path)
+        certificate = expand_home(path)
         if not certificate.is_file():
             return
         key = self._loaded(content)
@@ -514,7 +514,7 @@ class _Agent(paramiko.Agent):  # type: ignore[misc] # paramiko has no types
         paramiko.agent.AgentSSH.__init__(self)
         self._conn = socket.socket(socket.AF_UNIX)
         self._conn.settimeout(_AGENT_LIMIT_S)
-        self._conn.connect(str(expanded(path)))
+        self._conn.connect(str(expand_home(path)))
         kind, answer = self._send_message(paramiko.agent.cSSH2_AGENTC_REQUEST_IDENTITIES)
         if kind != paramiko.agent.SSH2_AGENT_IDENTITIES_ANSWER:
             raise SSHException("the agent does not list its keys")
@@ -550,7 +550,7 @@ def _agent(path: str | None = None) -> Any:
 def _public_half(path: str) -> bytes:
     """Return the public key next to a private one, which identifies it in an agent, or b""."""
     try:
-        text = expanded(f"{path}.pub").read_text("utf-8", "replace")
+        text = expand_home(f"{path}.pub").read_text("utf-8", "replace")
         return bytes(paramiko.pkey.PublicBlob.from_string(text).key_blob)
     except (OSError, ValueError) as error:
         swallowed(error)
@@ -561,10 +561,10 @@ def _lookup(ssh_config: Path | None) -> Lookup:
     """Return a lookup of the user's client settings for a host."""
     ssh = shutil.which("ssh")
     # ssh refuses a user without an entry in the password file.
-    if ssh is not None and listed_home() is not None:
+    if ssh is not None and password_file_home() is not None:
         return cache(partial(ask_ssh, ssh, file=ssh_config))
     settings = paramiko.SSHConfig()
-    files = (ssh_config,) if ssh_config else (expanded("~/.ssh/config"), _SYSTEM_SETTINGS)
+    files = (ssh_config,) if ssh_config else (expand_home("~/.ssh/config"), _SYSTEM_SETTINGS)
     for file in files:
         if file != ssh_config and not file.is_file():
             continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.records.base.account import listed_home, user_name
+from backend.records.base.account import password_file_home, user_name
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeAddress
 
@@ -35,7 +35,7 @@ def ask_ssh(ssh: str, address: NodeAddress, file: Path | None) -> dict[str, Any]
         BackendError: ssh refuses the settings, or has not answered in time.
     """
     argv = [ssh, "-G", "-T"]
-    if file is None and Path.home() != listed_home():
+    if file is None and Path.home() != password_file_home():
         # OpenSSH ignores HOME, which this program uses for everything it reads.
         user_config = Path.home() / ".ssh/config"
         argv += ["-F", str(user_config) if user_config.is_file() else "none"]

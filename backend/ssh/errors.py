@@ -12,8 +12,8 @@ import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backend.node.system.wording import last_said, seconds
-from backend.records.base.account import expanded
+from backend.node.system.wording import last_message, seconds
+from backend.records.base.account import expand_home
 from backend.records.base.program_name import to_remove
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import HostKey
@@ -179,7 +179,7 @@ def unusable(path: str, content: bytes) -> Unusable:
 
 
 def _in_shell(path: str) -> str:
-    return shlex.quote(str(expanded(path)))
+    return shlex.quote(str(expand_home(path)))
 
 
 def locked(path: str, hop: Hop, has_passphrase: bool) -> MessageAndRemedy:
@@ -206,30 +206,30 @@ def silent_login(hop: Hop) -> MessageAndRemedy:
     )
 
 
-def key_unknown(offered: HostKey) -> MessageAndRemedy:
-    name = host_name(offered.host, offered.port)
+def key_unknown(offered_key: HostKey) -> MessageAndRemedy:
+    name = host_name(offered_key.host, offered_key.port)
     return (
-        f"First connection to {name}: its host key {offered.fingerprint} ({offered.kind}) has not "
+        f"First connection to {name}: its host key {offered_key.fingerprint} ({offered_key.kind}) has not "
         "been accepted here.",
         "Compare it with the node's own output of ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub; "
-        f"if it is the same: --accept-key {offered.fingerprint}",
+        f"if it is the same: --accept-key {offered_key.fingerprint}",
     )
 
 
-def key_changed(offered: HostKey, accepted: HostKey) -> MessageAndRemedy:
-    name = host_name(offered.host, offered.port)
+def key_changed(offered_key: HostKey, accepted_key: HostKey) -> MessageAndRemedy:
+    name = host_name(offered_key.host, offered_key.port)
     return (
-        f"{name} presents another host key than the accepted one: {offered.fingerprint} "
-        f"({offered.kind}) instead of {accepted.fingerprint} ({accepted.kind}). Either it was "
+        f"{name} presents another host key than the accepted one: {offered_key.fingerprint} "
+        f"({offered_key.kind}) instead of {accepted_key.fingerprint} ({accepted_key.kind}). Either it was "
         "reinstalled, or someone is intercepting the connection.",
         "Ask its administrator. Only if the change is intended, remove the old key: "
-        f"{to_remove(offered.host, offered.port)}; then accept the new one with any command that "
-        f"connects: --accept-key {offered.fingerprint}",
+        f"{to_remove(offered_key.host, offered_key.port)}; then accept the new one with any command that "
+        f"connects: --accept-key {offered_key.fingerprint}",
     )
 
 
 def no_command(account: str, code: int, printed_text: str) -> MessageAndRemedy:
-    last = last_said(printed_text)
+    last = last_message(printed_text)
     quotation = f" and printed “{sanitize(last, 120)}”" if last else ""
     return (
         f"The login shell of {account} ended with code {code} before any command began{quotation}.",
@@ -238,7 +238,7 @@ def no_command(account: str, code: int, printed_text: str) -> MessageAndRemedy:
 
 
 def login_waits(account: str, limit_s: float, printed_text: str) -> MessageAndRemedy:
-    last = last_said(printed_text)
+    last = last_message(printed_text)
     quotation = f"; it printed “{sanitize(last, 120)}”" if last else ""
     return (
         f"The login shell of {account} began no command within {seconds(limit_s)}{quotation}.",

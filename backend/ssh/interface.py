@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from backend.base.errors import BackendError
-from backend.node.system.wording import last_said
+from backend.node.system.wording import last_message
 from backend.records.nodes.entry import HostKey
 from backend.ssh.sftp import RemoteFile, SftpFiles
 
@@ -33,7 +33,7 @@ class CommandResult:
     @property
     def complaint(self) -> str:
         """The last line of its output, for a sentence."""
-        return last_said(self.err or self.out) or f"it ended with code {self.code}"
+        return last_message(self.err or self.out) or f"it ended with code {self.code}"
 
 
 class Machine(Protocol):
@@ -102,24 +102,24 @@ class LoginRefused(BackendError):
 class PassphraseNeeded(LoginRefused):
     """The key ``identity`` is locked."""
 
-    def __init__(self, sentence: str, remedy: str, identity: str) -> None:
-        super().__init__(sentence, remedy)
+    def __init__(self, message: str, remedy: str, identity: str) -> None:
+        super().__init__(message, remedy)
         self.identity = identity
 
 
 class HostKeyUnknown(BackendError):
     """A key that was never accepted here; only the user can accept it."""
 
-    def __init__(self, sentence: str, remedy: str, key: HostKey) -> None:
-        super().__init__(sentence, remedy)
+    def __init__(self, message: str, remedy: str, key: HostKey) -> None:
+        super().__init__(message, remedy)
         self.key = key
 
 
 class HostKeyChanged(BackendError):
     """Another key than the accepted one: the connection is refused until that one is removed."""
 
-    def __init__(self, sentence: str, remedy: str, key: HostKey, accepted: str) -> None:
-        super().__init__(sentence, remedy)
+    def __init__(self, message: str, remedy: str, key: HostKey, accepted_fingerprint: str) -> None:
+        super().__init__(message, remedy)
         self.key = key
-        self.accepted = accepted
+        self.accepted_fingerprint = accepted_fingerprint
         """Fingerprint of the key that was accepted."""

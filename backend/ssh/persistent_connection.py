@@ -78,7 +78,7 @@ class PersistentConnection:
             return self._work(work)
 
     @contextmanager
-    def apart(self) -> Iterator[Shell]:
+    def separate_shell(self) -> Iterator[Shell]:
         """Open a separate connection for long work, which must not delay other calls."""
         shell = self._connect()
         try:

@@ -130,7 +130,7 @@ class Stream:
             self._on_line(line.decode("utf-8", "replace").rstrip("\r"))
 
 
-class LoginWaits(TimeoutError):
+class LoginTimeout(TimeoutError):
     """The login shell began no command in time; the argument is what it printed."""
 
 
@@ -196,7 +196,7 @@ def execute(
                 return _ended_early(channel, out, err, deadline)
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
-                raise TimeoutError if out.has_begun else LoginWaits(_login_output(out, err))
+                raise TimeoutError if out.has_begun else LoginTimeout(_login_output(out, err))
             if unsent and out.has_begun and channel.send_ready():
                 unsent = _send(channel, unsent)
                 continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.records.base.account import expanded, user_name
+from backend.records.base.account import expand_home, user_name
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeAddress
 from backend.ssh.known_hosts import SSH_PORT
@@ -77,7 +77,7 @@ def route(address: NodeAddress, lookup: Lookup) -> tuple[Hop, ...]:
 
 def _hop(address: NodeAddress, settings: Mapping[str, Any]) -> Hop:
     asked_for = (address.identity,) if address.identity else ()
-    if address.identity and not expanded(address.identity).is_file():
+    if address.identity and not expand_home(address.identity).is_file():
         raise BackendError(
             f"There is no key file {address.identity}.", "Pass the private key with --identity."
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -37,7 +37,7 @@ class SystemKeyring:
         self._service = service
         self._kind = kind
 
-    def fault(self) -> str:
+    def unavailable_reason(self) -> str:
         """Return why nothing can be stored, in one sentence; "" if it can."""
         try:
             _backend()
@@ -55,7 +55,7 @@ class SystemKeyring:
             swallowed(error)
             return ""
 
-    def keep(self, identity: str, passphrase: str) -> None:
+    def store(self, identity: str, passphrase: str) -> None:
         """Store a passphrase.
 
         Raises:
@@ -99,7 +99,7 @@ class SystemKeyring:
     def _name(self, identity: str) -> str:
         if self._service != SERVICE:
             return identity
-        return str(expanded(identity).absolute())
+        return str(expand_home(identity).absolute())
 
 
 def _backend() -> KeyringBackend:

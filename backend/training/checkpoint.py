@@ -113,7 +113,7 @@ class Checkpointer:
             bytes=0,
             sha256="",
             config_sha256=self._config_sha256,
-            created=timestamps.now(),
+            created=timestamps.utc_now(),
             metrics=dict(metrics),
             reason=reason,
         )
@@ -195,7 +195,7 @@ class Checkpointer:
                 # A run that resumed from an older one writes this name again.
                 record = replace(record, name=f"{record.name}-run{self._run}")
             names = not_finite(state, self.expected_nan)
-            record = replace(record, not_finite=number_format.some(names) if names else "")
+            record = replace(record, not_finite=number_format.name_list(names) if names else "")
             self._saved = write_checkpoint(self._folder.checkpoints, state, record)
             self.failure = self.not_finite = ""
             if names:
@@ -570,7 +570,7 @@ def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: st
         if not any(name.startswith(prefix) for name in known):
             raise BackendError(
                 f"The setting {setting} has “{sanitize(prefix)}”, but no name of the model begins "
-                f"with it; it has {number_format.some(known)}.",
+                f"with it; it has {number_format.name_list(known)}.",
                 "Give the beginning of a name, such as “layers.0.”.",
             )
     return {name for name in known if name.startswith(tuple(prefixes))}
@@ -654,11 +654,11 @@ def _put(model: torch.nn.Module, weights: Mapping[str, Any], source: str) -> Non
         fitting = len(own) - len(missing) - len(wrong)
         parts = []
         if missing:
-            parts.append(f"not in the file: {number_format.some(missing)}")
+            parts.append(f"not in the file: {number_format.name_list(missing)}")
         if wrong:
-            parts.append(f"different shape: {number_format.some(wrong)}")
+            parts.append(f"different shape: {number_format.name_list(wrong)}")
         if surplus:
-            parts.append(f"not in the model: {number_format.some(surplus)}")
+            parts.append(f"not in the model: {number_format.name_list(surplus)}")
         how = (
             f"{fitting} of the model's {len(own)} weights match"
             if fitting

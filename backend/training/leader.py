@@ -19,7 +19,7 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
@@ -380,7 +380,7 @@ class Leader(ABC):
                 Alarm(
                     NOT_TRAINED,
                     self._state.step,
-                    f"The model has replaced or added {some(message['untrained'])} since the "
+                    f"The model has replaced or added {name_list(message['untrained'])} since the "
                     f"start; {self._config.strategy.name} does not train that. Use allreduce or "
                     "ddp, or make it in UserModel.__init__ and change its values only.",
                 )
@@ -426,4 +426,4 @@ def say_trained(model: torch.nn.Module, parameters: Iterable[torch.Tensor]) -> N
     """Write to the log that a model has thawed parameters."""
     thawed = {id(one) for one in parameters}
     names = [name for name, one in model.named_parameters() if id(one) in thawed]
-    sys.stdout.write(f"From now on these are trained, too: {some(names)}\n")
+    sys.stdout.write(f"From now on these are trained, too: {name_list(names)}\n")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from backend.base.errors import BackendError
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.jobs.config import JobConfig, Optimizer
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
@@ -437,7 +437,9 @@ class Trainer:
         if self.workers is not None and names and not names.keys() <= self._named:
             self._named |= names.keys()
             step = self.train_state.step + 1
-            sys.stdout.write(f"From step {step} on these are trained, too: {some(list(names))}\n")
+            sys.stdout.write(
+                f"From step {step} on these are trained, too: {name_list(list(names))}\n"
+            )
 
     def _complete(self, result: StepResult) -> StepResult:
         """Exchange the metrics of a step in which a rank had one that is new."""

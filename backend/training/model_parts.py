@@ -18,7 +18,7 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from backend.base.errors import BackendError
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.training import user_code
 from backend.training.user_code.errors import FORWARD
 
@@ -163,7 +163,7 @@ class _Trace(fx.Tracer):
             if name not in known:
                 raise BackendError(
                     f"strategy.cut names “{name}”, but the model has no such module.",
-                    f"It has {some(known)}.",
+                    f"It has {name_list(known)}.",
                 )
         self._cut = [f"{_ROOT}.{name}" for name in cut]
         self._outputs: dict[str, fx.Node] = {}
@@ -241,7 +241,7 @@ class _Trace(fx.Tracer):
                 raise BackendError(
                     f"The model cannot be cut after “{name}”: "
                     + (
-                        f"its forward uses {some([_bare(one) for one in others])} after it, too."
+                        f"its forward uses {name_list([_bare(one) for one in others])} after it, too."
                         if others
                         else "its forward does not use that module's output."
                     ),

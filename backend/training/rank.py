@@ -164,7 +164,7 @@ class Rank:
             ) from error
         lazy_dynamo.postpone()
         strategy = strategies.make(
-            launch.config.strategy, len(launch.ranks), launch.meeting_host, self._beat
+            launch.config.strategy, len(launch.ranks), launch.rendezvous_host, self._beat
         )
         strategy.load()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)

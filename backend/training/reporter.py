@@ -106,7 +106,7 @@ class Reporter:
         self._metrics: dict[str, float | None] = dict(begun.metrics)
         self._heartbeat = before.heartbeat if before is not None else 0
         self._clock = timestamps.EvenClock()
-        self._started = self._clock.now("microseconds")
+        self._started = self._clock.utc_now("microseconds")
         self._samples_per_second: float | None = None
         self._ranks = SlowRanks()
         self._breakdown = StepBreakdown(
@@ -266,7 +266,7 @@ class Reporter:
         if steps:
             self._note(steps)
         try:
-            now = self._clock.now("microseconds")
+            now = self._clock.utc_now("microseconds")
             blocks = [_block(part, self._run, JobState.TRAINING, now) for part in _by_epoch(steps)]
             self._history.append(blocks, flush=self._closing)
             self.failure = ""
@@ -332,14 +332,14 @@ class Reporter:
             step_times=self._breakdown.times(),
             slow_cause=self._breakdown.cause(),
             alarms=alarms,
-            started=self._started,
+            started_at=self._started,
             earlier_s=self._begun.earlier_s,
             earlier_gpu_s=self._begun.earlier_gpu_s,
             earlier_energy_j=self._begun.earlier_energy_j,
             gpus=self._begun.gpus,
             is_planned=self._is_planned,
-            continued=self._begun.continued,
-            updated=self._clock.now("microseconds"),
+            continuation=self._begun.continuation,
+            updated_at=self._clock.utc_now("microseconds"),
         )
         try:
             self._status_file.replace_json(status.to_dict())
@@ -381,7 +381,7 @@ def _block(steps: Sequence[Step], run: int, state: JobState, timestamp: str) -> 
         run=run,
         epoch=last.epoch,
         epoch_step=last.epoch_step,
-        first=steps[0].step,
+        first_step=steps[0].step,
         timestamp=timestamp,
         message=steps[0].replaces,
         metrics={name: [step.metrics.get(name, math.nan) for step in steps] for name in names},

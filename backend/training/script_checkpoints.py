@@ -152,7 +152,7 @@ class ScriptCheckpoints:
             bytes=size_of(path),
             sha256=sha256_of(path, self._on_bytes),
             config_sha256=self._launch.config.sha256(),
-            created=timestamps.now(),
+            created=timestamps.utc_now(),
             metrics=dict(state.metrics),
             reason="script",
             file=str(path.relative_to(self._folder.path)),

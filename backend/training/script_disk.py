@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from backend.base.log import suppress
-from backend.base.room import room_of
+from backend.base.room import disk_space
 from backend.records.base import number_format
 
 _LEFT_BYTES = 2_000_000_000
@@ -41,7 +41,7 @@ class DiskWatch:
 
     def _free(self) -> int:
         with suppress(OSError):
-            return room_of(self._root).free_bytes
+            return disk_space(self._root).free_bytes
         return sys.maxsize
 
     def _written(self) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backend.base.log import suppress
-from backend.records.base.terminal_text import plain
+from backend.records.base.terminal_text import strip_codes
 from backend.records.jobs.log_numbers import guessed_numbers, numbers_of
 from backend.training.curve_formats import (
     EPOCH_TOTALS,
@@ -276,8 +276,8 @@ class ScriptMetrics:
             if (row := json_object(line)) is not None:
                 self._add(_LOG[0], self._log_counters[_LOG], row)
             elif self._patterns:
-                self._add_marked(numbers_of(self._patterns, plain(line)))
-            elif row := guessed_numbers(plain(line), self._marked):
+                self._add_marked(numbers_of(self._patterns, strip_codes(line)))
+            elif row := guessed_numbers(strip_codes(line), self._marked):
                 count: Row = {}
                 if row.pop("is_within_epoch", 0):
                     self._line_count += 1

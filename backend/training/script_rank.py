@@ -40,7 +40,7 @@ from backend.records.jobs import history
 from backend.records.jobs.alarm import BAD_CURVE, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import entry_words, filled, in_a_line, interpreter
+from backend.records.jobs.script import entry_args, fill_placeholders, command_line, interpreter
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
@@ -106,7 +106,7 @@ def copy_script(source: str, target: Path) -> None:
 def script_program(folder: Path, entry: str, python: str) -> list[str]:
     """Return the words that run an entry of a script in ``folder``, before its arguments."""
     program = interpreter(folder / entry) or [python or sys.executable]
-    return [*program, *entry_words(entry)]
+    return [*program, *entry_args(entry)]
 
 
 def _needs_torchrun(folder: Path) -> bool:
@@ -148,7 +148,7 @@ class Script:
         self._copy()
         command, environment = self._command(), self._environment()
         # What really runs, in the log; no number in it is one of the script's.
-        sys.stdout.write(f"── {in_a_line(command)}\n── {self._surroundings(environment)}\n")
+        sys.stdout.write(f"── {command_line(command)}\n── {self._surroundings(environment)}\n")
         sys.stdout.flush()
         if self._plan.rank == 0:
             self._reports = Reports(
@@ -183,7 +183,7 @@ class Script:
             if name not in of_job and (name == PORT_VARIABLE or os.environ.get(name) != value)
         ]
         names = f"; from the job's settings {', '.join(sorted(of_job))}" if of_job else ""
-        return f"in {shlex.quote(str(self._cwd))} with {in_a_line(of_run)}{names}"
+        return f"in {shlex.quote(str(self._cwd))} with {command_line(of_run)}{names}"
 
     def aborted_after_its_end(self, code: int) -> bool:
         """Return whether the script was done, and only the end of its Python went wrong.
@@ -252,7 +252,7 @@ class Script:
 
     def _all_are_idle(self, now: float) -> bool:
         """Return whether no process has worked for a while; the guards touch the logs of others."""
-        if self._launch.apart:
+        if self._launch.is_staged:
             return False
         signs: list[int] = []
         for one in self._launch.ranks:
@@ -311,7 +311,7 @@ class Script:
         program = script_program(self._work, config.entry, self._python)
         if config.folder and program[-1] == config.entry:
             program[-1] = str(self._work / config.entry)
-        return [*program, *filled(arguments, values)]
+        return [*program, *fill_placeholders(arguments, values)]
 
     @property
     def _cwd(self) -> Path:
@@ -481,7 +481,9 @@ class Reports:
         } - self._nan_names
         if new_names:
             self._nan_names |= new_names
-            message = f"The script wrote NaN for {number_format.some(sorted(self._nan_names))}."
+            message = (
+                f"The script wrote NaN for {number_format.name_list(sorted(self._nan_names))}."
+            )
             self._reporter.alarm(Alarm(BAD_CURVE, point.step, message))
 
     def stopping(self) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from backend.base.errors import BackendError
-from backend.records.base.number_format import some
-from backend.records.jobs.alarm import BAD_VALIDATION, LEFT_OUT, NOT_A_NUMBER, Alarm
+from backend.records.base.number_format import name_list
+from backend.records.jobs.alarm import BAD_VALIDATION, METRICS_LEFT_OUT, NOT_A_NUMBER, Alarm
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
@@ -148,7 +148,9 @@ class StepRecorder:
         watched |= {config.early_stop.metric} if config.early_stop is not None else set()
         bad = [name for name, value in validation.items() if not math.isfinite(value)]
         if self._workers is not None and (names := [name for name in bad if name in watched]):
-            sentence = f"The validation after step {train_state.step} gave NaN for {some(names)}."
+            sentence = (
+                f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
+            )
             self._workers.reporter.alarm(Alarm(BAD_VALIDATION, train_state.step, sentence))
         if self._workers is None or held is None:
             return
@@ -175,10 +177,10 @@ class StepRecorder:
         if left_out and not was_full:
             sentence = (
                 f"The model returned more than {MOST_LATER} new names of metrics after the first "
-                f"step; {some(left_out)} and later ones are not recorded. Use the same names in "
+                f"step; {name_list(left_out)} and later ones are not recorded. Use the same names in "
                 "each step and epoch."
             )
-            self._workers.reporter.alarm(Alarm(LEFT_OUT, step, sentence))
+            self._workers.reporter.alarm(Alarm(METRICS_LEFT_OUT, step, sentence))
         return {name: value for name, value in metrics.items() if name not in left_out}
 
     def _report_no_number(self, facts: PendingStep, fault: NotFinite) -> None:
@@ -195,7 +197,7 @@ class StepRecorder:
                 self._left_out += 1
                 many = "step was" if self._left_out == 1 else "steps were"
                 left_out = f"; {self._left_out} {many} left out"
-            self._workers.reporter.alarm(replace(first, sentence=f"{first.sentence}{left_out}."))
+            self._workers.reporter.alarm(replace(first, message=f"{first.message}{left_out}."))
         if ends:
             self.release({})
             hint = _ROOT_AT_ZERO if fault.kind == "gradient" else _LOWER_RATE
@@ -216,7 +218,7 @@ class StepRecorder:
             return
         self.release({})
         saved = self._last_good("No checkpoint was saved before the rise.")
-        raise Diverged(alarm.sentence, f"{saved} {_LOWER_RATE}", self._divergence.sound_step)
+        raise Diverged(alarm.message, f"{saved} {_LOWER_RATE}", self._divergence.sound_step)
 
     def _last_good(self, otherwise: str) -> str:
         """Return where a resume begins, as a sentence."""

@@ -37,6 +37,6 @@ def nothing_is_imported() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(NodeService, "doctor", lambda _: (*found, Finding("GPUs", True, "none")))
-        patch.setattr(tool_process, "measure", measure)
+        patch.setattr(tool_process, "count_samples", measure)
         patch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
         yield

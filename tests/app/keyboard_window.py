@@ -32,7 +32,7 @@ def ids_and_program(qapp, request, tmp_path_factory):
         bot = QtBot(request)
         program.show()
         bot.waitUntil(lambda: program.is_built and program._services is not None)
-        bot.waitUntil(lambda: program.jobs.total == len(ids) + 1)
+        bot.waitUntil(lambda: program.jobs.job_count == len(ids) + 1)
         bot.waitUntil(lambda: is_in_front(program.window))
         yield ids, program
         program.window.close()

@@ -9,7 +9,7 @@ from tests.app.used_data_root import FALLING
 from tests.fakes import trained
 from tests.windows import the
 from widgets.common.labels import Label
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 
 
 @presses("Command palette")
@@ -128,5 +128,5 @@ def _new_job(desk, press):
 
 
 for _where in ("", "Jobs"):
-    if (_where, "New job") in {(key.where, key.does) for key in KEYS}:
+    if (_where, "New job") in {(key.page_title, key.label) for key in SHORTCUTS}:
         presses("New job", _where)(_new_job)

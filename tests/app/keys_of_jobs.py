@@ -15,7 +15,7 @@ from tests.fakes import trained
 from tests.pictures import lab
 from tests.windows import the
 from widgets.common.labels import Label
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.list.job_list_model import JobColumn
@@ -73,7 +73,7 @@ def _(desk, press):
 def _trash(desk, press):
     """It asks, with the bytes; a no leaves all as it is."""
     asked = []
-    desk.jobs.job_actions.on(do.TRASH_ALL, asked.append)
+    desk.jobs.job_actions.on(job_actions.TRASH_ALL, asked.append)
     press()
     desk.wait(lambda: QApplication.activeModalWidget() is not None)
     assert asked == [(desk.ids["fast"],)]
@@ -92,7 +92,7 @@ def _(desk, press):
 def _(desk, press):
     detail = desk.open("slow")
     asked = []
-    detail.job_actions.on(do.STOP, asked.append)
+    detail.job_actions.on(job_actions.STOP, asked.append)
     press()
     assert asked == [desk.ids["slow"]]
     desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
@@ -278,7 +278,7 @@ def _(desk, press):
     data_root = desk.program._services.data_root
     name = f"runs {desk.jobs.total}"
     folder = data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     desk.wait(lambda: desk.jobs.model.line(folder.path.name) is not None)
     view = desk.table()
     desk.on_row(view, name)

@@ -10,7 +10,7 @@ from app.jobs.form_controller import FormController
 from backend.base.errors import BackendError
 from backend.records.base.number_format import count
 from backend.records.library.preview import DataSize
-from backend.services.jobs.dataset_size import DataSizes
+from backend.services.jobs.dataset_size import DataSizeCounter
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job
 from tests.windows import (
@@ -24,7 +24,7 @@ from tests.windows import (
     side_of,
     the,
 )
-from widgets.common.fields import FaultLine, LineEdit
+from widgets.common.fields import ErrorLine, LineEdit
 from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -138,7 +138,7 @@ PLACED = [
 @pytest.fixture
 def form(qtbot, services, immediately, monkeypatch):
     """The form over a real data root, whose dataset was counted before."""
-    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
     page, form = JobsPage(), JobForm()
     for widget in (page, form):
         qtbot.addWidget(widget)
@@ -156,11 +156,15 @@ def errors_of(form):
     assert not acts_of(form).start.isEnabled()
     assert not acts_of(form).queue.isEnabled()
     assert not button(form, "Save draft").isEnabled()
-    assert acts_of(form).start.text() == the(FormFoot, form).acts.start.text() == "1 problem to fix"
+    assert (
+        acts_of(form).start.text()
+        == the(FormFoot, form).start_buttons.start.text()
+        == "1 problem to fix"
+    )
     press_start(form)
-    the(FormFoot, form).acts.start.click()
+    the(FormFoot, form).start_buttons.start.click()
     at_fault = {path: f.error() for path, f in all_fields(form).items() if f.error()}
-    placed = the(FaultLine, the(PlacementPicker, form)).text()
+    placed = the(ErrorLine, the(PlacementPicker, form)).text()
     return at_fault | ({"placement": placed} if placed else {})
 
 
@@ -176,7 +180,7 @@ def test_faults_of_every_part_are_shown_at_once(form, services):
     elapse(form)
     at_fault = {path for path, field in all_fields(form).items() if field.error()}
     assert at_fault == {"epochs", "dataset", "start_from"}
-    assert the(FaultLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
+    assert the(ErrorLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
     elapse(form)
     at_fault = {path for path, field in all_fields(form).items() if field.error()}
@@ -185,7 +189,7 @@ def test_faults_of_every_part_are_shown_at_once(form, services):
 
 def test_the_items_are_counted_although_something_else_is_wrong(form, services, monkeypatch):
     asked = []
-    monkeypatch.setattr(DataSizes, "known", lambda *_: None)
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: None)
     monkeypatch.setattr(services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]))
     form.show_draft(JobDraft(raw_job(1, epochs=0)))
     elapse(form)
@@ -218,7 +222,7 @@ def test_m2_a_typed_fault_is_shown_at_its_field(form, path, typed, sentence):
     assert errors_of(form) == {path: sentence}
     assert is_one_sentence(sentence)
     assert setting_field(form, path).control.property("bad") == "true"
-    assert fields_of(form).first_at_fault() is control
+    assert fields_of(form).first_invalid_control() is control
 
 
 @pytest.mark.parametrize(
@@ -263,4 +267,4 @@ def test_all_faults_are_counted_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
     elapse(form)
     assert acts_of(form).start.text() == "2 problems to fix"
-    assert fields_of(form).first_at_fault() is setting_field(form, "epochs").control
+    assert fields_of(form).first_invalid_control() is setting_field(form, "epochs").control

@@ -32,7 +32,7 @@ from tests.integration.tiny import raw_job, write_sources
 from tests.windows import the
 from widgets.common.banner import Banner
 from widgets.common.state_badge import StateBadge
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -154,7 +154,7 @@ def training(services):
     folder = services.data_root.job(view.id)
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     return folder
 
 
@@ -309,7 +309,7 @@ def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_eit
         window.open(training.job_id)
         assert (window.word, window.act.text()) == (state.word, "Stop")
     for window in windows * PRESSES:
-        window.program.jobs.detail.job_actions.ask(do.STOP, training.job_id)
+        window.program.jobs.detail.job_actions.ask(job_actions.STOP, training.job_id)
     for window in windows:
         window.wait(lambda window=window: window.word == "Stopping")
         window.wait(lambda window=window: not window.program.jobs.detail._busy)
@@ -330,7 +330,7 @@ def test_f22_stop_after_the_end_stops_nothing_and_shows_the_end(training, open_w
     for window in windows:
         assert window.act.text() == "Stop", "it does not know yet"
     for window in windows * PRESSES:
-        window.program.jobs.detail.job_actions.ask(do.STOP, training.job_id)
+        window.program.jobs.detail.job_actions.ask(job_actions.STOP, training.job_id)
     for window in windows:
         window.wait(lambda window=window: window.word == "Finished")
         window.wait(lambda window=window: not window.program.jobs.detail._busy)
@@ -375,5 +375,5 @@ def test_a_preflight_check_requests_the_same_start_as_the_page(training, open_wi
     requests = []
     starts = window.program._job_controller._starts
     monkeypatch.setattr(starts, "check", lambda request, config: requests.append(request))
-    window.program.jobs.detail.job_actions.ask(do.PREFLIGHT, training.job_id)
+    window.program.jobs.detail.job_actions.ask(job_actions.PREFLIGHT, training.job_id)
     assert requests[0].act((), Progress()).run == 2

@@ -22,10 +22,10 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
         program.show()
         assert shown == [f"lab:{remote_place.root}"]
         qtbot.waitUntil(lambda: program.is_built)
-        qtbot.waitUntil(lambda: program.window.place == "refusal")
-        assert program.opening.unknown_key.fingerprint == remote_place.sshd.fingerprint
+        qtbot.waitUntil(lambda: program.window.page_key == "refusal")
+        assert program.data_root_opener.unknown_key.fingerprint == remote_place.sshd.fingerprint
         program._pages.refusal.pressed.emit()
         qtbot.waitUntil(lambda: program._services is not None)
-        assert program.window.place == "jobs"
+        assert program.window.page_key == "jobs"
     finally:
         end(program)

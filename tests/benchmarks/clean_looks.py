@@ -29,7 +29,7 @@ def measure() -> list[Figure]:
         # The first imports PyTorch on every node.
         alone = [ready.services.preflight.run(config(*FOUR)) for _ in range(ALONE)]
         found = run_checks(ready, CHECKS)
-    blocked = tuple(float(not one.passed) for one in (*alone, *found))
+    blocked = tuple(float(not one.succeeded) for one in (*alone, *found))
     took = max(one.took_s for one in found)
     context = f"{AT_ONCE} at once; the longest took {took:.1f} s"
     return [

@@ -106,7 +106,7 @@ def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
             took_s = _to_a_step(ready, view.id, kind, victim)
         view = is_over(ready, view.id)
     if view.state is not JobState.FINISHED:
-        raise RuntimeError(f"It ended as {view.state.word}: {view.error}")
+        raise RuntimeError(f"It ended as {view.state.label}: {view.error}")
     loss = view.status.metrics["validation/loss"]
     return _Outcome(kind, math.nan if loss is None else loss, took_s, len(view.nodes))
 

@@ -194,8 +194,8 @@ def measure() -> list[Figure]:
 
 def _beside_sqlite(lines: list[JobSummary]) -> list[Figure]:
     index = JobIndex()
-    index.take(lines)
-    index.warm()
+    index.update(lines)
+    index.sort_names()
     with closing(sqlite3.connect(":memory:")) as sqlite:
         sqlite.execute("CREATE VIRTUAL TABLE found USING fts5(text, tokenize='trigram')")
         sqlite.execute("CREATE TABLE job (text TEXT, name TEXT, best REAL)")
@@ -258,8 +258,8 @@ def _fill(data_root: Path, catalogue: Path) -> None:
                 best_metric=("validation/loss", number * 7919 % JOBS / JOBS),
                 run=1,
                 error=base.error if state is JobState.ERROR else None,
-                started=f"20{10 + number % 15}-11-21T08:{number % 60:02d}:00Z",
-                updated=f"20{10 + number % 15}-11-21T09:{number // 60 % 60:02d}:00Z",
+                started_at=f"20{10 + number % 15}-11-21T08:{number % 60:02d}:00Z",
+                updated_at=f"20{10 + number % 15}-11-21T09:{number // 60 % 60:02d}:00Z",
             )
             views.append(view)
             (data_root / "jobs" / view.id / "attempts" / "1").mkdir(parents=True)

@@ -129,7 +129,7 @@ def _repeated_set_up(ready: ReadyCluster) -> Figure:
     spent = []
     for _ in range(PAIRS):
         began = time.perf_counter()
-        ready.services.set_up.set_up(tuple(ready.cluster.nodes), lambda update: None)
+        ready.services.provisioning.set_up(tuple(ready.cluster.nodes), lambda update: None)
         spent.append(time.perf_counter() - began)
     return Figure("P11", "setting up 3 ready nodes again", tuple(spent), 3.0, "s")
 
@@ -159,7 +159,7 @@ def _stop(ready: ReadyCluster) -> Figure:
     jobs.lifecycle.start(view.id)
     latencies = []
     for number in range(STOPS):
-        jobs.queries.wait(view.id, until=_beyond(view.step))
+        jobs.queries.wait(view.id, is_finished=_beyond(view.step))
         began = time.perf_counter()
         jobs.lifecycle.stop(view.id)
         view = jobs.queries.wait(view.id)

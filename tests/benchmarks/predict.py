@@ -138,7 +138,7 @@ def _begin(folder: Path, checkpoint: Path) -> Figure:
         "layers": ("layers", {**parts, "batch_size": 1}),
         "preview": ("preview", {**parts, "split": "training", "samples": 4}),
     }
-    tool_process.keep_warm()
+    tool_process.start_warm_process()
     try:
         for tool, request in asked.values():
             _seconds_to_begin(tool, request)
@@ -147,7 +147,7 @@ def _begin(folder: Path, checkpoint: Path) -> Figure:
             for name, (tool, request) in asked.items()
         }
     finally:
-        tool_process.let_go()
+        tool_process.stop_warm_process()
     values = tuple(value for some in took.values() for value in some)
     context = ", ".join(f"{name} {statistics.median(some):.2f}" for name, some in took.items())
     return Figure("S19", "seconds until a tool begins", values, 0.3, context=context)
@@ -217,7 +217,7 @@ def _ours(folder: Path, checkpoint: Path) -> tuple[float, float]:
     begin = time.perf_counter()
     found = run_tool("predict", request, Prediction.from_dict, "The prediction", 600.0)
     whole = time.perf_counter() - begin
-    assert found.samples == _SAMPLES
+    assert found.sample_count == _SAMPLES
     return float((folder / "stopwatch").read_text()), whole
 
 

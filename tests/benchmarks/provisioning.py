@@ -25,9 +25,9 @@ from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.provisioning import cluster_key
-from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo
 from backend.services.context.container import Services, open_services
-from backend.services.nodes.provisioning import ProvisioningService, default_places
+from backend.services.nodes.provisioning import ProvisioningService, default_paths
 from backend.ssh.interface import CommandResult, Shell
 from backend.ssh.sftp import SftpFiles
 from installers.console import Progress
@@ -126,7 +126,7 @@ class Bench:
         self._names = [f"gpu{number}" for number in range(1, MANY + 1)]
         for name in self._names:
             node_files.write_entry(root, replace(entry, name=name))
-        places = replace(default_places("benchmark", _CONSTRAINTS), keys=folder / "keys")
+        places = replace(default_paths("benchmark", _CONSTRAINTS), keys=folder / "keys")
         host_key = cluster_key.make_key().public
         self._service = ProvisioningService(
             root, places, self._open, self._inspect, lambda one: host_key
@@ -136,10 +136,10 @@ class Bench:
         shell = self._real.cluster.open_shell(self._entry.name)
         return Recorded(shell, self._record, self._is_new)
 
-    def _inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def _inspect(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
         time.sleep(_INSPECT_S)
-        assert self._entry.facts is not None, "it was inspected when it was added"
-        return self._entry.facts
+        assert self._entry.info is not None, "it was inspected when it was added"
+        return self._entry.info
 
     def set_up(self, count: int) -> tuple[float, float]:
         """Seconds by the clock, and of this process's own processor time."""

@@ -91,7 +91,7 @@ def _set_up(services: Services, cluster: Cluster, names: Collection[str]) -> Spe
     processors = [one for name in names if (one := cluster[name].processor) is not None]
     worked = [one.used_s() for one in processors]
     began, own = time.perf_counter(), time.process_time()
-    done = services.set_up.set_up(tuple(names), lambda update: None)
+    done = services.provisioning.set_up(tuple(names), lambda update: None)
     clock_s, own_s = time.perf_counter() - began, time.process_time() - own
     for one in done.values():
         if isinstance(one, BackendError):

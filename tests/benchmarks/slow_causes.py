@@ -43,7 +43,7 @@ def measure(runs: int = RUNS) -> list[Figure]:
                 for view in views
             )
             counts = ", ".join(f"{name} {count}" for name, count in said.items())
-            context = f"{runs} runs: {counts}; such as “{views[-1].why_slow()}”"
+            context = f"{runs} runs: {counts}; such as “{views[-1].slow_message()}”"
             figures.append(
                 Figure(
                     "X4",

@@ -156,7 +156,7 @@ class User(QObject):
         for place in ("datasets", "models", "loaders"):
             yield lambda place=place: self._press_place(place)
         for place in ("new-job", "settings", "help"):
-            yield lambda place=place: window.go(place)
+            yield lambda place=place: window.open_page(place)
         yield lambda: window.resize(1000, 640)
         yield lambda: window.resize(1440, 900)
 
@@ -169,7 +169,7 @@ class User(QObject):
         _press(viewport, at)
 
     def _some_jobs(self, count: int) -> tuple[str, ...]:
-        live = [view.id for view in self._program._poller.live()]
+        live = [view.id for view in self._program._poller.live_views()]
         return tuple(self._random.sample(live, min(count, len(live))))
 
 
@@ -235,7 +235,7 @@ def main() -> None:
     user: list[User] = []
 
     def use() -> None:
-        if program.is_built and program._services is not None and program.jobs.total:
+        if program.is_built and program._services is not None and program.jobs.job_count:
             ready.stop()
             user.append(User(program, warm_acts))
             user[0].warm.connect(begin)
@@ -261,7 +261,7 @@ def main() -> None:
         "workers_s": time.process_time() - time.thread_time() - worked,
         "acts": user[0].acts - warm_acts,
         "rounds": user[0].rounds,
-        "jobs": program.jobs.total,
+        "jobs": program.jobs.job_count,
         "nodes": len(program._node_names),
         "memory": memory.samples(),
     }

@@ -28,7 +28,7 @@ from backend.records.studies.study import (
     read_study,
     sweep_of_study,
 )
-from backend.records.studies.table import Measured, StudyTable, study_table
+from backend.records.studies.table import JobMeasures, StudyTable, study_table
 from backend.records.sweeps.spec import expand
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
@@ -60,7 +60,7 @@ def measure() -> list[Figure]:
             0.0,
             "%",
             at_least=True,
-            context=f"{asgd.name} {asgd.also[-1].mean}; {dc_asgd.name} {dc_asgd.also[-1].mean}",
+            context=f"{asgd.name} {asgd.further_cells[-1].mean}; {dc_asgd.name} {dc_asgd.further_cells[-1].mean}",
         )
     ]
 
@@ -73,7 +73,7 @@ def simulated(path: Path) -> StudyTable:
     sweep, cells = sweep_of_study(study, FORM, (), library)
     rows = {row.name: row for row in study.rows}
     jobs: list[StudyJob] = []
-    measured: dict[str, Measured] = {}
+    measured: dict[str, JobMeasures] = {}
     environments: dict[str, RunEnvironment] = {}
     for number, (job, (row, seed)) in enumerate(zip(expand(sweep).jobs, cells, strict=True), 1):
         jobs.append(StudyJob(str(number), row, seed))
@@ -98,7 +98,7 @@ def simulated(path: Path) -> StudyTable:
     return study_table(study, started, measured, environments=environments)
 
 
-def errors_of(launch: Launch, late: int) -> Measured:
+def errors_of(launch: Launch, late: int) -> JobMeasures:
     """Return the errors after training on two halves of the digits for validation.
 
     The first half chooses the learning rates, the second one is the test set.

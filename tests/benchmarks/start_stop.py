@@ -100,7 +100,7 @@ def _stop(services: Services, root: Path) -> Figure:
     latencies = []
     for number in range(STOPS):
         reached = view.step
-        services.jobs.queries.wait(view.id, until=_beyond(reached))
+        services.jobs.queries.wait(view.id, is_finished=_beyond(reached))
         time.sleep(moments.uniform(0, 0.5))
         began = time.perf_counter()
         services.jobs.lifecycle.stop(view.id)

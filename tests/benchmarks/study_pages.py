@@ -48,7 +48,7 @@ def measure(services: Services, name: str) -> bool:
     ends = []
     for number, view in enumerate(made.jobs, 1):
         # Between the queue and the start of its run a job is a draft for a moment.
-        ended = services.jobs.queries.wait(view.id, until=lambda now: now.state.is_over)
+        ended = services.jobs.queries.wait(view.id, is_finished=lambda now: now.state.is_over)
         ends.append(ended)
         services.reaper.reap(view.id)
         sys.stderr.write(f"{number} of {len(made.jobs)}: {view.name}, {ends[-1].state.word}\n")
@@ -58,7 +58,7 @@ def measure(services: Services, name: str) -> bool:
 
 def write_table(services: Services, name: str, sweep: str) -> None:
     """Write the table of a started study into its page."""
-    table = services.studies.table(services.studies.named(sweep))
+    table = services.studies.table(services.studies.find_started(sweep))
     write(name, table, f"Measured on {os.cpu_count()} cores, {datetime.now(UTC):%Y-%m-%d}.")
 
 

@@ -105,7 +105,7 @@ def ends_have_causes(world: World) -> str:
     for view in world.views():
         key = (view.id, view.run)
         if view.state.has_failed:
-            said = view.error.sentence if view.error is not None else view.status.message
+            said = view.error.message if view.error is not None else view.status.message
             if not said:
                 return f"{view.id} does not say why it failed"
             if key not in world.harmed:
@@ -247,8 +247,8 @@ def desktops_agree(world: World) -> str:
 
 def waiting_has_reasons(world: World) -> str:
     """30 s: each place in the queue says what it waits for."""
-    for place in world.desktops[world.may_compare()].queue.read().places:
-        if not place.sentence:
+    for place in world.desktops[world.may_compare()].queue.read().jobs:
+        if not place.message:
             return f"{place.entry.job_id} waits and does not say for what"
     return ""
 

@@ -96,7 +96,7 @@ class Nodes(World):
         self.faults[f"read-only {folder.name}"] = repair
 
     def may_doubt(self, view: JobView) -> bool:
-        return bool(self.faults) and bool(view.doubt)
+        return bool(self.faults) and bool(view.contact_warning)
 
     def may_compare(self) -> bool:
         return not self.faults

@@ -234,7 +234,7 @@ class World:
         """What a check of everything finds and no act explains, "" if there is nothing."""
         for finding in self.desktops[0].verification.verify().findings:
             if finding.check not in _EXPLAINED:
-                return f"{finding.check}: {finding.sentence}"
+                return f"{finding.check}: {finding.message}"
         return ""
 
     def may_doubt(self, view: JobView) -> bool:
@@ -254,9 +254,9 @@ class World:
         """Do what every open window does again and again."""
         for desktop in self.desktops:
             with contextlib.suppress(BackendError):
-                for job in desktop.reaper.not_known_over():
+                for job in desktop.reaper.unfinished_job_ids():
                     desktop.reaper.reap(job)
-                desktop.queue.keep()
+                desktop.queue.ensure_keeper()
 
     def harm(self, *jobs: str) -> None:
         """Allow the newest runs of these jobs, by default of all, to fail."""

@@ -85,26 +85,26 @@ def _read_settings_again(ready: ReadyCluster, node: str) -> None:
 # Among each other.
 
 
-@fault(names.BETWEEN)
+@fault(names.SSH_BETWEEN_NODES)
 def cluster_key_not_listed(ready: ReadyCluster, node: str) -> Iterator[None]:
     with rewritten(ready, node, "/home/lab/.ssh/authorized_keys", "grep -v restrict"):
         yield
 
 
-@fault(names.BETWEEN)
+@fault(names.SSH_BETWEEN_NODES)
 def cluster_key_readable_by_all(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"chmod 644 {ready.home}/ssh/id_cluster")
     yield
     as_root(ready, node, f"chmod 600 {ready.home}/ssh/id_cluster")
 
 
-@fault(names.BETWEEN)
+@fault(names.SSH_BETWEEN_NODES)
 def cluster_key_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, f"{ready.home}/ssh/id_cluster"):
         yield
 
 
-@fault(names.BETWEEN)
+@fault(names.SSH_BETWEEN_NODES)
 def ssh_client_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     with moved(ready, node, "/usr/bin/ssh"):
         yield
@@ -161,9 +161,9 @@ def address_gone(ready: ReadyCluster, node: str) -> Iterator[None]:
     foreign = f"{ready.cluster.subnet.rpartition('.')[0]}.99/24"
 
     def change(entry: NodeEntry) -> NodeEntry:
-        assert entry.facts is not None
-        facts = replace(entry.facts, interfaces=(Interface("eth0", foreign),))
-        return replace(entry, ranks_address=foreign, facts=facts)
+        assert entry.info is not None
+        facts = replace(entry.info, interfaces=(Interface("eth0", foreign),))
+        return replace(entry, ranks_address=foreign, info=facts)
 
     with changed_entry(ready, node, change):
         yield

@@ -54,7 +54,7 @@ def _name_of_older() -> str:
         return bundle_name(package)
 
 
-@fault(names.BETWEEN)
+@fault(names.SSH_BETWEEN_NODES)
 def cluster_key_damaged(ready: ReadyCluster, node: str) -> Iterator[None]:
     with rewritten(ready, node, f"{ready.home}/ssh/id_cluster", "head -c 120"):
         yield
@@ -65,8 +65,8 @@ def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
     """It was not mounted when the node was inspected, and is now."""
 
     def change(entry: NodeEntry) -> NodeEntry:
-        assert entry.facts is not None
-        return replace(entry, facts=replace(entry.facts, data_root=""))
+        assert entry.info is not None
+        return replace(entry, info=replace(entry.info, data_root=""))
 
     with changed_entry(ready, node, change):
         yield

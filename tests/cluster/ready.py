@@ -16,7 +16,7 @@ from unittest import mock
 
 from backend.base.errors import BackendError
 from backend.provisioning import agent_commands, provisioner
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.records.nodes import health
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp
 from backend.services.context.container import Services, open_services
@@ -52,7 +52,7 @@ class ReadyCluster:
     @property
     def home(self) -> PurePosixPath:
         """The program's folder on every node."""
-        facts = self.entry("node1").facts
+        facts = self.entry("node1").info
         assert facts is not None
         return PurePosixPath(facts.home)
 
@@ -80,11 +80,11 @@ class ReadyCluster:
         if done.returncode:
             raise ClusterError(f"The agent of {name} does not end: {done.stderr}")
 
-    def _place(self, name: str) -> AgentPlace:
+    def _place(self, name: str) -> AgentPaths:
         entry = self.entry(name)
-        assert entry.facts is not None
+        assert entry.info is not None
         assert entry.installation is not None
-        return AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+        return AgentPaths(name, entry.installation.python, entry.installation.bundle, entry.info)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
             )
         steps: dict[str, SetUp] = {}
         with patience():
-            outcome = services.set_up.set_up(
+            outcome = services.provisioning.set_up(
                 tuple(cluster.nodes), lambda update: steps.__setitem__(update.node, update)
             )
         _require(outcome, steps)

@@ -31,7 +31,7 @@ def remote_desktop(cluster: Cluster, folder: Path, through: str = "node1") -> It
         services = open_remote(cluster, folder)
         try:
             for key in known_keys(cluster):
-                services.cluster.trust(key)
+                services.cluster.accept_key(key)
             yield services
         finally:
             services.close()

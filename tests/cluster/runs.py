@@ -59,7 +59,9 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
         view = jobs.create(raw)
         begun.append(view.id)
         jobs.lifecycle.start(view.id)
-        return jobs.queries.wait(view.id, until=lambda v: is_training(v) or not v.state.is_live)
+        return jobs.queries.wait(
+            view.id, is_finished=lambda v: is_training(v) or not v.state.is_live
+        )
 
     yield start
     for job_id in begun:
@@ -124,9 +126,9 @@ def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]
     """Return the job once it is so."""
     deadline = time.monotonic() + LOST_LIMIT_S
     view = stocked.services.jobs.queries.wait(
-        job_id, until=lambda v: is_so(v) or time.monotonic() > deadline
+        job_id, is_finished=lambda v: is_so(v) or time.monotonic() > deadline
     )
-    said = ", ".join(filter(None, (view.state.word, view.status.message, view.doubt)))
+    said = ", ".join(filter(None, (view.state.label, view.status.message, view.contact_warning)))
     assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {said}"
     return view
 
@@ -164,7 +166,7 @@ def ends_by_name_when_killed(
     view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert view.error.sentence
+    assert view.error.message
     leaves_nothing(stocked)
     return view.error
 

@@ -33,9 +33,9 @@ def left_in(share: Path) -> list[str]:
 
 
 def test_three_nodes_train_a_batch_together(ready_cluster: ReadyCluster, job_id: str) -> None:
-    trial = ready_cluster.services.canary.run(job_id)
-    assert trial.passed, trial.sentence
-    assert trial.sentence.startswith("3 ranks")
+    trial = ready_cluster.services.trial_runs.run(job_id)
+    assert trial.succeeded, trial.message
+    assert trial.message.startswith("3 ranks")
     assert left_in(ready_cluster.cluster.share) == []
 
 
@@ -43,16 +43,16 @@ def test_a_desktop_that_does_not_mount_the_data_root_has_them_train_as_well(
     ready_cluster: ReadyCluster, job_id: str, tmp_path: Path
 ) -> None:
     with remote_desktop(ready_cluster.cluster, tmp_path) as services:
-        trial = services.canary.run(job_id)
-        assert trial.passed, trial.sentence
+        trial = services.trial_runs.run(job_id)
+        assert trial.succeeded, trial.message
         assert left_in(services.data_root.path) == []
-    assert trial.sentence.startswith("3 ranks")
+    assert trial.message.startswith("3 ranks")
     assert left_in(ready_cluster.cluster.share) == []
 
 
 def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: str) -> None:
     with FAULTS["torch_missing"].made(ready_cluster, "node2"):
-        trial = ready_cluster.services.canary.run(job_id)
-    assert not trial.passed
-    assert trial.sentence.startswith("Rank 1 on node2: The Python module torch is missing")
+        trial = ready_cluster.services.trial_runs.run(job_id)
+    assert not trial.succeeded
+    assert trial.message.startswith("Rank 1 on node2: The Python module torch is missing")
     assert left_in(ready_cluster.cluster.share) == []

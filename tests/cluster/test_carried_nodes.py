@@ -55,7 +55,9 @@ def desktop(
             no_share=True,
         )
     own_key = str(home / "ssh" / cluster_key.PRIVATE_NAME)
-    done = services.set_up.set_up(NODES, lambda _: None, options=SetUpOptions(own_key=own_key))
+    done = services.provisioning.set_up(
+        NODES, lambda _: None, options=SetUpOptions(own_key=own_key)
+    )
     assert all(isinstance(one, NodeEntry) for one in done.values()), done
     made = ReadyCluster(cluster, services)
     stock(made, folder)
@@ -70,7 +72,7 @@ def carried(desktop: ReadyCluster) -> ReadyCluster:
     """Without any share on the nodes, until the end of the test."""
     for name in NODES:
         desktop[name].unmount_share()
-        desktop.services.set_up.wake(name)
+        desktop.services.provisioning.wake(name)
     wait_for(
         lambda: {one.presence for one in desktop.services.nodes.remote()} == {Presence.ONLINE},
         "the agents of both nodes",

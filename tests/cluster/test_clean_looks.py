@@ -32,6 +32,6 @@ def run_checks(ready: ReadyCluster, count: int) -> list[Preflight]:
 
 def test_x1_checks_of_healthy_nodes_block_no_start(ready_cluster: ReadyCluster) -> None:
     found = run_checks(ready_cluster, 2 * len(SHAPES))
-    assert [fault.sentence for one in found for fault in one.faults] == []
-    assert all(one.passed for one in found)
+    assert [fault.message for one in found for fault in one.blocking_findings] == []
+    assert all(one.succeeded for one in found)
     assert not list(ready_cluster.cluster.share.glob("jobs/.*")), "something was left behind"

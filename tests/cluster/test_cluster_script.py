@@ -40,7 +40,7 @@ def lab(ready_cluster: ReadyCluster) -> Iterator[Path]:
     yield share
     ready_cluster.cluster.heal()
     # Each desktop and data root has a key of its own, and the nodes accept the last one.
-    ready_cluster.services.set_up.let_in_again()
+    ready_cluster.services.provisioning.authorize_all()
 
 
 def environment(ready: ReadyCluster, folder: Path, lost: Path) -> dict[str, str]:
@@ -109,8 +109,8 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
     without = ends[2]
     assert without.error is not None
     assert without.error.node == "node3"
-    assert without.error.sentence in done.stdout
-    ended = datetime.fromisoformat(without.ended).timestamp()
+    assert without.error.message in done.stdout
+    ended = datetime.fromisoformat(without.ended_at).timestamp()
     assert ended - float(lost.read_text()) < NAMED_WITHIN_S
     # On either side of the cut: what runs there is seen without the network.
     assert not of_runs(ready_cluster)

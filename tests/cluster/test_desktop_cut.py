@@ -86,7 +86,7 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     goes_on, ends = run("node1", "node2"), run("node3", strategy={"name": "alone"})
     before, before_end = settled(desktop, goes_on), settled(desktop, ends)
     assert before.view.state in WORKING
-    assert (before.view.doubt, before_end.view.doubt) == ("", "")
+    assert (before.view.contact_warning, before_end.view.contact_warning) == ("", "")
     wait_for(
         lambda: {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE},
         "the desktop to see the nodes",
@@ -103,9 +103,11 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
         seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
         seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
         for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
-            assert STALE.fullmatch(now.doubt)
+            assert STALE.fullmatch(now.contact_warning)
             # How long it takes and how fast it is are known only from updates.
-            assert replace(now, doubt="") == changed(last, eta_s=None, samples_per_second=None)
+            assert replace(now, contact_warning="") == changed(
+                last, eta_s=None, samples_per_second=None
+            )
         assert not len(seen.history.steps)
         clock.ahead_s += HOUR_S
     remote = [node for node in desktop.nodes.list() if node.entry is not None]
@@ -123,7 +125,7 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
         seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
         # The history may be read before the status is: each part of it comes once.
         steps.extend(int(step) for step in seen.history.steps)
-        return not seen.view.doubt
+        return not seen.view.contact_warning
 
     wait_for(is_current, "an update of the job")
     truth = stocked.services.jobs.queries.show(goes_on.id)
@@ -133,6 +135,6 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     # What is written comes twice a second, status and history one after the other.
     assert len(steps) >= seen.view.step
     seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
-    assert (seen_end.view.state, seen_end.view.doubt) == (JobState.INTERRUPTED, "")
+    assert (seen_end.view.state, seen_end.view.contact_warning) == (JobState.INTERRUPTED, "")
     desktop.jobs.lifecycle.stop(goes_on.id)
     assert desktop.jobs.queries.wait(goes_on.id).state is JobState.INTERRUPTED

@@ -70,7 +70,7 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
             stocked, view.id, "The history cannot be written and is kept in memory"
         )
         view = grows(stocked, view.id, said.step + 5)
-        assert (view.state.is_live, view.doubt) == (True, "")
+        assert (view.state.is_live, view.contact_warning) == (True, "")
         assert newest(stocked, view.id) == kept
         wait_for(lambda: everyone_is_online(stocked), "every node to be online")
     wait_for_message(stocked, view.id, "")
@@ -128,11 +128,11 @@ def test_f28_a_desktop_with_a_full_disk_loses_nothing_and_stops_runs(
     known = {one.id for one in services.jobs.queries.list()}
     with filled(disk):
         made = services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
-        assert "No space left" in made.doubt or "is full" in made.doubt
+        assert "No space left" in made.contact_warning or "is full" in made.contact_warning
         services.jobs.lifecycle.stop(view.id)
         view = services.jobs.queries.wait(view.id)
         assert view.state is JobState.INTERRUPTED
         assert services.catalogue.job(made.id) is None
-    assert services.jobs.queries.show(view.id).doubt == ""
+    assert services.jobs.queries.show(view.id).contact_warning == ""
     assert {one.id for one in services.jobs.queries.list()} == known | {made.id, view.id}
     assert services.catalogue.job(view.id).status.state is JobState.INTERRUPTED

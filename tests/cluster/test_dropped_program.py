@@ -108,7 +108,7 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     user.press("Stop")
     user.wait(lambda: shown(program).state.is_over)
 
-    user.choose(program.jobs.detail.header.more, "Bundle…")
+    user.choose(program.jobs.detail.header.menu_button, "Bundle…")
     bundle = tmp_path / "mine.ringmaster"
     user.write("To", str(bundle))
     user.take_pictures("bundle")
@@ -121,7 +121,7 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
 
 def _sweep(program: Program, user: User) -> None:
     before = {view.id for view in services(program).jobs.queries.list()}
-    user.choose(program.jobs.detail.header.more, "Clone")
+    user.choose(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("script"))
     user.write("Arguments", "--save {output}/model.pt --epochs 20")
@@ -184,9 +184,9 @@ def mark(program: Program, user: User, name: str) -> None:
     user.press("Log")
     view = the(LogView, program.jobs.detail)
 
-    user.wait(lambda: name in (view.text_of(view.top) or ""))
+    user.wait(lambda: name in (view.line_text(view.first_line) or ""))
     user.take_pictures("log")
-    user.wait(lambda: name in (view.text_of(view.top) or ""))
+    user.wait(lambda: name in (view.line_text(view.first_line) or ""))
     user.open_menu(view.viewport(), QPoint(80, 2))
     user.pick(f"Draw .*{name}.*")
     user.take_pictures("number")

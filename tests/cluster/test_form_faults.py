@@ -164,6 +164,6 @@ def test_f52_a_bashrc_that_prints_prevents_no_login(
     noise = "echo noise; echo noise >&2; trap 'echo parting' EXIT; cd /\n"
     with bashrc(noise, ready_cluster):
         add()
-    facts = ready_cluster.entry(AGAIN).facts
+    facts = ready_cluster.entry(AGAIN).info
     assert facts is not None
     assert facts.hostname == NODE

@@ -47,7 +47,7 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
     view = grows(stocked, view.id, view.step)
     sys.stderr.write(f"\n{victim}: {time.monotonic() - began:.1f} s to a step of the next run\n")
     left = [name for name in ALL if name != victim]
-    continued = view.status.continued
+    continued = view.status.continuation
     assert continued is not None
     if lose == "processes" and not continued.avoids:
         # Of all that was killed there at once, mpirun may not say where it was; the node is well.
@@ -57,8 +57,8 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
         assert (continued.nodes, continued.avoids) == ("2 of 3 nodes", (victim,))
         assert victim in continued.reason
     assert [one.number for one in queries.runs(view.id)] == [2, 1]
-    (act, *_) = stocked.services.jobs.acts(view.id)
-    assert act.what.startswith("Continued without a user: ")
+    (act, *_) = stocked.services.jobs.audit_entries(view.id)
+    assert act.action.startswith("Continued without a user: ")
     stocked.services.jobs.lifecycle.stop(view.id)
     view = queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
@@ -76,18 +76,18 @@ def test_a_job_continues_without_a_node_that_stands_still_and_the_node_changes_n
     stocked[victim].freeze()
     try:
         doubt = f"{victim} gives no sign of life"
-        view = reaches(stocked, view.id, lambda v: v.doubt == doubt or v.run == 2)
-        assert (view.doubt, view.run, view.status.eta_s) == (doubt, 1, None)
+        view = reaches(stocked, view.id, lambda v: v.contact_warning == doubt or v.run == 2)
+        assert (view.contact_warning, view.run, view.status.eta_s) == (doubt, 1, None)
         view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
         view = grows(stocked, view.id, view.step)
     finally:
         stocked[victim].thaw()
-    assert view.status.continued is not None
-    assert (list(view.nodes), view.status.continued.avoids) == (
+    assert view.status.continuation is not None
+    assert (list(view.nodes), view.status.continuation.avoids) == (
         [name for name in ALL if name != victim],
         (victim,),
     )
-    assert victim in view.status.continued.reason
+    assert victim in view.status.continuation.reason
 
     wait_for(lambda: victim not in {name for name, _ in of_runs(stocked)}, "the end of its ranks")
     view = grows(stocked, view.id, view.step + 5)
@@ -126,7 +126,7 @@ def test_an_error_of_the_code_is_not_tried_again(
     assert view.state is JobState.ERROR
     leaves_nothing(stocked)
     # The supervisor has ended, which would have queued it.
-    assert (view.run, stocked.services.queue.read().places) == (1, ())
+    assert (view.run, stocked.services.queue.read().jobs) == (1, ())
 
 
 @slow
@@ -135,7 +135,7 @@ def test_a_lost_node_is_waited_for(stocked: ReadyCluster, run: Callable[..., Job
     view = grows(stocked, view.id, view.step + 12)
     stocked["node2"].power_off()
     view = reaches(stocked, view.id, lambda v: v.state is JobState.QUEUED)
-    place = stocked.services.queue.read().of(view.id)
+    place = stocked.services.queue.read().find_job(view.id)
     assert place is not None
     assert "Tries again on the same nodes, 1 of 1." in place.entry.reason
     stocked["node2"].boot()
@@ -162,7 +162,7 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     stocked["node2"].boot()
 
     view = reaches(stocked, view.id, lambda v: v.run == 3 and v.state is JobState.TRAINING)
-    continued = view.status.continued
+    continued = view.status.continuation
     assert continued is not None
     assert (continued.nodes, list(view.nodes)) == ("3 of 3 nodes", list(ALL))
     assert "node2 can be used again." in continued.reason
@@ -176,5 +176,5 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     assert view.status.metrics["validation/loss"] == pytest.approx(
         calm.status.metrics["validation/loss"], rel=1e-3
     )
-    (act, *_) = stocked.services.jobs.acts(view.id)
-    assert "node2 can be used again" in act.what
+    (act, *_) = stocked.services.jobs.audit_entries(view.id)
+    assert "node2 can be used again" in act.action

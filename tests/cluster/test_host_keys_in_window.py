@@ -26,18 +26,18 @@ LEFT = Qt.MouseButton.LeftButton
 def dialog(program: Program, ready_cluster: ReadyCluster, qtbot: QtBot) -> Iterator[SetUpDialog]:
     """The set-up of node2, begun while its sshd shows another key than it did."""
     with FAULTS["host_key_changed"].made(ready_cluster, "node2"):
-        program.window.go("nodes")
+        program.window.open_page("nodes")
         qtbot.waitUntil(lambda: "node2" in program.nodes._states)
         yield begun(program, qtbot)
 
 
 def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
     """A ready node is set up once more, as it is."""
-    set_ups = program._node_controller.set_ups
+    set_ups = program._node_controller.provisioning
     set_ups.set_up("node2")
-    qtbot.waitUntil(lambda: set_ups._choosing.now is not None)
-    assert set_ups._choosing.now is not None
-    qtbot.mouseClick(set_ups._choosing.now._begin, LEFT)
+    qtbot.waitUntil(lambda: set_ups._options_dialog.dialog is not None)
+    assert set_ups._options_dialog.dialog is not None
+    qtbot.mouseClick(set_ups._options_dialog.dialog._set_up_button, LEFT)
     qtbot.waitUntil(lambda: set_ups._dialog is not None)
     assert set_ups._dialog is not None
     return set_ups._dialog
@@ -60,21 +60,21 @@ def buttons(dialog: SetUpDialog) -> list[str]:
 def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     program: Program, ready_cluster: ReadyCluster, dialog: SetUpDialog, qtbot: QtBot
 ) -> None:
-    plate, cluster = dialog._plate, services(program).cluster
+    plate, cluster = dialog._key_plate, services(program).cluster
     host = ready_cluster.cluster.address_of("node2")
     old = cluster.host_key("node2")
-    qtbot.waitUntil(plate.changed.isVisible)
-    assert plate.changed._shown.text() == fingerprint(ready_cluster)
-    assert plate.changed._command.text() == to_remove(host, 22)
+    qtbot.waitUntil(plate.changed_key_page.isVisible)
+    assert plate.changed_key_page._current_key.text() == fingerprint(ready_cluster)
+    assert plate.changed_key_page._command.text() == to_remove(host, 22)
     assert buttons(dialog) == ["Close"]
-    qtbot.mouseClick(plate.changed.default, LEFT)
+    qtbot.mouseClick(plate.changed_key_page.default, LEFT)
     assert cluster.host_key("node2") == old
 
     cluster.remove_host_key(host)
-    plate = begun(program, qtbot)._plate
-    qtbot.waitUntil(plate.trust.isVisible)
-    assert plate.trust.fingerprint.text() == fingerprint(ready_cluster)
+    plate = begun(program, qtbot)._key_plate
+    qtbot.waitUntil(plate.trust_page.isVisible)
+    assert plate.trust_page.fingerprint.text() == fingerprint(ready_cluster)
     assert cluster.host_key("node2") == "", "it was shown, and is not accepted yet"
-    qtbot.mouseClick(plate.trust.trust, LEFT)
+    qtbot.mouseClick(plate.trust_page.trust, LEFT)
     qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]))
     assert cluster.host_key("node2") not in ("", old)

@@ -20,7 +20,7 @@ NODES = ("node1", "node2")
 def as_now(ready: ReadyCluster) -> list[str]:
     """Inspect the nodes again and let the cluster's key in; their addresses for the ranks."""
     found = [ready.services.cluster.inspect(name).ranks_address for name in NODES]
-    ready.services.set_up.let_in_again()
+    ready.services.provisioning.authorize_all()
     return found
 
 
@@ -50,9 +50,9 @@ def test_nodes_without_a_subnet_pass_the_preflight_check_and_train_together(
     assert as_now(stocked) == alone
     placement = [{"node": name, "processes": 1} for name in NODES]
     parsed = parse_job(raw_job(placement=placement))
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     found = stocked.services.preflight.run(parsed.config)
-    assert found.passed, found.faults
+    assert found.succeeded, found.blocking_findings
     view = run(*NODES)
     assert makes_steps(view)
     assert view.world_size == 2

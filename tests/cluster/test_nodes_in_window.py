@@ -29,7 +29,7 @@ def is_shown(program: Program, node: str) -> bool:
 
 def shows_figures(row: NodeRow) -> bool:
     """Whether it shows figures."""
-    return row.processor is not None and bool(row.memory) and not row.aside
+    return row.processor is not None and bool(row.memory) and not row.notice
 
 
 @pytest.mark.slow
@@ -38,16 +38,20 @@ def test_a_node_with_an_ended_agent_is_read_over_ssh_until_its_next_heartbeat(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else the window would start it.
-    monkeypatch.setattr(services(program).set_up, "wake", lambda name: None)
-    program.window.go("nodes")
+    monkeypatch.setattr(services(program).provisioning, "wake", lambda name: None)
+    program.window.open_page("nodes")
     qtbot.waitUntil(lambda: is_shown(program, "node2"))
     qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL)
     ready_cluster.stop_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").line == "Agent stopped")
+    qtbot.waitUntil(lambda: row_of(program, "node2").subtitle == "Agent stopped")
     row = row_of(program, "node2")
-    assert (row.condition, row.beat, shows_figures(row)) == (Condition.OFFLINE, "over SSH", True)
+    assert (row.condition, row.heartbeat, shows_figures(row)) == (
+        Condition.OFFLINE,
+        "over SSH",
+        True,
+    )
     ready_cluster.start_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").beat == "now")
+    qtbot.waitUntil(lambda: row_of(program, "node2").heartbeat == "now")
 
 
 @pytest.mark.slow
@@ -59,7 +63,7 @@ def test_an_unprovisioned_node_is_read_over_ssh(
     cluster = services(program).cluster
     cluster.add("bare", address, accept=lambda _key: False, node_data_root=made.data_root)
     try:
-        program.window.go("nodes")
+        program.window.open_page("nodes")
         qtbot.waitUntil(
             lambda: is_shown(program, "bare") and shows_figures(row_of(program, "bare"))
         )
@@ -92,7 +96,7 @@ def _planted(ready_cluster: ReadyCluster) -> list[Process]:
 def test_s14_only_the_orphan_of_a_run_is_offered_and_ended(
     program: Program, ready_cluster: ReadyCluster, planted: None, qtbot: QtBot
 ) -> None:
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     qtbot.waitUntil(lambda: is_shown(program, "node1"))
     program.nodes.open_node("node1")
     qtbot.waitUntil(lambda: bool(_offered(program)))

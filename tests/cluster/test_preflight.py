@@ -20,7 +20,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, placement_after
 from backend.services.preflight import checks, names
 from backend.services.preflight import run as preflight_run
-from backend.services.preflight.context import settings_texts
+from backend.services.preflight.context import read_ssh_settings
 from backend.ssh.interface import Shell, Unreachable
 from tests.cluster.faults import FAULTS
 from tests.cluster.faults_of_machine import GPUS_FILE, two_gpus
@@ -96,7 +96,7 @@ def config(*nodes: str, processes: int = 2) -> JobConfig:
 
 def _parsed(placement: Sequence[object]) -> JobConfig:
     parsed = parse_job(raw_job(placement=placement))
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     return parsed.config
 
 
@@ -110,7 +110,7 @@ def only(found: Preflight, check: str) -> PreflightFinding:
 
 
 def assert_well(ready: ReadyCluster, found: Preflight) -> None:
-    assert found.passed, found.faults
+    assert found.succeeded, found.blocking_findings
     assert not problems_of(found)
     assert found.smaller == ()
     assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
@@ -143,7 +143,7 @@ def test_unusual_but_working_nodes_block_no_start(ready_cluster: ReadyCluster) -
     ready_cluster["node3"].delay(40)
     ready_cluster["node1"].run(["sh", "-c", "(while :; do :; done) >/dev/null 2>&1 </dev/null &"])
     found = ready_cluster.services.preflight.run(config())
-    assert found.passed, found.faults
+    assert found.succeeded, found.blocking_findings
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_faults_are_found_by_name_and_no_other(
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
             expected |= FAULTS[name].expected(node)
         found = ready_cluster.services.preflight.run(config())
-    assert problems_of(found) == expected, [finding.sentence for finding in found.faults]
-    for finding in found.faults:
-        assert finding.sentence.endswith(".")
+    assert problems_of(found) == expected, [finding.message for finding in found.blocking_findings]
+    for finding in found.blocking_findings:
+        assert finding.message.endswith(".")
         assert finding.remedy
     assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
 
@@ -183,14 +183,14 @@ def test_busy_lost_and_missing_gpus_are_found(ready_cluster: ReadyCluster, tmp_p
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
         before = preflight.run(job)
-        assert problems_of(before) == set(), [finding.sentence for finding in before.findings]
+        assert problems_of(before) == set(), [finding.message for finding in before.findings]
         for node, name in zip(NODES, ON_GPUS, strict=True):
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
         found = preflight.run(job)
     assert problems_of(found) == {(names.GPUS, (node,)) for node in NODES}
-    busy = next(finding for finding in found.faults if finding.nodes == ("node2",))
-    assert "GPU 1 of node2 is in use by root" in busy.sentence
-    assert "holds 18 GiB" in busy.sentence
+    busy = next(finding for finding in found.blocking_findings if finding.nodes == ("node2",))
+    assert "GPU 1 of node2 is in use by root" in busy.message
+    assert "holds 18 GiB" in busy.message
     assert found.smaller == tuple(Placement(name, gpus=(uuids[0],)) for name in NODES)
 
 
@@ -204,7 +204,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
     assert finding.fix is Fix.LEAVE_OUT
     (error,) = preflight.fix_all((finding,)).values()
     assert "cannot fix this" in error.message
-    assert preflight.run(config("node1", "node3")).passed
+    assert preflight.run(config("node1", "node3")).succeeded
 
 
 def test_the_program_fixes_at_least_twenty_of_the_faults() -> None:
@@ -229,10 +229,12 @@ def test_the_program_fixes_repairable_faults(
                 stack.enter_context(FAULTS[name].made(ready_cluster, node))
                 expected |= FAULTS[name].expected(node)
         before = preflight.run(config())
-        assert problems_of(before) == expected, [finding.sentence for finding in before.faults]
-        assert preflight.fix_all((*before.faults, *before.warnings)) == {}
+        assert problems_of(before) == expected, [
+            finding.message for finding in before.blocking_findings
+        ]
+        assert preflight.fix_all((*before.blocking_findings, *before.warnings)) == {}
         after = preflight.run(config())
-        assert after.passed, after.faults
+        assert after.succeeded, after.blocking_findings
         assert problems_of(after) == set()
 
 
@@ -243,7 +245,7 @@ def test_only_fixed_nodes_are_checked_again(ready_cluster: ReadyCluster) -> None
         FAULTS["agent_stopped"].made(ready_cluster, "node3"),
     ):
         before = preflight.run(config())
-        finding = next(one for one in before.faults if one.nodes == ("node2",))
+        finding = next(one for one in before.blocking_findings if one.nodes == ("node2",))
         assert not preflight.fix_all((finding,))
         # Had it been asked, its sshd would be the fault.
         ready_cluster["node3"].stop_sshd()
@@ -257,8 +259,8 @@ def test_only_fixed_nodes_are_checked_again(ready_cluster: ReadyCluster) -> None
 def test_the_preflight_check_writes_missing_ssh_settings(ready_cluster: ReadyCluster) -> None:
     with ssh_settings_missing(ready_cluster, "node1"):
         found = ready_cluster.services.preflight.run(config())
-    assert found.passed, found.faults
-    sentences = [one.sentence for one in found.findings if one.check == names.SETTINGS]
+    assert found.succeeded, found.blocking_findings
+    sentences = [one.message for one in found.findings if one.check == names.SETTINGS]
     assert sentences == ["The SSH settings of mpirun on node1 were outdated and have been updated."]
 
 
@@ -273,9 +275,9 @@ def test_a_connection_that_breaks_while_settings_are_read_is_reported(
         reads += 1
         if reads == 2:
             raise Unreachable("The connection to node1 broke off.", "Connect again.")
-        return settings_texts(shell, home)
+        return read_ssh_settings(shell, home)
 
-    monkeypatch.setattr(preflight_run, "settings_texts", broken_at_last)
+    monkeypatch.setattr(preflight_run, "read_ssh_settings", broken_at_last)
     found = ready_cluster.services.preflight.run(config())
     assert problems_of(found) == {(names.SETTINGS, ("node1",))}
 
@@ -285,12 +287,12 @@ def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyC
     preflight = ready_cluster.services.preflight
     with jobs_for_their_owner_alone(ready_cluster):
         before = preflight.run(config())
-        assert {(one.check, one.nodes, one.fix) for one in before.faults} == {
+        assert {(one.check, one.nodes, one.fix) for one in before.blocking_findings} == {
             (names.DATA_ROOT, (node,), Fix.SHARE_JOBS) for node in NODES
         }
         assert before.smaller == ()
-        assert not preflight.fix_all(before.faults[:1])
-        assert preflight.run(config()).passed
+        assert not preflight.fix_all(before.blocking_findings[:1])
+        assert preflight.run(config()).succeeded
         root, jobs = ready_cluster.cluster.share, ready_cluster.cluster.share / "jobs"
         assert jobs.stat().st_mode == root.stat().st_mode
 
@@ -309,12 +311,12 @@ def test_another_gpu_is_taken_where_one_is_free(
         for node, name in zip(NODES, ON_GPUS, strict=True):
             stack.enter_context(FAULTS[name].made(ready_cluster, node))
         placement = job.placement
-        for finding in preflight.run(job).faults:
+        for finding in preflight.run(job).blocking_findings:
             assert finding.fix is Fix.TAKE_FREE_GPUS
             placement = placement_after(placement, finding)
         assert placement == tuple(Placement(name, gpus=(free,)) for name in NODES)
         after = preflight.run(replace(job, placement=placement))
-    assert after.passed, after.faults
+    assert after.succeeded, after.blocking_findings
 
 
 @slow
@@ -325,7 +327,7 @@ def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyC
     finding = only(found, names.PROCESSES)
     fitting = placement_after(config("node1", processes=100).placement, finding)
     assert found.smaller == fitting
-    assert preflight.run(replace(config(), placement=fitting)).passed
+    assert preflight.run(replace(config(), placement=fitting)).succeeded
 
 
 def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:

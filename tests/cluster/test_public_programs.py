@@ -112,7 +112,7 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
     jobs.lifecycle.start(job_id)
     view = jobs.queries.wait(
         job_id,
-        until=lambda v: (
+        is_finished=lambda v: (
             v.state.is_over
             or (v.step > 5 and (not resumes or bool(jobs.queries.checkpoints(job_id))))
         ),
@@ -124,7 +124,7 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.node == "node3"
-    assert "killed by signal 9 (SIGKILL)" in view.error.sentence
+    assert "killed by signal 9 (SIGKILL)" in view.error.message
     leaves_nothing(ready_cluster)
     assert set(program.metrics) <= set(jobs.queries.history(job_id).metrics)
 
@@ -142,7 +142,7 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
         with pytest.raises(BackendError, match="no arguments with which its script resumes"):
             jobs.lifecycle.resume(job_id)
         jobs.lifecycle.start(job_id, start_over=True)
-    view = jobs.queries.wait(job_id, until=resumed)
+    view = jobs.queries.wait(job_id, is_finished=resumed)
     assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
     assert first_of_run_2() > 1 or not resumes
     jobs.lifecycle.stop(job_id)
@@ -168,7 +168,7 @@ def test_the_error_of_a_program_for_gpus_says_that_the_nodes_have_none(
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert "The program needs a GPU, and there is none for it" in view.error.sentence
+    assert "The program needs a GPU, and there is none for it" in view.error.message
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_ultralytics_trains_on_boxes_stops_and_resumes(
                 is_further = view.run == run and view.step > done
                 return view.state.is_over or (is_further and bool(jobs.queries.checkpoints(job_id)))
 
-            view = jobs.queries.wait(job_id, until=has_saved)
+            view = jobs.queries.wait(job_id, is_finished=has_saved)
             assert view.state is JobState.TRAINING, (view.error, log.read_text())
             jobs.lifecycle.stop(job_id)
             view = jobs.queries.wait(job_id)

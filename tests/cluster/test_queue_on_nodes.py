@@ -65,11 +65,11 @@ def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
     first, second = on_both(stocked, 1, 1_000_000), on_both(stocked, cores, 1)
     made += [first, second]
     services.jobs.lifecycle.start(first.id)
-    services.jobs.queries.wait(first.id, until=is_training)
+    services.jobs.queries.wait(first.id, is_finished=is_training)
     place = services.queue.enqueue(second.id)
-    assert place.waiting is not None
-    assert place.waiting.cause is Cause.BUSY
-    assert place.sentence.startswith("node1 is busy with “1 each”")
+    assert place.wait_reason is not None
+    assert place.wait_reason.cause is Cause.BUSY
+    assert place.message.startswith("node1 is busy with “1 each”")
     agent = next(p for p in stocked["node1"].processes() if "backend.node.agent.agent" in p.argv)
     stocked["node1"].run(["kill", "-9", str(agent.pid)])
     services.jobs.lifecycle.stop(first.id)
@@ -81,7 +81,7 @@ def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
     stocked.revive()
     wait_for(folder.attempt(1).exit.exists, "the second job to start and to end")
     assert read_json(folder.attempt(1).exit)["state"] == "FINISHED"
-    assert read_json(folder.attempt(1).claimed)["host"] == "node1"
+    assert read_json(folder.attempt(1).claim)["host"] == "node1"
     assert {plan["node"] for plan in read_json(folder.launch)["ranks"]} == set(NODES)
     wait_for(lambda: not list(services.data_root.queue.iterdir()), "an empty queue")
 
@@ -98,8 +98,8 @@ def test_s2_a_job_that_waits_for_a_cut_node_says_so(
     stocked.stop_agent("node2")
 
     def reason() -> str:
-        place = services.queue.read().of(view.id)
-        return place.sentence if place is not None else ""
+        place = services.queue.read().find_job(view.id)
+        return place.message if place is not None else ""
 
     assert reason() == "The queue is paused by root."
     services.queue.resume()

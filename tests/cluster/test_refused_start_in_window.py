@@ -34,7 +34,7 @@ def job(program: Program, tmp_path: Path) -> JobView:
 
 
 def dialog_of(program: Program) -> PreflightDialog:
-    talk = program._job_controller._starts.talk
+    talk = program._job_controller._start_controller.session
     assert talk is not None
     return talk.dialog
 
@@ -42,20 +42,20 @@ def dialog_of(program: Program) -> PreflightDialog:
 def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
     finding = next(one for one in dialog._rows if one.check == check)
     qtbot.mouseClick(dialog._rows[finding].button, LEFT)
-    qtbot.waitUntil(dialog._again.isEnabled)
-    assert not [one.sentence for one in dialog._rows if one.check == check]
+    qtbot.waitUntil(dialog._check_again.isEnabled)
+    assert not [one.message for one in dialog._rows if one.check == check]
 
 
 def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
     program: Program, ready_cluster: ReadyCluster, job: JobView, qtbot: QtBot
 ) -> None:
-    starts = program._job_controller._starts
+    starts = program._job_controller._start_controller
     with (
         FAULTS["agent_stopped"].made(ready_cluster, "node2"),
         FAULTS["cluster_key_missing"].made(ready_cluster, "node1"),
     ):
         program._job_controller.start(job.id)
-        qtbot.waitUntil(lambda: starts.talk is not None)
+        qtbot.waitUntil(lambda: starts.session is not None)
         dialog = dialog_of(program)
         qtbot.waitUntil(lambda: not dialog._is_busy)
         assert {finding.check for finding in dialog._rows if finding.blocks} == {
@@ -63,11 +63,11 @@ def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
             "SSH between nodes",
         }
         assert services(program).jobs.queries.show(job.id).run == 0
-        assert dialog._smaller.text() == "Start on node1 only, 1 process"
+        assert dialog._start_smaller.text() == "Start on node1 only, 1 process"
         for check in ("agent", "SSH between nodes"):
             repair(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)
         qtbot.mouseClick(dialog._start, LEFT)
-        qtbot.waitUntil(lambda: starts.talk is None)
+        qtbot.waitUntil(lambda: starts.session is None)
     done = services(program).jobs.queries.wait(job.id)
     assert (done.run, done.state) == (1, JobState.FINISHED)

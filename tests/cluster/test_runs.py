@@ -108,8 +108,8 @@ def test_f02_f03_f04_a_run_names_any_killed_process_and_leaves_nothing(
     view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})
     error = ends_by_name_when_killed(stocked, view, name, victim)
     if victim == "rank_bootstrap.py":
-        assert (error.rank, error.node) == (1, "node2"), error.sentence
-        assert "signal 9" in error.sentence
+        assert (error.rank, error.node) == (1, "node2"), error.message
+        assert "signal 9" in error.message
 
 
 def test_f08_a_node_lost_in_mid_run_is_named_and_holds_nothing(
@@ -170,7 +170,7 @@ def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
     assert (view.state, view.step) == (JobState.ERROR, 0)
     assert view.error is not None
     assert view.error.node == "node2"
-    assert "node2" in view.error.sentence
+    assert "node2" in view.error.message
     leaves_nothing(stocked)
 
 
@@ -194,9 +194,9 @@ def test_f10_a_run_with_a_restarted_head_is_over_and_its_reused_pid_is_left_alon
     # Nothing starts an agent on these nodes after a boot: the next contact does.
     status = stocked.services.data_root.node("node1").status
     wait_for(lambda: time.time() - status.stat().st_mtime > SILENT_S, "silence")
-    assert stocked.services.reaper.nodes(view.id) == ("node1", "node2")
+    assert stocked.services.reaper.agent_nodes(view.id) == ("node1", "node2")
     knock = stocked.services.cluster.check_banner
-    assert stocked.services.set_up.wake_silent(view.nodes, knock) == {"node1": True}
+    assert stocked.services.provisioning.wake_silent_nodes(view.nodes, knock) == {"node1": True}
     view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     # In order, its supervisor may have had the time to say so itself.
@@ -234,8 +234,8 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     qtbot: QtBot,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.nodes.ssh_poller.EVERY_S", 2.0)
-    program.window.go("nodes")
+    monkeypatch.setattr("app.nodes.ssh_poller.QUERY_INTERVAL_S", 2.0)
+    program.window.open_page("nodes")
     shown = program.nodes.rack.rows_model
     qtbot.waitUntil(lambda: len(shown.rows) == 4)
     view = run("node1", "node2")
@@ -244,9 +244,9 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     reached = stocked.services.jobs.queries.show(view.id).step
     assert makes_steps(grows(stocked, view.id, reached + 5))
     for name in ("node1", "node2"):
-        qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).line)
+        qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).subtitle)
         assert row_of(program, name).condition is Condition.UNHEALTHY
-        qtbot.waitUntil(lambda name=name: program.nodes.beats()[name] == "now")
+        qtbot.waitUntil(lambda name=name: program.nodes.heartbeats()[name] == "now")
     qtbot.waitUntil(lambda: row_of(program, "node3").condition is Condition.WELL)
     stocked.services.jobs.lifecycle.stop(view.id)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
@@ -260,7 +260,9 @@ def test_f44_a_node_with_a_clock_ten_minutes_wrong_is_healthy_and_trains(
     stocked["node2"].set_clock(offset_s)
     doubts = set()
     view = run("node2", "node1", epochs=2)
-    view = stocked.services.jobs.queries.wait(view.id, lambda update: doubts.add(update.view.doubt))
+    view = stocked.services.jobs.queries.wait(
+        view.id, lambda update: doubts.add(update.view.contact_warning)
+    )
     assert (view.state, doubts) == (JobState.FINISHED, {""})
     wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
 
@@ -274,11 +276,11 @@ def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
     for offset_s in (600, -600, 0):
         stocked["node2"].set_clock(offset_s)
         view = grows(stocked, view.id, jobs.queries.show(view.id).step + 5)
-        assert (makes_steps(view), view.doubt) == (True, "")
+        assert (makes_steps(view), view.contact_warning) == (True, "")
         wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
-    assert (view.state, view.doubt) == (JobState.INTERRUPTED, "")
+    assert (view.state, view.contact_warning) == (JobState.INTERRUPTED, "")
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
 
 
@@ -294,7 +296,7 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed")
     with pytest.raises(PreflightFailed, match="node3") as refused:
         jobs.lifecycle.start(view.id)
-    assert [one.node for one in refused.value.found.smaller] == ["node1", "node2"]
+    assert [one.node for one in refused.value.preflight.smaller] == ["node1", "node2"]
     assert refused.value.remedy.endswith("Or run on node1, node2 only.")
     assert jobs.queries.show(view.id).state is JobState.CREATED
     assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()

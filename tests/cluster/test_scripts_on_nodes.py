@@ -72,7 +72,7 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
 ) -> None:
     jobs = ready_cluster.services.jobs
     jobs.lifecycle.start(job.id)
-    view = jobs.queries.wait(job.id, until=lambda v: v.step > 10 or v.state.is_over)
+    view = jobs.queries.wait(job.id, is_finished=lambda v: v.step > 10 or v.state.is_over)
     assert view.state is JobState.TRAINING, (view.error, view.status.message)
     jobs.lifecycle.stop(job.id)
     view = jobs.queries.wait(job.id)
@@ -84,7 +84,7 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     jobs.lifecycle.resume(job.id)
     # Until it trains, the figures are those of the run before.
     view = jobs.queries.wait(
-        job.id, until=lambda v: v.state is JobState.TRAINING or v.state.is_over
+        job.id, is_finished=lambda v: v.state is JobState.TRAINING or v.state.is_over
     )
     assert view.state is JobState.TRAINING, (view.error, view.status.message)
 
@@ -98,5 +98,5 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.node == "node3"
-    assert "killed by signal 9 (SIGKILL)" in view.error.sentence
+    assert "killed by signal 9 (SIGKILL)" in view.error.message
     leaves_nothing(ready_cluster)

@@ -48,7 +48,7 @@ def services(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     def measure(*_: object, **__: object) -> None:
         raise ToolError("not now")
 
-    monkeypatch.setattr(tool_process, "measure", measure)
+    monkeypatch.setattr(tool_process, "count_samples", measure)
     made = open_services(root, tmp_path / "catalogue.sqlite")
     model, loader, dataset = write_sources(tmp_path / "sources")
     for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):

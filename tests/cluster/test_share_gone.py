@@ -111,10 +111,12 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     with without(stocked, unmounted):
         end = time.monotonic() + OUTAGE_S
         update = jobs.queries.poll(view.id)
-        jobs.queries.wait(view.id, until=lambda v: v.state not in LIVE or time.monotonic() > end)
+        jobs.queries.wait(
+            view.id, is_finished=lambda v: v.state not in LIVE or time.monotonic() > end
+        )
         update = jobs.queries.poll(view.id, update.cursor)
         assert update.view.state in LIVE
-        assert STALE.fullmatch(update.view.doubt)
+        assert STALE.fullmatch(update.view.contact_warning)
     view = grows(stocked, view.id, update.view.step + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
@@ -174,10 +176,10 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
     monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.queries.poll(view.id)
     with without(stocked, taken):
-        while not update.view.doubt:
+        while not update.view.contact_warning:
             update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state in LIVE
-        assert STALE.fullmatch(update.view.doubt)
+        assert STALE.fullmatch(update.view.contact_warning)
         silent_at = update.view.step
     view = grows(stocked, view.id, silent_at + 5)
     assert view.state in LIVE
@@ -188,7 +190,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
         # The request is obeyed when the data root is back, or its checkpoint is written then.
         jobs.lifecycle.stop(view.id)
         update = jobs.queries.poll(view.id)
-        while not update.view.doubt:
+        while not update.view.contact_warning:
             update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state is JobState.STOPPING
     view = jobs.queries.wait(view.id)

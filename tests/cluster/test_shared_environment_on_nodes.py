@@ -45,7 +45,7 @@ def shared(stocked: ReadyCluster) -> Iterator[PurePosixPath]:
 
 def set_up(ready: ReadyCluster, options: SetUpOptions) -> str:
     """The name of the environment that all nodes have then."""
-    done = ready.services.set_up.set_up(NODES, lambda _: None, options=options)
+    done = ready.services.provisioning.set_up(NODES, lambda _: None, options=options)
     names = set()
     for entry in done.values():
         assert isinstance(entry, NodeEntry), entry

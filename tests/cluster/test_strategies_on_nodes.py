@@ -77,7 +77,7 @@ def test_a_killed_rank_ends_the_job_and_is_named(
 ) -> None:
     error = ends_by_name_when_killed(stocked, train(strategy), "node2", "rank_bootstrap.py")
     assert (error.rank, error.node) == (1, "node2")
-    assert "signal 9" in error.sentence
+    assert "signal 9" in error.message
 
 
 @pytest.mark.parametrize("strategy", ABLE_TO_LOSE)

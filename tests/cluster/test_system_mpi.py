@@ -65,7 +65,7 @@ def stocked(
         stock(ready_cluster, tmp_path_factory.mktemp("sources"))
         yield ready_cluster
         updates = require(ready_cluster, NODES, SetUpOptions())
-        assert {one.steps[4].sentence.endswith(f"{THERE_ALREADY}.") for one in updates} == {True}
+        assert {one.steps[4].message.endswith(f"{THERE_ALREADY}.") for one in updates} == {True}
         list(pool.map(lambda node: debian_mpi.purge(node, packages), at_nodes))
     assert {name: ready_cluster.entry(name) for name in NODES}.keys() == entries_before.keys()
 
@@ -79,7 +79,7 @@ def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
 
 def require(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
     newest: dict[str, SetUp] = {}
-    done = ready.services.set_up.set_up(
+    done = ready.services.provisioning.set_up(
         names, lambda update: newest.__setitem__(update.node, update), options=options
     )
     for one in done.values():
@@ -104,7 +104,7 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     assert there is not None
     assert (there.mpirun, there.mpi_version) == (debian_mpi.MPIRUN, DEBIANS)
     found = check(stocked)
-    assert found.passed, found.faults
+    assert found.succeeded, found.blocking_findings
     assert names.OPEN_MPI in {finding.check for finding in found.findings if finding.ok}
 
     view = run(*NODES)
@@ -124,7 +124,7 @@ def test_f02_f03_a_run_names_any_killed_process_and_leaves_nothing(
     error = ends_by_name_when_killed(stocked, run("node1", "node2"), name, victim)
     if victim == "rank_bootstrap.py":
         assert (error.rank, error.node) == (1, "node2")
-        assert "signal 9" in error.sentence
+        assert "signal 9" in error.message
 
 
 def test_f08_a_permanently_cut_node_is_named_and_holds_nothing(
@@ -143,11 +143,11 @@ def test_f62_a_limited_key_starts_only_the_daemon_of_debian(
 def test_a_missing_daemon_is_found_before_the_start(stocked: ReadyCluster) -> None:
     stocked["node2"].must("mv", "/usr/bin/orted", "/usr/bin/orted.gone")
     try:
-        (fault,) = check(stocked).faults
+        (fault,) = check(stocked).blocking_findings
     finally:
         stocked["node2"].must("mv", "/usr/bin/orted.gone", "/usr/bin/orted")
     assert (fault.check, fault.nodes) == (names.OPEN_MPI, ("node2",))
-    assert "/usr/bin/orted on node2 cannot be executed" in fault.sentence
+    assert "/usr/bin/orted on node2 cannot be executed" in fault.message
 
 
 @pytest.mark.parametrize("odd", [("node3",), ("node1",)])
@@ -159,27 +159,27 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
     for name in odd:
         node_files.write_entry(root, entries_before[name])
     found = check(stocked)
-    faults = [fault for fault in found.faults if fault.check == names.OPEN_MPI]
-    assert faults == list(found.faults)
+    faults = [fault for fault in found.blocking_findings if fault.check == names.OPEN_MPI]
+    assert faults == list(found.blocking_findings)
     versions = {name: BROUGHT if name in odd else DEBIANS for name in NODES}
     others = [name for name in NODES[1:] if versions[name] != versions["node1"]]
     assert [fault.nodes for fault in faults] == [(name,) for name in others]
     for fault, name in zip(faults, others, strict=True):
-        assert fault.sentence == (
+        assert fault.message == (
             f"Open MPI is {versions['node1']} on node1 and {versions[name]} on {name}; "
             "the nodes of a job need the same."
         )
         assert fault.remedy == f"Set up node1 and {name} again together."
     assert not stocked.services.preflight.fix_all(faults[:1])
     assert {stocked.entry(name).has_own_mpi for name in NODES} == {True}
-    assert check(stocked).passed
+    assert check(stocked).succeeded
 
 
 def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
-    done = stocked.services.set_up.set_up(("node3",), lambda update: None)["node3"]
+    done = stocked.services.provisioning.set_up(("node3",), lambda update: None)["node3"]
     assert isinstance(done, BackendError)
     assert done.message.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
-    assert check(stocked).passed
+    assert check(stocked).succeeded
 
 
 def test_packages_are_fetched_once(stocked: ReadyCluster) -> None:

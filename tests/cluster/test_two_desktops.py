@@ -33,7 +33,7 @@ def desktops(
         raise ToolError("not now")
 
     # Counting samples takes a process with torch, and writes nothing.
-    monkeypatch.setattr(tool_process, "measure", measure)
+    monkeypatch.setattr(tool_process, "count_samples", measure)
     with remote_desktop(stocked.cluster, tmp_path / "remote") as remote:
         yield stocked.services, remote
 

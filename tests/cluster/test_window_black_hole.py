@@ -43,10 +43,10 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
         ready_cluster["node2"].leave_the_desktop()
         ready_cluster["node2"].unmount_share()
 
-    program.window.go("nodes")
-    program._node_controller.listed.connect(take)
+    program.window.open_page("nodes")
+    program._node_controller.nodes_listed.connect(take)
     qtbot.waitUntil(lambda: list(seen.values()) == [Presence.ONLINE] * 4)
-    qtbot.waitUntil(lambda: not program._background._lanes)
+    qtbot.waitUntil(lambda: not program._background._queues)
     # Who asks the silent node waits until the end of the test.
     monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", LIMIT_S)
     with ThreadPoolExecutor(1) as elsewhere:
@@ -57,10 +57,10 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     program.nodes.node_actions.ask(CHECK, "node2")
     program.nodes.node_actions.ask(RETRY, "node2")
     qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE)
-    qtbot.waitUntil(lambda: "wake node2" in program._background._lanes)
+    qtbot.waitUntil(lambda: "wake node2" in program._background._queues)
     updates.clear()
     qtbot.waitUntil(lambda: all(updates[name] >= UPDATES for name in OTHERS))
-    assert "wake node2" in program._background._lanes, "it had an answer, and held up nothing"
+    assert "wake node2" in program._background._queues, "it had an answer, and held up nothing"
     assert {name: seen[name] for name in OTHERS} == dict.fromkeys(OTHERS, Presence.ONLINE)
     ready_cluster["node2"].find_the_desktop()
     ready_cluster["node2"].mount_share()

@@ -42,7 +42,7 @@ def job(
     places = (stocked.cluster.share, tmp_path / "catalogue.sqlite")
     services = open_services(*places)
     for key in known_keys(stocked.cluster):
-        services.cluster.trust(key)
+        services.cluster.accept_key(key)
     services.close()
     jobs = stocked.services.jobs
     placement = [{"node": node, "processes": 1} for node in ("node1", "node2")]

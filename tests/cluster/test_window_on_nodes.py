@@ -122,21 +122,21 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
             user.take_pictures("add-a-node")
         user.press("Connect")
         # The key was never seen: the user compares it and says yes; Enter alone does not.
-        dialog = program._node_controller._adding
+        dialog = program._node_controller._add_dialog
         assert isinstance(dialog, AddNodeDialog)
-        user.wait(dialog._trust.isVisible)
-        assert dialog._trust.fingerprint.text() in _fingerprints(cluster)
+        user.wait(dialog._trust_page.isVisible)
+        assert dialog._trust_page.fingerprint.text() in _fingerprints(cluster)
         assert name not in {entry.name for entry in services(program).cluster.list()}
         if name == NODES[0]:
             user.take_picture("is-this-its-key")
         user.press("Trust")
-        user.wait(lambda name=name: name in program._node_controller.set_ups._under_way)
+        user.wait(lambda name=name: name in program._node_controller.provisioning._running)
     user.wait(lambda: len(set_ups) == len(NODES))
     user.take_pictures("setting-up")
     user.wait(lambda: all(one.is_over for one in set_ups.values()), SET_UP_MS)
     for one in set_ups.values():
         failed = one.failed
-        assert failed is None, f"{one.node}: {failed.title}: {failed.sentence}\n{failed.output}"
+        assert failed is None, f"{one.node}: {failed.title}: {failed.message}\n{failed.output}"
         assert one.steps[-1].title == "Test"
         assert all(step.state is StepState.DONE for step in one.steps)
     user.take_picture("set-up")
@@ -155,7 +155,7 @@ def _bring_the_example(program: Program, user: User) -> None:
 
 
 def _start_on_three(program: Program, user: User) -> str:
-    user.choose(program.jobs.detail.header.more, "Clone")
+    user.choose(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("model"))
     for field, text in (
@@ -168,9 +168,9 @@ def _start_on_three(program: Program, user: User) -> str:
     user.take_pictures("new-job")
     user.press("Save draft")
     user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
-    user.choose(program.jobs.detail.header.more, "Preflight check…")
-    user.wait(lambda: program._job_controller._starts.talk is not None)
-    talk = program._job_controller._starts.talk
+    user.choose(program.jobs.detail.header.menu_button, "Preflight check…")
+    user.wait(lambda: program._job_controller._start_controller.session is not None)
+    talk = program._job_controller._start_controller.session
     assert talk is not None
     user.wait(talk.dialog._start.isEnabled)
     user.take_pictures("before-the-start")
@@ -188,13 +188,13 @@ def _live_through_a_cut(
     program: Program, cluster: Cluster, share: Path, user: User, job: str
 ) -> None:
     with cut_off(cluster, share):
-        user.wait(lambda: _shown(program).doubt)
-        assert _shown(program).doubt.startswith("no news since")
+        user.wait(lambda: _shown(program).contact_warning)
+        assert _shown(program).contact_warning.startswith("no news since")
         assert makes_steps(_shown(program))
         user.wait(lambda: not _online(program))
         silent_at = _shown(program).step
         user.take_pictures("cut-off")
-    user.wait(lambda: not _shown(program).doubt and _shown(program).step > silent_at)
+    user.wait(lambda: not _shown(program).contact_warning and _shown(program).step > silent_at)
     user.wait(lambda: _online(program) >= set(NODES))
     assert makes_steps(_shown(program))
     _has_no_gap(program, user, job)
@@ -211,7 +211,7 @@ def _stop(program: Program, user: User, job: str) -> int:
 
 
 def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
-    user.choose(program.jobs.detail.header.more, "Resume on other nodes…")
+    user.choose(program.jobs.detail.header.menu_button, "Resume on other nodes…")
     user.write("Processes on node1", "0")
     user.take_picture("resume-on-other-nodes")
     user.press("Resume on 4 processes")
@@ -220,13 +220,13 @@ def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
 
 
 def _export(program: Program, user: User, to: Path) -> None:
-    user.choose(program.jobs.detail.header.more, "Export…")
+    user.choose(program.jobs.detail.header.menu_button, "Export…")
     user.write("To", str(to))
     user.press("Export")
-    dialog = program.jobs.detail.exports.dialog.now
+    dialog = program.jobs.detail.exporter.dialog.dialog
     assert dialog is not None
-    user.wait(lambda: dialog._answer.message.isVisible())
-    assert dialog._answer.message.text() == f"Exported to {to}"
+    user.wait(lambda: dialog._status.message.isVisible())
+    assert dialog._status.message.text() == f"Exported to {to}"
     user.take_picture("exported")
     user.press("Close")
     names = zipfile.ZipFile(to).namelist()
@@ -250,7 +250,7 @@ def _take_everything_from_one(seen: ReadyCluster) -> None:
     """What no button does: `node unprovision`."""
     home = seen.home
     held = int(seen["node1"].must("du", "-s", "--block-size=1", str(home)).split()[0])
-    assert seen.services.set_up.un_provision("node1") == pytest.approx(held, rel=0.1)
+    assert seen.services.provisioning.un_provision("node1") == pytest.approx(held, rel=0.1)
     assert seen["node1"].run(["test", "-e", str(home)]).returncode == 1
     assert "restrict" not in seen["node1"].read(f"/home/{seen.cluster.user}/.ssh/authorized_keys")
     assert not [one for one in seen["node1"].processes() if "backend.node.agent.agent" in one.argv]

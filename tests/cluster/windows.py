@@ -44,7 +44,7 @@ def window_on(
     program.show()
     qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=_BUILT_MS)
     for key in trusted:
-        services(program).cluster.trust(key)
+        services(program).cluster.accept_key(key)
     try:
         yield program
     finally:

@@ -141,13 +141,13 @@ def test_the_window_opens_where_it_was_closed(program):
 def test_a_folder_dropped_on_a_plot_opens_the_import_with_its_guess(program, desk, neighbour):
     open_job(desk, program, "slow")
     plot = program.find("Loss", "LargePlot")
-    desk.drag(neighbour.source, plot.middle, lambda: program.has("Import “cats”", "DropSheet"))
+    desk.drag(neighbour.source, plot.middle, lambda: program.has("Import “cats”", "DropOverlay"))
     assert neighbour.hear("dragged") == "CopyAction"
     dialog = wait_for(lambda: program.windows("ImportDialog"), "the dialog")[0]
     chosen = [part["name"] for part in dialog["parts"] if part["is_chosen"]]
     assert chosen == ["Model"]
     assert program.find("Name", "LineEdit").text == "cats"
-    assert not program.has("Import “cats”", "DropSheet")
+    assert not program.has("Import “cats”", "DropOverlay")
     key(desk, "Escape")
     wait_for(lambda: not program.windows("ImportDialog"), "the dialog to close")
 
@@ -189,7 +189,7 @@ def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk
     services = open_services(root, catalogue)
 
     def queued():
-        return [place.entry.name for place in services.queue.read().places]
+        return [place.entry.name for place in services.queue.read().jobs]
 
     before = queued()
     wait_for(lambda: order() == before, "the queue in its order")
@@ -236,7 +236,7 @@ def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program
         page = program.find("", "ComparePage").middle
         desk.hands("mousemove", "--sync", page[0] - 5, page[1])
         desk.hands("mousemove", "--sync", *page)
-        wait_for(lambda: program.has("Compare “fast”", "DropSheet"), "what a drop would do")
+        wait_for(lambda: program.has("Compare “fast”", "DropOverlay"), "what a drop would do")
     finally:
         desk.hands("mouseup", 1)
     wait_for(lambda: program.has_said("2 jobs are compared"), "the other one, too")
@@ -251,7 +251,7 @@ def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
     key(desk, "ctrl+4")
     row = program.find("digits", "row")
     words = "Give digits @ 1 the weights “best.pt”"
-    desk.drag(giver.source, row.middle, lambda: program.has(words, "DropSheet"))
+    desk.drag(giver.source, row.middle, lambda: program.has(words, "DropOverlay"))
     assert giver.hear("dragged") == "CopyAction"
     wait_for(
         lambda: program.has_said("New jobs of digits start from these weights"),

@@ -42,7 +42,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.library.item import Pin
-from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodeInstallation
 from backend.records.nodes.history import names_line, past_line, uuids_of
 from backend.records.nodes.reading import NodeReading
 from backend.training.reporter import Reporter, Step
@@ -75,7 +75,7 @@ class Training:
     def __post_init__(self) -> None:
         attempt = self.folder.attempt(1)
         attempt.path.mkdir(parents=True)
-        replace_json(attempt.supervisor, process_identity.own().to_dict())
+        replace_json(attempt.supervisor, process_identity.own_process().to_dict())
         tag = run_tag(self.folder.job_id, 1)
         # What the driver says of the job's GPUs is recognized by this process's environment.
         self.process = subprocess.Popen(
@@ -255,7 +255,7 @@ class BusyCluster:
         times = (now_s - age_s for age_s in range(int(_DAY_S), 0, -int(EVERY_S)))
         text = b"".join(past_line(reading, at_s, {}) for at_s in times)
         for name in self._names:
-            self._root.node(name).past.write_bytes(names_line(uuids_of(reading)) + text)
+            self._root.node(name).history.write_bytes(names_line(uuids_of(reading)) + text)
 
     def _begin(self, number: int, steps: int | None = None) -> Training:
         self._made += 1
@@ -280,7 +280,7 @@ class BusyCluster:
 
     def _entry(self, name: str) -> NodeEntry:
         host, port = self._hole.getsockname()
-        facts = NodeFacts(
+        facts = NodeInfo(
             name, "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster",
             data_root=str(self._root.path), data_root_writable=True, gpus=("H100",) * GPUS,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from backend.records.jobs.placement import Placement
 from backend.training import rank
 
 
-class CpuLaunch(Launch, what="launch record"):
+class CpuLaunch(Launch, label="launch record"):
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Launch:  # type: ignore[override]
         found = Launch.from_dict(raw)

@@ -29,6 +29,6 @@ if __name__ == "__main__":
     for number in (0, 1, 2):
         os.dup2(nothing, number)
     signal.alarm(_LONGEST_S)
-    info = {**process_identity.own().to_dict(), "bundle": sys.argv[2]}
+    info = {**process_identity.own_process().to_dict(), "bundle": sys.argv[2]}
     replace_json(Path(sys.argv[1]) / "info.json", info)
     signal.pause()

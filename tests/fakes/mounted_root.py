@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backend.datastore.access.root_access import Mounted, OpenRoot
+from backend.datastore.access.root_access import MountedAccess, OpenRoot
 
-MOUNTED = Mounted()
+MOUNTED = MountedAccess()
 
 
 def mounted(path: Path) -> OpenRoot:

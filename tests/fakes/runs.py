@@ -112,7 +112,7 @@ class Run:
             **job,
         }
         config = parse_job(raw).config
-        assert config is not None, parse_job(raw).faults
+        assert config is not None, parse_job(raw).errors
         gpus = tuple(gpu for one in config.placement for gpu in one.gpus)
         plans = placement.rank_plans(config, [placement.this_computer(os.cpu_count() or 1, gpus)])
         variables = mpirun.environment(

@@ -12,7 +12,7 @@ import torch
 from backend.records.library.gallery import CardFigures, GalleryEntry
 from backend.records.library.item import Kind
 from backend.services.library.gallery import FIGURES, GALLERY, GalleryService
-from backend.training.tools.layers import layers_of, step_by_step
+from backend.training.tools.layers import model_layers, evaluating_step_by_step
 from backend.training.user_code import load_model
 
 REFERENCE = "alexnet"
@@ -48,7 +48,7 @@ def complexity(model: torch.nn.Module, data: torch.Tensor) -> int:
 
     convolutions = [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]
     handles = [one.register_forward_hook(count) for one in convolutions]
-    with step_by_step(model), torch.no_grad():
+    with evaluating_step_by_step(model), torch.no_grad():
         model(data)
     for handle in handles:
         handle.remove()
@@ -61,7 +61,7 @@ def figures(entry: GalleryEntry, reference: int) -> CardFigures:
     with torch.device("meta" if entry.card.task == "classification" else "cpu"):
         model, data = build(entry.name), sample_of(entry)
         relative = complexity(model, data) / reference
-        return CardFigures(layers_of(model, data, 1), float(f"{relative:.4g}"))
+        return CardFigures(model_layers(model, data, 1), float(f"{relative:.4g}"))
 
 
 def reference_complexity() -> int:

@@ -27,7 +27,7 @@ def config_of(entry: GalleryEntry) -> JobConfig:
     parts = {"name": "made", "model": "m", "dataset": "d", "loader": "l"}
     placement = [{"node": "this-computer", "processes": 1}]
     parsed = parse_job({**parts, **entry.card.training, "placement": placement})
-    assert parsed.faults == ()
+    assert parsed.errors == ()
     assert parsed.config is not None
     return parsed.config
 
@@ -37,7 +37,7 @@ def settings_of(entry: GalleryEntry) -> dict[str, object]:
     settings = entry.card.settings
     if "features" in settings:
         return {"classes": CLASSES, "features": 13}
-    side = max(LEAST_SIDE, int(settings["side"].least or 0))
+    side = max(LEAST_SIDE, int(settings["side"].minimum or 0))
     more = SMALL_DETECTOR if entry.card.task == "detection" else {}
     return {"classes": CLASSES, "channels": 3, "side": side, **more}
 

@@ -45,10 +45,12 @@ def test_the_first_network_is_made_for_the_data(task: str, data: dict[str, int],
 def test_what_is_said_to_fit_takes_the_settings_of_the_data(shape: DataShape) -> None:
     for entry in MODELS:
         settings = {key: str(value) for key, value in shape.settings(entry.card).items()}
-        if not shape.why_not(entry.card):
+        if not shape.misfit_reason(entry.card):
             entry.card.values(settings)
             assert shape.task in ("", entry.card.task)
-    assert not shape.why_not(first(shape).card) or all(shape.why_not(e.card) for e in MODELS)
+    assert not shape.misfit_reason(first(shape).card) or all(
+        shape.misfit_reason(e.card) for e in MODELS
+    )
 
 
 def test_each_misfit_has_its_reason() -> None:
@@ -65,4 +67,4 @@ def test_each_misfit_has_its_reason() -> None:
         (table, "mlp", ""),
     ]
     for shape, name, reason in reasons:
-        assert shape.why_not(HERE.show(name).card) == reason
+        assert shape.misfit_reason(HERE.show(name).card) == reason

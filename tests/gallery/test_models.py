@@ -267,7 +267,7 @@ def test_the_figures_are_those_measured(entry: GalleryEntry) -> None:
 def smallest(entry: GalleryEntry) -> dict[str, object]:
     """Return the settings of the least side or number of features, and two classes."""
     settings = entry.card.settings
-    least = {key: settings[key].least for key in ("side", "features") if key in settings}
+    least = {key: settings[key].minimum for key in ("side", "features") if key in settings}
     return {"classes": 2, **{key: int(value or 1) for key, value in least.items()}}
 
 
@@ -294,7 +294,7 @@ def test_a_training_step_on_the_smallest_input(entry: GalleryEntry) -> None:
 def _values(setting: CardSetting) -> Iterator[object]:
     yield from setting.choices
     yield from (True, False) if isinstance(setting.default, bool) else ()
-    for limit in (setting.least, setting.most):
+    for limit in (setting.minimum, setting.maximum):
         if limit is not None:
             yield type(setting.default)(limit)
 
@@ -316,9 +316,9 @@ def test_no_classes_and_a_side_that_the_network_cannot_take_are_refused(
 ) -> None:
     key = "side" if "side" in entry.card.settings else "features"
     setting = entry.card.settings[key]
-    assert setting.least is not None
-    assert setting.most is not None
-    below, above = int(setting.least) - 1, int(setting.most) + 1
+    assert setting.minimum is not None
+    assert setting.maximum is not None
+    below, above = int(setting.minimum) - 1, int(setting.maximum) + 1
     faulty = [("classes", "0"), ("classes", "1"), ("classes", "-3"), ("classes", "")]
     for name, text in [*faulty, (key, str(below)), (key, str(above)), (key, "0"), (key, "28.5")]:
         with pytest.raises(BackendError, match=f"{name} must be a whole number from"):

@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from backend.records.library.reading_note import note_sentences
+from backend.records.library.reading_note import note_messages
 from backend.training.user_code import UserCodeError, load_loader
 from tests.gallery.opened import GALLERY, Opened, files, open_data
 
@@ -40,7 +40,7 @@ def by_class(*classes: str, each: int = 5, folder: str = "") -> Content:
 
 
 def notes_of(opened: Opened) -> list[str]:
-    return list(note_sentences(opened.training.reading_notes))
+    return list(note_messages(opened.training.reading_notes))
 
 
 def names_of(data: Any) -> list[str]:
@@ -564,7 +564,7 @@ def test_boxes_for_pictures_of_another_size_are_scaled_and_counted(
     opened = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
     assert boxes_of(opened) == wanted(BOXES, form, 2)
     assert "Boxes are scaled to pictures of another size than described: " in " ".join(
-        note for data in opened for note in note_sentences(data.reading_notes)
+        note for data in opened for note in note_messages(data.reading_notes)
     )
 
 

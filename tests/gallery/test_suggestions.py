@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry, Kind
-from backend.services.library.dataset_shapes import recognise
+from backend.services.library.dataset_shapes import recognize_shape
 from tests.gallery import test_array_loaders as arrays
 from tests.gallery import test_picture_loaders as pictures
 from tests.gallery import test_table_loader as tables
@@ -26,7 +26,7 @@ Content = Mapping[str, bytes | str]
 def suggested(content: Content) -> Suggestion | None:
     held = {name: one.encode() if isinstance(one, str) else one for name, one in content.items()}
     entries = [FileEntry(name, len(held[name])) for name in sorted(held)]
-    return recognise(entries, lambda path, limit_bytes: held[path][:limit_bytes])
+    return recognize_shape(entries, lambda path, limit_bytes: held[path][:limit_bytes])
 
 
 def zipped(content: Content) -> Content:
@@ -96,8 +96,8 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     found = suggested(content)
     assert found is not None
     assert found.entry == entry
-    assert found.sentence.startswith(f"This looks like {found.title}: ")
-    assert re.search(detail, found.sentence), found.sentence
+    assert found.message.startswith(f"This looks like {found.title}: ")
+    assert re.search(detail, found.message), found.message
     opened = open_data(entry, files(tmp_path / "d", **content), tmp_path, **found.settings)
     data, _ = opened.training[0]
     assert len(opened.validation)
@@ -107,12 +107,12 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     if data.ndim == 3:
         facts["channels"] = len(data)
         facts["side"] = data.shape[1] if data.shape[1] == data.shape[2] else 0
-    assert found.facts.items() <= facts.items()
+    assert found.data_sizes.items() <= facts.items()
     boxes = {form: {"channels", "side"} for form in ("voc", "yolo")}
     arrays = {"channels"} if data.ndim == 3 else {"features"}
     wanted = {"arrays": arrays, "table": {"classes", "features"}, **boxes}
     if shape != "EMNIST":
-        assert wanted.get(entry, {"classes", "channels", "side"}) <= found.facts.keys()
+        assert wanted.get(entry, {"classes", "channels", "side"}) <= found.data_sizes.keys()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_files_that_cannot_be_read_are_no_failure() -> None:
         raise PermissionError(path)
 
     entries = [FileEntry(name, 10) for name in ("a.csv", "train-images-idx3-ubyte", "a/1.png")]
-    assert recognise([*entries, FileEntry("b/2.png", 10)], read) is None
+    assert recognize_shape([*entries, FileEntry("b/2.png", 10)], read) is None
 
 
 @pytest.mark.parametrize("name", ["{}/{}.gif", "{}/idx-{}", "{}/{}.json", "{}/{}.npy", "y/{}{}.npz",
@@ -175,7 +175,7 @@ def test_only_first_bytes_of_a_few_files_are_read(name: str) -> None:
         asked.append(limit_bytes)
         return b"\0\0\x08\x03{PK\3\4"
 
-    found = recognise(entries, read)
+    found = recognize_shape(entries, read)
     assert found is not None
     assert found.entry == "image-folder"
     assert len(asked) <= 60

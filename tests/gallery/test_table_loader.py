@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.records.library.reading_note import note_sentences
+from backend.records.library.reading_note import note_messages
 from backend.services.library.dataset_shapes import _CELLS as CELLS
 from backend.training.user_code import UserCodeError
 from tests.gallery.opened import Opened, files, open_data
@@ -312,7 +312,7 @@ def test_numbers_are_read_as_people_write_them_and_what_is_not_plain_is_said(
         assert sorted({features[0] for features, _ in rows(opened)}) == sorted(set(values))
     else:
         assert len(opened.training[0][0]) == len(set(cells))
-    notes = " ".join(note_sentences(opened.training.reading_notes))
+    notes = " ".join(note_messages(opened.training.reading_notes))
     assert note in notes
     assert bool(notes) is bool(note)
 
@@ -364,14 +364,14 @@ def test_a_text_that_elsewhere_means_missing_is_a_class_among_texts(
         opened = open_data("table", folder, tmp_path, missing=missing)
         assert opened.training.classes == sorted([name, "red", "blue"])
         assert len(opened.training) + len(opened.validation) == 60
-        notes = note_sentences(opened.training.reading_notes)
+        notes = note_messages(opened.training.reading_notes)
         assert notes[0].startswith("Read as texts, not as missing values: 20 values")
 
 
 def test_rows_and_columns_that_are_left_out_are_counted(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{"t.csv": GAPS.replace("\n", ",\n")})
     opened = open_data("table", folder, tmp_path, missing="leave row out")
-    assert list(note_sentences(opened.training.reading_notes))[:2] == [
+    assert list(note_messages(opened.training.reading_notes))[:2] == [
         "Left out, because they are empty or count the rows: 1 column ((index)).",
         "Left out, because a value is missing: 4 rows (t.csv, line 3, t.csv, line 4, "
         "t.csv, line 5 and 1 more).",

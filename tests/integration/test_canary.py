@@ -20,9 +20,9 @@ def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(
 ) -> None:
     job = services.jobs.create(raw_job(strategy={"name": strategy}))
     states: list[JobState] = []
-    trial = services.canary.run(job.id, states.append)
-    assert trial.passed, trial.sentence
-    assert trial.sentence.startswith("2 ranks trained one batch together")
+    trial = services.trial_runs.run(job.id, states.append)
+    assert trial.succeeded, trial.message
+    assert trial.message.startswith("2 ranks trained one batch together")
     assert states[-1] is JobState.FINISHED
     assert JobState.EVALUATING not in states
     assert services.jobs.queries.show(job.id).state is JobState.CREATED
@@ -32,10 +32,10 @@ def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(
 
 def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> None:
     job = services.jobs.create(raw_job(1, environment={"PAUSE_S": "a while"}, **ALONE))
-    trial = services.canary.run(job.id)
-    assert not trial.passed
-    assert trial.sentence.startswith("Rank ")
-    assert "a while" in trial.sentence
+    trial = services.trial_runs.run(job.id)
+    assert not trial.succeeded
+    assert trial.message.startswith("Rank ")
+    assert "a while" in trial.message
     assert "bks_dataset.py" in trial.traceback
     assert left_of(services) == []
 
@@ -49,5 +49,5 @@ def test_a_trial_can_be_cancelled_and_sweeps_the_rest_of_a_killed_desktop(
         (folder / "attempts" / "1").mkdir(parents=True)
     (over / "attempts" / "1" / "exit.json").write_text("{}")
     with pytest.raises(Cancelled):
-        services.canary.run(job.id, cancelled=lambda: True)
+        services.trial_runs.run(job.id, cancelled=lambda: True)
     assert left_of(services) == [live.name]

@@ -409,19 +409,19 @@ def test_f06_m12_a_killed_command_line_changes_nothing(
         attempt = services.data_root.job(job_id).attempt(1)
         wait_for(attempt.supervisor.exists, "the supervisor")
         if state == "STOPPING":
-            jobs.queries.wait(job_id, until=is_training)
+            jobs.queries.wait(job_id, is_finished=is_training)
             jobs.lifecycle.stop(job_id)
         elif state != "STARTING":
-            jobs.queries.wait(job_id, until=until(JobState(state)))
+            jobs.queries.wait(job_id, is_finished=until(JobState(state)))
     finally:
         process.kill()
         process.wait()
     if state != "STOPPING":
-        view = jobs.queries.wait(job_id, until=is_training)
+        view = jobs.queries.wait(job_id, is_finished=is_training)
         assert view.state.is_live, view
         assert filled.json("job", "show", job_id)["state"] in {s.value for s in JobState}
         reached = view.step
-        view = jobs.queries.wait(job_id, until=lambda v: v.step > reached or v.state.is_over)
+        view = jobs.queries.wait(job_id, is_finished=lambda v: v.step > reached or v.state.is_over)
         assert view.state.is_live, view
         filled.json("job", "stop", job_id, "--wait")
     view = jobs.queries.wait(job_id)
@@ -448,7 +448,7 @@ def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
 ) -> None:
     job_id = filled.json("job", "create", job_file(tmp_path, **ENDLESS))["id"]
     services.jobs.lifecycle.start(job_id)
-    services.jobs.queries.wait(job_id, until=is_training)
+    services.jobs.queries.wait(job_id, is_finished=is_training)
     # What a shell starts in its background ignores Ctrl+C, and so do its children.
     command = ["env", "--default-signal=INT", sys.executable, "-c", CTRL_C, *filled.common]
     process = subprocess.run(

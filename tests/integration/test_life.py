@@ -40,7 +40,7 @@ def newest(services: Services, view: JobView) -> Checkpoint:
 
 
 def stopped(services: Services, job_id: str) -> JobView:
-    services.jobs.queries.wait(job_id, until=is_training)
+    services.jobs.queries.wait(job_id, is_finished=is_training)
     services.jobs.lifecycle.stop(job_id)
     return services.jobs.queries.wait(job_id)
 
@@ -58,9 +58,9 @@ def test_m02_the_form_gets_the_results_of_the_settings(services: Services, workp
     assert check.rates[0] == 0.1
     assert check.rates[-1] < 0.001
     check = services.jobs.check(raw_job(batch_size=257, epochs=0, model="nothing"))
-    assert {fault.field for fault in check.faults} == {"batch_size", "epochs", "model"}
+    assert {fault.path for fault in check.errors} == {"batch_size", "epochs", "model"}
     check = services.jobs.check(raw_job(batch_size=257))
-    assert [fault.field for fault in check.faults] == ["batch_size"]
+    assert [fault.path for fault in check.errors] == ["batch_size"]
     assert not check.may_start
 
 
@@ -90,7 +90,7 @@ def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services, 
     for run in range(1, stops + 1):
         goal = steps[-1] + moments.randrange(1, 9)
         services.jobs.queries.wait(
-            view.id, until=lambda v, goal=goal: v.step >= goal or v.state.is_over
+            view.id, is_finished=lambda v, goal=goal: v.step >= goal or v.state.is_over
         )
         services.jobs.lifecycle.stop(view.id)
         view = services.jobs.queries.wait(view.id)
@@ -166,7 +166,7 @@ def test_a_new_job_of_a_model_with_weights_goes_on_learning_where_they_stand(
     first = services.jobs.queries.show(finished)
     learnt = torch.load(newest(services, first).path, weights_only=True)["model"]
     torch.save(learnt, tmp_path / "learnt.pt")
-    services.library.give_weights("tiny", tmp_path / "learnt.pt")
+    services.library.add_weights("tiny", tmp_path / "learnt.pt")
 
     still = {"name": "sgd", "lr": 1e-30}
     second = services.jobs.create(raw_job(1, epochs=1, batch_size=16, optimizer=still, **ALONE))
@@ -247,7 +247,7 @@ def test_f22_a_stop_while_saving_and_twice_is_one_stop(
     view = services.jobs.create(raw_job(1, checkpoint=always_saving, epochs=100_000, **ALONE))
     services.jobs.lifecycle.start(view.id)
     services.jobs.queries.wait(
-        view.id, until=lambda v: v.state is JobState.SAVING or not v.state.is_live
+        view.id, is_finished=lambda v: v.state is JobState.SAVING or not v.state.is_live
     )
     opened().jobs.lifecycle.stop(view.id)
     services.jobs.lifecycle.stop(view.id)
@@ -389,10 +389,10 @@ def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
     monkeypatch.setattr(services.catalogue, "put_job", refuse)
     view = services.jobs.lifecycle.start(view.id)
     assert view.state.is_live
-    assert "locked" in view.doubt
+    assert "locked" in view.contact_warning
     assert stopped(services, view.id).state is JobState.INTERRUPTED
     monkeypatch.undo()
-    assert services.jobs.queries.show(view.id).doubt == ""
+    assert services.jobs.queries.show(view.id).contact_warning == ""
     assert services.catalogue.job(view.id) == services.jobs.queries.list()[0]
 
 

@@ -45,7 +45,7 @@ def test_the_metrics_are_those_that_the_job_reported_for_the_checkpoint(
     assert len(checkpoints) > 1
     for one in checkpoints:
         found = services.predictions.predict(finished, one.name)
-        assert (found.task, found.samples) == (CLASSES, 64)
+        assert (found.task, found.sample_count) == (CLASSES, 64)
         for name in ("validation/loss", "validation/accuracy"):
             assert found.metrics[name] == pytest.approx(one.metrics[name], abs=1e-6), one.name
 
@@ -118,8 +118,8 @@ def test_files_are_read_by_the_loader_and_named_in_the_table(
 def test_chosen_samples_are_all_shown_with_their_guesses(services: Services, finished: str) -> None:
     given = PredictionInput(split="training", samples="3, 10-11")
     found = services.predictions.predict(finished, "best", given)
-    assert [one.sample.index for one in found.shown] == [3, 10, 11]
-    for one in found.shown:
+    assert [one.sample.index for one in found.examples] == [3, 10, 11]
+    for one in found.examples:
         assert one.sample.parts[0].shape == (4,)
         assert one.prediction == one.guesses[0].name
         assert sum(guess.confidence or 0.0 for guess in one.guesses) == pytest.approx(1.0)
@@ -201,14 +201,14 @@ def test_a_run_may_remove_the_checkpoint_that_is_being_tried(
     monkeypatch.setattr(services.jobs.queries, "read", live)
     monkeypatch.setattr(tool_process, "run_tool", removed_before)
     found = services.predictions.predict(finished, "best")
-    assert found.samples == 64
+    assert found.sample_count == 64
     assert not path.exists()
 
 
 def test_a_folder_of_too_many_files_is_refused_before_they_are_read(
     services: Services, finished: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.services.jobs.prediction.MOST_FILES", 3)
+    monkeypatch.setattr("backend.services.jobs.prediction.MAX_FILES", 3)
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(5):

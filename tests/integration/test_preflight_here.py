@@ -35,7 +35,7 @@ from tests.integration.tiny import ALONE, raw_job
 def test_the_preflight_check_passes_and_leaves_nothing(services: Services) -> None:
     job = services.jobs.create(raw_job())
     found = services.preflight.run(job.config, job.id)
-    assert found.passed, found.faults
+    assert found.succeeded, found.blocking_findings
     assert {finding.check for finding in found.findings} == {
         *(names.NODE, names.OPEN_MPI, names.DATA_ROOT, names.DISK, names.SHARED_MEMORY),
         *(names.OPEN_FILES, names.PROCESSES, names.LEFTOVERS),
@@ -47,11 +47,14 @@ def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     job = services.jobs.create(raw_job())
     many = replace(job.config, placement=(Placement("this-computer", 10_000),))
     without = PreflightService(
-        services.data_root, services.cluster, services.set_up, lambda: str(tmp_path / "no-python")
+        services.data_root,
+        services.cluster,
+        services.provisioning,
+        lambda: str(tmp_path / "no-python"),
     )
     (tmp_path / "mpirun").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)
-    faults = {finding.check for finding in without.run(many).faults}
+    faults = {finding.check for finding in without.run(many).blocking_findings}
     assert faults >= {names.OPEN_MPI, names.PROCESSES}
 
 
@@ -59,7 +62,7 @@ def test_a_missing_data_root_is_one_fault(services: Services) -> None:
     job = services.jobs.create(raw_job())
     services.data_root.path.rename(services.data_root.path.with_name("away"))
     try:
-        (fault,) = services.preflight.run(job.config).faults
+        (fault,) = services.preflight.run(job.config).blocking_findings
     finally:
         services.data_root.path.with_name("away").rename(services.data_root.path)
     assert fault.check == names.DATA_ROOT
@@ -83,7 +86,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
     services: Services, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = services.jobs.create(raw_job())
-    monkeypatch.setattr(machine, "LEAST_OPEN_FILES", 10**9)
+    monkeypatch.setattr(machine, "MIN_OPEN_FILES", 10**9)
     assert call(services, "job", "preflight", job.id, "--fix", "--canary") == 1
     out = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer can open only" in out
@@ -95,7 +98,7 @@ def test_no_run_begins_without_a_preflight_check(services: Services) -> None:
     job = services.jobs.create(raw_job())
     with pytest.raises(PreflightFailed) as refused:
         services.jobs.lifecycle.start(job.id, placement=(Placement("gpu99", 1),))
-    assert [fault.check for fault in refused.value.found.faults] == [names.NODE]
+    assert [fault.check for fault in refused.value.preflight.blocking_findings] == [names.NODE]
     assert refused.value.config.placement == (Placement("gpu99", 1),)
     view = services.jobs.queries.show(job.id)
     assert (view.run, view.config.placement) == (0, job.config.placement)
@@ -155,24 +158,24 @@ def test_a_large_model_does_not_start_on_a_disk_too_small_for_its_checkpoints(
 ) -> None:
     (model,) = services.library.list(Kind.MODEL)
     free = shutil.disk_usage(services.data_root.path).free
-    services.library._add_facts(model, {"parameter_bytes": free // 4}, "")
+    services.library._add_details(model, {"parameter_bytes": free // 4}, "")
     # Weights and momentum; three of them are kept, and a fourth is there while it is written.
     raw = raw_job(checkpoint={"every_epochs": 1, "keep_latest": 2, "keep_best": 1})
     need = f"the job's checkpoints need about {number_format.size(4 * 2 * (free // 4))}."
     with pytest.raises(PreflightFailed) as refused:
         services.jobs.create_and_start(raw)
-    (fault,) = refused.value.found.faults
+    (fault,) = refused.value.preflight.blocking_findings
     assert (fault.check, services.jobs.queries.list()) == (names.DISK, ())
-    assert "GB left, and" in fault.sentence
-    assert fault.sentence.endswith(need)
+    assert "GB left, and" in fault.message
+    assert fault.message.endswith(need)
 
     job = services.jobs.create(raw)
     with pytest.raises(PreflightFailed):
         services.jobs.lifecycle.start(job.id)
     assert services.jobs.queries.show(job.id).run == 0
     # A requested check and the queue find it as well.
-    assert services.preflight.run(job.config, job.id).faults[0].sentence.endswith(need)
-    assert services.preflight.run(job.config).faults[0].sentence.endswith(need)
+    assert services.preflight.run(job.config, job.id).blocking_findings[0].message.endswith(need)
+    assert services.preflight.run(job.config).blocking_findings[0].message.endswith(need)
     one_only = raw_job(1, epochs=1, checkpoint={"every_epochs": 1}, **ALONE)
     assert services.jobs.create_and_start(one_only).run == 1
 
@@ -181,9 +184,9 @@ def test_nodes_that_left_the_job_have_no_findings(services: Services) -> None:
     job = services.jobs.create(raw_job())
     many = replace(job.config, placement=(*job.config.placement, Placement("gpu99", 1)))
     before = services.preflight.run(many)
-    assert [fault.nodes for fault in before.faults] == [("gpu99",)]
+    assert [fault.nodes for fault in before.blocking_findings] == [("gpu99",)]
     without = services.preflight.check_again(job.config, before, ("gpu99",))
-    assert without.passed
+    assert without.succeeded
     assert without.nodes == ("this-computer",)
 
 
@@ -207,7 +210,7 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
     job = services.jobs.create(raw_job(1, **ALONE)) if how == "start" else None
     for owner, name in (
         (services.nodes, "list"),
-        (services.nodes, "rooms"),
+        (services.nodes, "capacities"),
         (services.library, "verify"),
     ):
         count(owner, name)
@@ -216,4 +219,4 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
     else:
         services.jobs.lifecycle.start(job.id)
     # Model, loader and dataset, each once.
-    assert counted == {"list": 1, "rooms": 1, "verify": 3}
+    assert counted == {"list": 1, "capacities": 1, "verify": 3}

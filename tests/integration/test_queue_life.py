@@ -85,8 +85,8 @@ def made(services: Services, name: str, **changes: Any) -> JobView:
 
 def said(services: Services) -> dict[str, tuple[Cause | None, str]]:
     return {
-        place.entry.name: (place.waiting and place.waiting.cause, place.sentence)
-        for place in services.queue.read().places
+        place.entry.name: (place.wait_reason and place.wait_reason.cause, place.message)
+        for place in services.queue.read().jobs
     }
 
 
@@ -111,7 +111,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     # What is imported later is another version: a queued job is made of what it was queued with.
     (tmp_path / "sources" / "model" / "bks_model.py").write_text("raise SystemExit('edited')")
     queue.library.import_item(Kind.MODEL, tmp_path / "sources" / "model", "tiny")
-    assert [p.entry.name for p in queue.queue.read().places] == ["most", "middle", "least"]
+    assert [p.entry.name for p in queue.queue.read().jobs] == ["most", "middle", "least"]
     queue.close()
 
     begun = command("queue", "resume")
@@ -151,7 +151,7 @@ def test_s1_a_killed_keeper_is_replaced(queue: Services) -> None:
     first = wait_for(lambda: keeper(queue.data_root), "a keeper")
     process_identity.send_signal(first, signal.SIGKILL)
     wait_for(lambda: not process_identity.is_alive(first), "its end")
-    queue.queue.keep()
+    queue.queue.ensure_keeper()
     assert wait_for(lambda: keeper(queue.data_root), "another keeper") != first
 
 
@@ -160,7 +160,7 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
 ) -> None:
     running = made(queue, "resnet", processes=CORES, **(_alone_if(CORES == 1) | ENDLESS))
     queue.jobs.lifecycle.start(running.id)
-    queue.jobs.queries.wait(running.id, until=is_training)
+    queue.jobs.queries.wait(running.id, is_finished=is_training)
     first, second, late = (
         made(queue, name, processes=1, **(ALONE | ENDLESS)) for name in ("first", "second", "late")
     )
@@ -186,10 +186,12 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
     # The first may be started before the rest is listed.
     assert [one["name"] for one in cli.json("queue", "resume")["jobs"]][-1] == "late"
-    begun = queue.jobs.queries.wait(first.id, until=lambda view: view.state is not JobState.QUEUED)
+    begun = queue.jobs.queries.wait(
+        first.id, is_finished=lambda view: view.state is not JobState.QUEUED
+    )
     assert begun.run == 1
     wait_for(lambda: list(said(queue)) == ["late"], "the queue to know that it left")
-    queue.jobs.queries.wait(first.id, until=is_training)
+    queue.jobs.queries.wait(first.id, is_finished=is_training)
     queue.jobs.lifecycle.stop(first.id)
     assert queue.jobs.queries.wait(first.id).state is JobState.INTERRUPTED
 
@@ -214,7 +216,7 @@ def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) 
     folder.config.write_text(config)
     with pytest.raises(BackendError, match=f"enough for {CORES * 4} processes; the job asks for"):
         queue.queue.enqueue(view.id)
-    assert queue.queue.read().places == ()
+    assert queue.queue.read().jobs == ()
     assert queue.jobs.queries.show(view.id).state is JobState.CREATED
 
 
@@ -225,7 +227,7 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
         queue.queue.enqueue(job_id)
 
     def order() -> str:
-        return "".join(place.entry.name for place in queue.queue.read().places)
+        return "".join(place.entry.name for place in queue.queue.read().jobs)
 
     assert order() == "abc"
     assert cli.json("job", "reorder", ids["c"], "--before", ids["b"])["place"] == 2
@@ -235,18 +237,18 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     # Between two neighbours there is room only so often; then all get new places.
     for name, place in (("c", 1.0), ("b", nextafter(1.0, 2.0)), ("a", 5.0)):
         entry = QueueEntry.from_dict(read_json(queue.data_root.job(ids[name]).queued))
-        queue_files.put(queue.data_root, replace(entry, place=place))
-    queue.queue.reorder(ids["a"], before=ids["b"])
+        queue_files.put(queue.data_root, replace(entry, position=place))
+    queue.queue.reorder(ids["a"], before_id=ids["b"])
     assert order() == "cab"
     queue.queue.change(ids["b"], 9)
     assert order() == "bca"
-    place = queue.queue.reorder(ids["a"], before=ids["b"])
+    place = queue.queue.reorder(ids["a"], before_id=ids["b"])
     assert (place.number, place.entry.priority) == (1, 9)
     assert queue.queue.to_top(ids["c"]).number == 1
     with pytest.raises(BackendError, match="between -100 and 100, not 101"):
         queue.queue.change(ids["c"], 101)
     with pytest.raises(BackendError, match="is not in the queue"):
-        queue.queue.reorder(made(queue, "d", processes=1).id, before=ids["c"])
+        queue.queue.reorder(made(queue, "d", processes=1).id, before_id=ids["c"])
 
 
 def test_parts_of_a_queued_job_cannot_be_removed_and_a_trashed_job_is_not_started(
@@ -258,7 +260,7 @@ def test_parts_of_a_queued_job_cannot_be_removed_and_a_trashed_job_is_not_starte
     with pytest.raises(BackendError, match="which is queued"):
         queue.library.remove(Kind.MODEL, "tiny")
     queue.jobs.remove(view.id)
-    assert queue.queue.read().places == ()
+    assert queue.queue.read().jobs == ()
     assert not (queue.data_root.trash / "jobs" / view.id / "queued.json").exists()
 
 
@@ -269,7 +271,7 @@ def test_a_job_on_this_computer_tries_again_after_a_process_was_killed(
     queries = queue.jobs.queries
     raw = raw_job(1, on_failure={"retries": 1}, checkpoint={"every_steps": 5}, **ALONE, **ENDLESS)
     view = queue.jobs.create_and_start(raw)
-    queries.wait(view.id, until=lambda v: is_training(v) and v.step > 10)
+    queries.wait(view.id, is_finished=lambda v: is_training(v) and v.step > 10)
     ranks = (
         one
         for one in process_cleanup.tagged(run_tag(view.id, 1))
@@ -283,11 +285,11 @@ def test_a_job_on_this_computer_tries_again_after_a_process_was_killed(
         # Any desktop that polls its jobs does this.
         wait_for(lambda: queue.reaper.reap(view.id), "the end of the run")
 
-    view = queries.wait(view.id, until=lambda v: v.run == 2 and v.step > 15)
+    view = queries.wait(view.id, is_finished=lambda v: v.run == 2 and v.step > 15)
 
     assert view.state.is_live
-    assert view.status.continued is not None
-    assert view.status.continued.reason.endswith("Tries again on the same nodes, 1 of 1.")
+    assert view.status.continuation is not None
+    assert view.status.continuation.reason.endswith("Tries again on the same nodes, 1 of 1.")
     queue.jobs.lifecycle.stop(view.id)
     view = queries.wait(view.id)
     assert list(queries.history(view.id).steps) == list(range(1, view.step + 1))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.base.room import LEAST_FILES, Room, room_of
+from backend.base.room import LEAST_FILES, DiskSpace, disk_space
 from backend.node.checks import doctor, preflight_probe
 from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.placement import Placement
@@ -22,7 +22,7 @@ from backend.records.library.item import Kind
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import BAD
 from backend.records.queue.entry import Cause, QueueEntry
-from backend.records.queue.scheduling import NodeView, Scene, why_waiting
+from backend.records.queue.scheduling import NodeView, ClusterState, wait_reason
 from backend.services.context.container import Services
 from backend.services.preflight import names
 from backend.services.preflight.context import PreflightTarget
@@ -70,7 +70,7 @@ def test_the_files_of_a_file_system_are_counted(
     monkeypatch: pytest.MonkeyPatch, of: int, files: int, free_files: int | None, lacks: bool
 ) -> None:
     with_files(monkeypatch, files, of)
-    found = room_of("/")
+    found = disk_space("/")
     assert (found.free_files, found.lacks_files()) == (free_files, lacks)
     assert preflight_probe._free_space("/")["files"] == free_files
 
@@ -85,10 +85,10 @@ def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(
     with_files(monkeypatch, 12)
     with pytest.raises(PreflightFailed, match="can take only 12 more files") as refused:
         services.jobs.lifecycle.start(job.id)
-    assert [one.check for one in refused.value.found.faults] == [names.DISK]
+    assert [one.check for one in refused.value.preflight.blocking_findings] == [names.DISK]
     with pytest.raises(BackendError, match=r"1 file, and the data root .* only 12 more files"):
         services.library.import_item(Kind.DATASET, source, "set")
-    assert "12 more files" in doctor._data_root(services.data_root.path).sentence
+    assert "12 more files" in doctor._data_root(services.data_root.path).message
     assert services.jobs.queries.show(job.id).run == 0
 
 
@@ -113,22 +113,23 @@ def test_a_full_disk_is_reported_by_its_missing_resource(monkeypatch: pytest.Mon
     )
     for facts, sentence in cases:
         (fault,) = answered(target(), data_root=facts)
-        assert sentence in fault.sentence
+        assert sentence in fault.message
     (home,) = answered(target(), home={**GOOD["home"], "files": 1})
-    assert "The disk of /home/mai on gpu03 can take only 1 more files" in home.sentence
+    assert "The disk of /home/mai on gpu03 can take only 1 more files" in home.message
 
 
 def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
     entry = QueueEntry("job", "job", 1, (Placement("gpu03", 1),), "gpu03")
     view = NodeView(disk_free_bytes=10**12, disk_free_files=12)
     now: Any = None
-    waits = why_waiting(entry, (), Scene(now, {"gpu03": view}))
+    waits = wait_reason(entry, (), ClusterState(now, {"gpu03": view}))
     assert waits is not None
-    assert (waits.cause, "12 more files" in waits.sentence) == (Cause.DISK, True)
+    assert (waits.cause, "12 more files" in waits.message) == (Cause.DISK, True)
     assert (
-        why_waiting(entry, (), Scene(now, {"gpu03": replace(view, disk_free_files=None)})) is None
+        wait_reason(entry, (), ClusterState(now, {"gpu03": replace(view, disk_free_files=None)}))
+        is None
     )
-    few = Health().after(replace(reading(GPU), disk_free_files=12), 0.0)
+    few = Health().after_reading(replace(reading(GPU), disk_free_files=12), 0.0)
     assert ("files", BAD) in [(one.key, one.severity) for one in few.findings]
 
 
@@ -152,7 +153,7 @@ def test_shared_memory_is_enough_for_ranks_and_loader_workers(
     found = answered(target(slots, workers), shared_memory=facts)
     assert [(one.blocks, one.is_warning) for one in found] == [(blocks, warns)] * (blocks or warns)
     for one in found:
-        assert f"{free_mib * MIB / 1e6:.0f} MB are free" in one.sentence
+        assert f"{free_mib * MIB / 1e6:.0f} MB are free" in one.message
         assert ("Use fewer loader workers" in one.remedy) is bool(workers)
         assert "/dev/shm" in one.remedy
 
@@ -173,7 +174,7 @@ def test_the_limit_of_open_files_is_enough_for_loader_workers(
 ) -> None:
     limits = {"open_files": open_files, "hard": 4096}
     found = answered(target(1, workers), limits=limits)
-    assert [f"needs {needed}." in one.sentence for one in found] == [True] * (needed is not None)
+    assert [f"needs {needed}." in one.message for one in found] == [True] * (needed is not None)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_a_start_on_this_computer_alone_knows_both(
     job = services.jobs.create(raw_job(1, epochs=1, loader_workers=2, **ALONE))
     with pytest.raises(PreflightFailed) as refused:
         services.jobs.lifecycle.start(job.id)
-    assert [one.check for one in refused.value.found.faults] == [check]
+    assert [one.check for one in refused.value.preflight.blocking_findings] == [check]
 
 
 def test_a_desktop_without_inodes_is_asked_for_bytes_only(
@@ -200,7 +201,7 @@ def test_a_desktop_without_inodes_is_asked_for_bytes_only(
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     monkeypatch.delattr(os, "statvfs")
-    assert room_of("/") == Room(usage.total, usage.free, None)
+    assert disk_space("/") == DiskSpace(usage.total, usage.free, None)
 
 
 @pytest.mark.parametrize("name", ["launch.json", "status.json"])

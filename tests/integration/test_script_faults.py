@@ -61,7 +61,7 @@ def test_a_program_that_hangs_is_ended_after_the_stall_limit(
     view = ended(services, view)
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert "made no progress for 10 s while the script ran" in view.error.sentence
+    assert "made no progress for 10 s while the script ran" in view.error.message
     assert leftovers(view) == []
 
 
@@ -102,7 +102,7 @@ def test_a_program_that_changes_its_own_files_changes_a_copy(
 def test_a_program_that_continues_after_a_stop_is_ended(services: Services, tmp_path: Path) -> None:
     view = job_of(services, tmp_path, DEAF, arguments=[])
     services.jobs.lifecycle.start(view.id)
-    services.jobs.queries.wait(view.id, until=lambda v: v.step >= 1 or v.state.is_over)
+    services.jobs.queries.wait(view.id, is_finished=lambda v: v.step >= 1 or v.state.is_over)
     services.jobs.lifecycle.stop(view.id)
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
@@ -118,7 +118,7 @@ def test_a_given_port_is_used_and_a_taken_one_is_named(services: Services, tmp_p
         view = ended(services, view)
         assert view.state is JobState.ERROR
         assert view.error is not None
-        assert "port that the program needs is in use" in view.error.sentence
+        assert "port that the program needs is in use" in view.error.message
         assert str(port) in view.error.traceback
         assert leftovers(view) == []
     view = ended(services, services.jobs.create({**view.config.to_dict(), "name": "again"}))

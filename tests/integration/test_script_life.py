@@ -154,7 +154,7 @@ def test_a_stop_ends_all_processes_and_a_resume_continues(
 ) -> None:
     view = job_of(services, tmp_path, code, arguments=ENDLESS, **RESUME)
     services.jobs.lifecycle.start(view.id)
-    services.jobs.queries.wait(view.id, until=lambda v: v.step >= 3 or v.state.is_over)
+    services.jobs.queries.wait(view.id, is_finished=lambda v: v.step >= 3 or v.state.is_over)
     services.jobs.lifecycle.stop(view.id)
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, log_of(services, view)
@@ -190,7 +190,7 @@ def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     assert "newest checkpoint is step" in view.status.message
     assert "epoch" not in "".join(one.name for one in found.values())
     for name in ("last.pt", f"checkpoint-{last}"):
-        assert services.jobs.damage(view.id, name) == ""
+        assert services.jobs.find_damage(view.id, name) == ""
         assert services.jobs.keep(view.id, name).is_kept
     taken = services.jobs.export(view.id, "checkpoint-1", "zip", tmp_path / "taken.zip")
     with zipfile.ZipFile(taken) as archive:
@@ -217,11 +217,11 @@ def test_a_number_marked_while_the_script_runs_becomes_its_curve(
     view = job_of(services, tmp_path, TEXT, arguments=[], processes=1)
     queries = services.jobs.queries
     services.jobs.lifecycle.start(view.id)
-    queries.wait(view.id, until=lambda v: v.state is JobState.TRAINING or v.state.is_over)
+    queries.wait(view.id, is_finished=lambda v: v.state is JobState.TRAINING or v.state.is_over)
     wait_for(lambda: "waits" in log_of(services, view), "the last line of its training")
     for pattern in ("Epoch [{epoch}/{epochs}", "loss: {loss}"):
         services.jobs.lifecycle.draw_number(view.id, pattern)
-    view = queries.wait(view.id, until=lambda v: v.step >= 20 or v.state.is_over)
+    view = queries.wait(view.id, is_finished=lambda v: v.step >= 20 or v.state.is_over)
     assert list(queries.history(view.id).metrics["loss"]) == pytest.approx(
         [1 / step for step in range(1, 21)], abs=1e-4
     )
@@ -246,7 +246,7 @@ def test_a_resume_needs_arguments_for_it(services: Services, tmp_path: Path) -> 
 def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_path: Path) -> None:
     view = job_of(services, tmp_path, COUNT, arguments=ENDLESS)
     services.jobs.lifecycle.start(view.id)
-    view = services.jobs.queries.wait(view.id, until=lambda v: v.step >= 1 or v.state.is_over)
+    view = services.jobs.queries.wait(view.id, is_finished=lambda v: v.step >= 1 or v.state.is_over)
 
     def of_rank_1() -> int:
         tag = run_tag(view.id, 1)
@@ -261,7 +261,7 @@ def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_p
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert "Rank 1 on this computer was killed by signal 9 (SIGKILL)" in view.error.sentence
+    assert "Rank 1 on this computer was killed by signal 9 (SIGKILL)" in view.error.message
     assert leftovers(view) == []
 
 
@@ -282,7 +282,7 @@ def test_one_sentence_says_how_a_program_failed(
     view = ended(services, job_of(services, tmp_path, code, arguments=[]))
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert words in view.error.sentence + view.error.traceback
+    assert words in view.error.message + view.error.traceback
     assert leftovers(view) == []
 
 

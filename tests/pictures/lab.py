@@ -22,10 +22,10 @@ from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState
-from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
+from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuedJob, WaitReason
 from tests.job_views import changed
 from tests.widgets.nodes import samples
-from widgets.nodes.history.node_history import NodeHistoryData, past_of
+from widgets.nodes.history.node_history import NodeHistoryData, to_history_data
 
 NOW = time.time()
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -59,7 +59,7 @@ def config(name: str, *nodes: str, gpus: int = 8, epochs: int = 50, **more: obje
         **more,
     }
     found = parse_job(raw).config
-    assert found is not None, parse_job(raw).faults
+    assert found is not None, parse_job(raw).errors
     return found
 
 
@@ -89,8 +89,8 @@ def job(
             step=int(TOTAL * share),
             total_steps=TOTAL,
             steps_per_epoch=PER_EPOCH,
-            started=ago(began),
-            updated=ago(ended),
+            started_at=ago(began),
+            updated_at=ago(ended),
         ),
         best_metric=best,
         user=user,
@@ -202,21 +202,21 @@ def many_jobs(count: int = 3000) -> tuple[JobView, ...]:
 
 def queue() -> Queue:
     """One job waits."""
-    why = Waiting(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07.")
+    why = WaitReason(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07.")
     entry = QueueEntry(QUEUED.id, QUEUED.name, 1, QUEUED.config.placement, "m1")
-    return Queue((QueuePlace(entry, 1, why, 41 * MINUTE),))
+    return Queue((QueuedJob(entry, 1, why, 41 * MINUTE),))
 
 
 def long_queue() -> tuple[tuple[JobView, ...], Queue]:
     """Nine wait, for all there is to wait for."""
     sentences = (
-        Waiting(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07."),
-        Waiting(
+        WaitReason(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07."),
+        WaitReason(
             Cause.TURN,
             ("Waiting for “retinanet-r50 · lr 0.08”, which is before it in the queue on gpu06."),
         ),
-        Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
-        Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
+        WaitReason(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
+        WaitReason(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
     )
     views, places = [], []
     for n in range(9):
@@ -225,7 +225,7 @@ def long_queue() -> tuple[tuple[JobView, ...], Queue]:
         entry = QueueEntry(view.id, name, 1, view.config.placement, "m1", priority=5 - n)
         soon = 41 * MINUTE * (n + 1) if n < 2 else None
         views.append(view)
-        places.append(QueuePlace(entry, n + 1, sentences[n % 4], soon))
+        places.append(QueuedJob(entry, n + 1, sentences[n % 4], soon))
     return (LIVE, *views, DRAFT), Queue(tuple(places))
 
 
@@ -256,7 +256,7 @@ def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
 
 def _end_s(view: JobView) -> float:
     """When it ended, or now."""
-    return datetime.fromisoformat(view.status.ended).timestamp() if view.status.ended else NOW
+    return datetime.fromisoformat(view.status.ended_at).timestamp() if view.status.ended_at else NOW
 
 
 def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
@@ -283,8 +283,8 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
     rate = np.where(steps < warm, steps / warm, 0.5 + 0.5 * np.cos(np.pi * share)) * 0.04
     metric = (view.best_metric or ("validation/mAP", 0.0))[0]
     pace = 0.355
-    if view.status.ended and view.status.started:
-        pace = (_end_s(view) - datetime.fromisoformat(view.status.started).timestamp()) / count
+    if view.status.ended_at and view.status.started_at:
+        pace = (_end_s(view) - datetime.fromisoformat(view.status.started_at).timestamp()) / count
     update = HistoryUpdate(
         steps,
         (steps - 1) // PER_EPOCH + 1,
@@ -298,7 +298,7 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
         },
         (RunStart(1, 1),),
         0,
-        began_s=_end_s(view) - count * pace,
+        started_s=_end_s(view) - count * pace,
     )
     return RunUpdate(view, update)
 
@@ -338,7 +338,7 @@ def past(name: str, *, over_s: float = 90 * MINUTE) -> NodeHistoryData:
             gpus.append(PastGpu(EIGHT[n], 66.0 + wave + own, clock, 94.0 + wave, 61.0, 372.0,
                                 words, bad, 2.0 * n * (second > -HOUR), 0.0))  # fmt: skip
         lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus), every_s))
-    return past_of(lines)
+    return to_history_data(lines)
 
 
 def full_memory(view: JobView = FAILED) -> NodeHistoryData:
@@ -353,7 +353,7 @@ def full_memory(view: JobView = FAILED) -> NodeHistoryData:
             memory = min(100.0, 58.0 + n % 3 + chance.normal(0, 0.4) + own)
             gpus.append(PastGpu(EIGHT[n], 66.0, 1410.0, 94.0, memory, 372.0, "", False))
         lines.append(PastReading(end + second, 46.0, 1e9, tuple(gpus)))
-    return past_of(lines)
+    return to_history_data(lines)
 
 
 def live(views: Sequence[JobView] = JOBS) -> tuple[JobView, ...]:

@@ -61,8 +61,8 @@ def _train(program: Program, folder: Path) -> None:
     program.window.resize(*LARGE)
     program.show()
     wait_in_loop(lambda: program.is_built)
-    first, detail = program.jobs.first_start, program.jobs.detail
-    wait_in_loop(lambda: first.example.isVisible() and "core" in first._reading_words)
+    first, detail = program.jobs.welcome_page, program.jobs.detail
+    wait_in_loop(lambda: first.example.isVisible() and "core" in first._reading_text)
     wait_in_loop(lambda: first._findings is not None)
     take("first-start-light")
     first.example.click()
@@ -73,11 +73,11 @@ def _train(program: Program, folder: Path) -> None:
 
     wait_in_loop(lambda: points() > _POINTS)
     take("jobs-light")
-    detail.header.act.click()
+    detail.header.main_button.click()
     wait_in_loop(lambda: state() is JobState.INTERRUPTED and bool(detail._checkpoints))
     take("stopped-dark", ThemeChoice.DARK)
     take("stopped-1000x640-light", size=SMALL)
-    detail.header.act.click()
+    detail.header.main_button.click()
     wait_in_loop(lambda: state() is JobState.FINISHED)
     wait_in_loop(
         lambda: any(c.is_latest and c.epoch == detail._view.epochs for c in detail._checkpoints)

@@ -25,7 +25,7 @@ from widgets.library.library_page import LibraryPage
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.shell.help_page import HelpPage
 from widgets.shell.main_window import MainWindow
-from widgets.shell.pages import PLACES_OF_KINDS
+from widgets.shell.pages import PAGE_KEYS
 from widgets.shell.settings_page import SettingsPage
 
 _Widget = TypeVar("_Widget", bound=QWidget)
@@ -84,12 +84,12 @@ class Stage:
         return self._page("help", HelpPage)
 
     def library(self, kind: Kind) -> LibraryPage:
-        return self._page(PLACES_OF_KINDS[kind], lambda: LibraryPage(kind))
+        return self._page(PAGE_KEYS[kind], lambda: LibraryPage(kind))
 
     def _page(self, key: str, make: Callable[[], _Widget]) -> _Widget:
         page = make()
         self.window.add_page(key, page)
-        self.window.go(key)
+        self.window.open_page(key)
         return page
 
     def lay_over(self, widget: _Widget) -> _Widget:

@@ -22,7 +22,7 @@ DIGITS = Path(__file__).parents[2] / "resources/gallery/digits"
 
 def test_the_job_file_of_the_digits_has_no_faults() -> None:
     parsed = parse_job(tomllib.loads((DIGITS / "job.toml").read_text(encoding="utf-8")))
-    assert parsed.faults == ()
+    assert parsed.errors == ()
     assert parsed.config is not None
     assert parsed.config.world_size == 2
 

@@ -16,5 +16,5 @@ def theme_manager(qapp: QApplication) -> Iterator[ThemeManager]:
     # At once: one that lives on would follow the system's choice in the tests after it.
     shiboken6.delete(theme_manager)
     qapp.setStyleSheet("")
-    theme.use(theme.LIGHT)
+    theme.set_theme(theme.LIGHT)
     theme.reduce_motion(False)

@@ -6,7 +6,7 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from widgets.common.job_mime import dragged_words, put_jobs
+from widgets.common.job_mime import dragged_label, put_jobs
 
 _ACTS = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
 _HELD = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
@@ -14,7 +14,7 @@ _HELD = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
 
 def jobs(*ids: str) -> QMimeData:
     content = QMimeData()
-    put_jobs(content, ids, dragged_words(ids, ids[0]))
+    put_jobs(content, ids, dragged_label(ids, ids[0]))
     return content
 
 

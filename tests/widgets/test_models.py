@@ -14,7 +14,7 @@ import widgets
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layers import Layer
-from backend.records.sweeps.parallel_coordinates import parallel
+from backend.records.sweeps.parallel_coordinates import parallel_plot
 from tests.app.jobs.test_status_poller import LIVE
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
@@ -24,11 +24,11 @@ from widgets.compare.parallel_card import _Rows
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointModel
 from widgets.jobs.form import start_from
 from widgets.jobs.list.job_list_model import JobListModel
-from widgets.library.item_groups import EntryModel, entries
+from widgets.library.item_groups import EntryModel, group_by_name
 from widgets.library.layers_view import LayerModel
 from widgets.nodes.page.rack import RackModel
 from widgets.nodes.row.node_row import node_row
-from widgets.shell.overlay import RecordList
+from widgets.shell.overlay import RecordListModel
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
@@ -53,14 +53,16 @@ def checkpoint(number):
 
 
 def best_lines():
-    lines = parallel(sweep()).ranked()
+    lines = parallel_plot(sweep()).ranked()
     return records(_Rows, lambda number: lines[number], 2)
 
 
 def library():
     model = EntryModel()
     items = [LibraryItem(Kind.MODEL, f"m{n}", 1, "0" * 64, 9, 1, "") for n in range(4)]
-    return model, lambda some: model.put(entries(tuple(items[number] for number in some)))
+    return model, lambda some: model.set_entries(
+        group_by_name(tuple(items[number] for number in some))
+    )
 
 
 def layers():
@@ -72,11 +74,11 @@ def layers():
 def nodes():
     model = RackModel()
     rows = [node_row(samples.state(f"gpu{number}")) for number in range(4)]
-    return model, lambda some: model.put([rows[number] for number in some])
+    return model, lambda some: model.set_rows([rows[number] for number in some])
 
 
 def titles():
-    model = RecordList(lambda title: (title, "aside"), str, None)
+    model = RecordListModel(lambda title: (title, "aside"), str, None)
     return model, lambda some: model.replace(tuple(f"title {number}" for number in some))
 
 
@@ -87,13 +89,15 @@ MODELS = {
     "checkpoints": (CheckpointModel, lambda: records(CheckpointModel, checkpoint, 2)),
     "jobs of a sweep": (_Rows, best_lines),
     "what a job can start from": (
-        start_from._Rows,
-        lambda: records(start_from._Rows, lambda n: start_from._Row(f"row {n}", does="value"), 2),
+        start_from._RowModel,
+        lambda: records(
+            start_from._RowModel, lambda n: start_from._Row(f"row {n}", action="value"), 2
+        ),
     ),
     "library": (EntryModel, library),
     "layers": (LayerModel, layers),
     "nodes": (RackModel, nodes),
-    "targets and notices": (RecordList, titles),
+    "targets and notices": (RecordListModel, titles),
 }
 
 

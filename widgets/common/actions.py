@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QMenu
 from widgets.common.buttons import Button, IconButton
 
 P = ParamSpec("P")
-S = TypeVar("S")
+Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def never(_subject: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Action(Request[P], Generic[P, S]):
+class Action(Request[P], Generic[P, Subject]):
     """A request that buttons and menus offer; S describes what decides if it is possible.
 
     Attributes:
@@ -48,24 +48,24 @@ class Action(Request[P], Generic[P, S]):
 
     text: str = field(compare=False)
     icon: str = field(default="", compare=False)
-    keys: str = field(default="", compare=False)
-    does: str = field(default="", compare=False)
+    shortcut: str = field(default="", compare=False)
+    shortcut_label: str = field(default="", compare=False)
     tip: str = field(default="", compare=False)
-    why_not: str = field(default="", compare=False)
-    titled: Callable[[S], str] | None = field(default=None, compare=False)
-    offered: Callable[[S], bool] = field(default=always, compare=False)
-    able: Callable[[S], bool] = field(default=always, compare=False)
-    on_page: bool = field(default=False, compare=False)
+    disabled_tip: str = field(default="", compare=False)
+    make_title: Callable[[Subject], str] | None = field(default=None, compare=False)
+    is_offered: Callable[[Subject], bool] = field(default=always, compare=False)
+    is_enabled: Callable[[Subject], bool] = field(default=always, compare=False)
+    needs_page: bool = field(default=False, compare=False)
     is_primary: bool = field(default=False, compare=False)
 
-    def title(self, subject: S) -> str:
-        return self.text if self.titled is None else self.titled(subject)
+    def title(self, subject: Subject) -> str:
+        return self.text if self.make_title is None else self.make_title(subject)
 
-    def show_on(self, button: Button, subject: S) -> None:
+    def show_on(self, button: Button, subject: Subject) -> None:
         """Show it on a button, as it is for the subject."""
-        is_able = self.able(subject)
+        is_able = self.is_enabled(subject)
         button.setText(self.title(subject))
-        button.set_tip(self.tip if is_able else self.why_not or self.tip)
+        button.set_tip(self.tip if is_able else self.disabled_tip or self.tip)
         button.set_icon(self.icon)
         button.setEnabled(is_able)
 
@@ -76,7 +76,7 @@ class Requests:
     def __init__(self) -> None:
         self._handlers: defaultdict[str, list[Callable[..., object]]] = defaultdict(list)
 
-    def on(self, request: Request[P], handler: Callable[P, object]) -> None:
+    def add_handler(self, request: Request[P], handler: Callable[P, object]) -> None:
         self._handlers[request.id].append(handler)
 
     def ask(self, request: Request[P], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -86,22 +86,22 @@ class Requests:
 
 def fill_menu(
     menu: QMenu,
-    groups: Iterable[Iterable[Action[Any, S]]],
-    subject: S,
-    do: Callable[[Action[Any, S]], object],
+    groups: Iterable[Iterable[Action[Any, Subject]]],
+    subject: Subject,
+    trigger: Callable[[Action[Any, Subject]], object],
     *,
-    with_keys: bool = False,
+    with_shortcuts: bool = False,
 ) -> None:
     """Add the actions that are offered, and a separator before each group."""
     for group in groups:
         if menu.actions():
             menu.addSeparator()
         for action in group:
-            if action.offered(subject):
-                added = menu.addAction(action.title(subject), partial(do, action))
-                added.setEnabled(action.able(subject))
+            if action.is_offered(subject):
+                added = menu.addAction(action.title(subject), partial(trigger, action))
+                added.setEnabled(action.is_enabled(subject))
                 # Only displayed next to the text; the page handles the key.
-                added.setShortcut(action.keys if with_keys else "")
+                added.setShortcut(action.shortcut if with_shortcuts else "")
                 added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
 
 

@@ -12,7 +12,7 @@ from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, Margins, col, row
 from widgets.common.painting import text_width
 from widgets.common.style import repolish
-from widgets.common.theme import FAMILY_TONES, ICON_NAV, S1, S2, S3, S4, Family, Role
+from widgets.common.theme import FAMILY_COLOR_ROLES, ICON_NAV, S1, S2, S3, S4, Family, Role
 
 _LEAST_H = 40
 _LINES_GAP = 2
@@ -33,7 +33,7 @@ class Banner(QFrame):
     def __init__(
         self,
         family: Family = "warn",
-        strong: str = "",
+        headline: str = "",
         text: str = "",
         *,
         icon: str = "",
@@ -65,21 +65,21 @@ class Banner(QFrame):
         self.setLayout(self._row)
         self.setMinimumHeight(_LEAST_H)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
-        self.set_finding(family, strong, text, icon=icon)
+        self.set_finding(family, headline, text, icon=icon)
         self.set_actions(actions)
 
-    def set_finding(self, family: Family, strong: str, text: str = "", *, icon: str = "") -> None:
+    def set_finding(self, family: Family, headline: str, text: str = "", *, icon: str = "") -> None:
         """Show another finding."""
-        tone = FAMILY_TONES[family]
+        tone = FAMILY_COLOR_ROLES[family]
         if self.property("tint") != family:
             self.setProperty("tint", family)
             repolish(self)
-        self._icon.set_icon(icon or icons.HEALTH[family], tone)
-        self._strong.set_tone(tone)
-        self._strong.setText(strong)
+        self._icon.set_icon(icon or icons.FAMILY_ICONS[family], tone)
+        self._strong.set_color_role(tone)
+        self._strong.setText(headline)
         self._text.setText(text)
         self._text.setVisible(bool(text))
-        self.setAccessibleName(f"{strong} {text}".strip())
+        self.setAccessibleName(f"{headline} {text}".strip())
         self._fit()
 
     def set_actions(self, actions: Sequence[QWidget]) -> None:

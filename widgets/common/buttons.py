@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common import icons, theme
-from widgets.common.labels import literal, plain_tip
+from widgets.common.labels import escape_ampersands, plain_tip
 from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
 from widgets.common.style import repolish
 from widgets.common.theme import (
@@ -34,7 +34,7 @@ from widgets.common.theme import (
 
 Kind = Literal["plain", "primary", "quiet", "icon", "big", "tall", "danger", "toast"]
 
-_ICON_TONES = {
+_ICON_COLOR_ROLES = {
     "primary": "on_ink",
     "big": "on_ink",
     "toast": "on_ink",
@@ -95,7 +95,7 @@ class Button(QPushButton):
 
     def setText(self, text: str) -> None:
         self._text = text
-        super().setText(literal(text))
+        super().setText(escape_ampersands(text))
         if self._key:  # setText forgets the shortcut
             self.setShortcut(QKeySequence(self._key))
         self.setAccessibleName(text)
@@ -140,9 +140,9 @@ class Button(QPushButton):
         if not self._icon_name:
             return
         beside = bool(self._text)
-        tone = _ICON_TONES.get(self._kind, "text")
-        self.setIcon(icons.icon(self._icon_name, tone, beside_text=beside))
-        self.setIconSize(icons.beside_text_size() if beside else QSize(ICON, ICON))
+        tone = _ICON_COLOR_ROLES.get(self._kind, "text")
+        self.setIcon(icons.icon(self._icon_name, tone, with_text=beside))
+        self.setIconSize(icons.button_icon_size() if beside else QSize(ICON, ICON))
 
 
 class IconButton(Button):
@@ -161,23 +161,23 @@ class _Toggle(QCheckBox):
     """
 
     WIDTH, HEIGHT, RADIUS = 16, 16, R_CELL
-    ACROSS = QSizePolicy.Policy.Minimum
+    WIDTH_POLICY = QSizePolicy.Policy.Minimum
 
     def __init__(
         self,
         text: str = "",
         *,
         name: str = "",
-        checked: bool = False,
+        is_checked: bool = False,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(literal(text), parent)
+        super().__init__(escape_ampersands(text), parent)
         self._shown = text
         self.setFont(theme.font("body"))
         self.setAccessibleName(name or text)
-        self.setChecked(checked)
+        self.setChecked(is_checked)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setSizePolicy(self.ACROSS, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(self.WIDTH_POLICY, QSizePolicy.Policy.Fixed)
 
     def sizeHint(self) -> QSize:
         # Four pixels around the mark are for the focus ring.
@@ -209,7 +209,7 @@ class Switch(_Toggle):
     """A switch that takes effect at once."""
 
     WIDTH, HEIGHT, RADIUS = 30, 18, 9
-    ACROSS = QSizePolicy.Policy.Fixed
+    WIDTH_POLICY = QSizePolicy.Policy.Fixed
 
     def _paint_mark(self, painter: QPainter, mark: QRectF) -> None:
         t = theme.current()
@@ -250,11 +250,11 @@ class _Choice(QAbstractButton):
         self.setCheckable(True)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.show_text(text)
+        self.set_label(text)
 
-    def show_text(self, text: str) -> None:
-        self.shown = text
-        self.setText(literal(text))
+    def set_label(self, text: str) -> None:
+        self.label = text
+        self.setText(escape_ampersands(text))
         self.setAccessibleName(text)
         self.updateGeometry()
         self.update()
@@ -267,7 +267,7 @@ class ChoiceRow(QWidget):
         chosen: The key that the user chose. Not sent by `choose()`.
     """
 
-    chosen = Signal(str)
+    key_chosen = Signal(str)
 
     def __init__(self, name: str, parent: QWidget | None) -> None:
         super().__init__(parent)
@@ -292,21 +292,21 @@ class ChoiceRow(QWidget):
         if key in self._keys:
             self._group.button(self._keys.index(key)).setChecked(True)
 
-    def set_shown(self, key: str, shown: bool) -> None:
+    def set_choice_visible(self, key: str, visible: bool) -> None:
         """Set whether a choice is offered; the selected one stays."""
         if key in self._keys:
-            self._group.button(self._keys.index(key)).setVisible(shown)
+            self._group.button(self._keys.index(key)).setVisible(visible)
 
-    def step(self, by: int) -> None:
+    def step(self, offset: int) -> None:
         """Select the next or previous choice, as the keys ] and [ do, and send the signal."""
         if not self._keys:
             return
-        index = (self._group.checkedId() + by) % len(self._keys)
+        index = (self._group.checkedId() + offset) % len(self._keys)
         self._group.button(index).click()
 
     @Slot(int)
     def _clicked(self, index: int) -> None:
-        self.chosen.emit(self._keys[index])
+        self.key_chosen.emit(self._keys[index])
 
 
 _USUAL_COUNT = "00"
@@ -318,7 +318,7 @@ class _Segment(_Choice):
     """A text that needs as much room as the segment may need later."""
 
     def sizeHint(self) -> QSize:
-        width = max(text_width(self.shown, "medium"), text_width(self.widest, "medium"))
+        width = max(text_width(self.label, "medium"), text_width(self.widest, "medium"))
         return QSize(width + 22, self.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -332,7 +332,7 @@ class _Segment(_Choice):
             painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), 5, 5)
         strong = self.isChecked() or (self.underMouse() and self.isEnabled())
         tone = "text3" if not self.isEnabled() else "text" if strong else "text2"
-        paint_text(painter, whole, self.shown, "medium", tone, center=True)
+        paint_text(painter, whole, self.label, "medium", tone, center=True)
         if self.hasFocus():
             paint_focus(painter, whole, 5)
 
@@ -346,7 +346,7 @@ class SegmentedControl(ChoiceRow):
     def __init__(
         self,
         options: Sequence[tuple[str, str]],
-        chosen: str = "",
+        selected_key: str = "",
         *,
         name: str,
         height: int = SEGMENTED_H,
@@ -363,13 +363,13 @@ class SegmentedControl(ChoiceRow):
             self._group.addButton(segment, len(self._keys))
             self._keys.append(key)
             self._row.addWidget(segment)
-        self.choose(chosen or (self._keys[0] if self._keys else ""))
+        self.choose(selected_key or (self._keys[0] if self._keys else ""))
 
     def set_text(self, key: str, text: str) -> None:
         """Change the text of a segment."""
         segment = self._group.button(self._keys.index(key))
-        if isinstance(segment, _Segment) and segment.shown != text:
-            segment.show_text(text)
+        if isinstance(segment, _Segment) and segment.label != text:
+            segment.set_label(text)
 
     def set_count(self, key: str, title: str, count: str) -> None:
         """Show a number after the title, as in "Live 3"; "" for none moves no other segment."""
@@ -399,7 +399,7 @@ class _Tab(_Choice):
 
     def sizeHint(self) -> QSize:
         # As wide as when selected; otherwise the others would move.
-        width = text_width(self.shown, "strong")
+        width = text_width(self.label, "strong")
         if self.count is not None:
             counts = (self.count, _USUAL_COUNT)
             width += 6 + max(text_width(count, "small") for count in counts)
@@ -412,7 +412,7 @@ class _Tab(_Choice):
         on = self.isChecked()
         room = QRectF(0, 0, self.width(), self.height() - 2)
         tone = "text" if on or self.underMouse() else "text2"
-        taken = paint_text(painter, room, self.shown, "strong" if on else "medium", tone)
+        taken = paint_text(painter, room, self.label, "strong" if on else "medium", tone)
         if self.count:
             paint_text(painter, room.adjusted(taken + 6, 0, 0, 0), self.count, "small", "text3")
         if on:
@@ -431,7 +431,7 @@ class UnderlinedTabs(ChoiceRow):
     def __init__(
         self,
         tabs: Sequence[tuple[str, str]] = (),
-        chosen: str = "",
+        selected_key: str = "",
         *,
         name: str,
         parent: QWidget | None = None,
@@ -443,16 +443,16 @@ class UnderlinedTabs(ChoiceRow):
         self._row.setContentsMargins(0, 0, 0, 0)
         self._row.setSpacing(24)
         self._row.addStretch(1)
-        self.set_tabs(tabs, chosen)
+        self.set_tabs(tabs, selected_key)
 
-    def set_tabs(self, tabs: Sequence[tuple[str, str]], chosen: str = "") -> None:
+    def set_tabs(self, tabs: Sequence[tuple[str, str]], selected_key: str = "") -> None:
         """Replace the tabs; the selected one stays if it still exists."""
         if [key for key, _ in tabs] == self._keys:
             for index, (_, text) in enumerate(tabs):
                 tab = self._group.button(index)
-                if isinstance(tab, _Tab) and tab.shown != text:
-                    tab.show_text(text)
-            self.choose(chosen)
+                if isinstance(tab, _Tab) and tab.label != text:
+                    tab.set_label(text)
+            self.choose(selected_key)
             return
         before = self.key()
         for old in self._group.buttons():
@@ -465,19 +465,19 @@ class UnderlinedTabs(ChoiceRow):
             tab = _Tab(text, self)
             self._group.addButton(tab, index)
             self._row.insertWidget(index, tab)
-        wanted = chosen or before
+        wanted = selected_key or before
         self.choose(wanted if wanted in self._keys else (self._keys[0] if self._keys else ""))
 
     def title_of(self, tab: QAbstractButton) -> str:
         """Return the name of a tab, without its number."""
-        return tab.shown if isinstance(tab, _Tab) else ""
+        return tab.label if isinstance(tab, _Tab) else ""
 
     def set_count(self, key: str, count: str) -> None:
         """Set the small number behind a tab's name: "16"; "" for none moves no other tab."""
         tab = self._group.button(self._keys.index(key))
         if isinstance(tab, _Tab) and tab.count != count:
             tab.count = count
-            tab.setAccessibleName(f"{tab.shown} {count}".strip())
+            tab.setAccessibleName(f"{tab.label} {count}".strip())
             tab.updateGeometry()
             tab.update()
 

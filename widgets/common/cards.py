@@ -22,7 +22,7 @@ from widgets.common.layout import STRETCH, Item, Margins, col, row
 from widgets.common.style import repolish
 from widgets.common.theme import (
     CARD_PADDING,
-    FAMILY_TONES,
+    FAMILY_COLOR_ROLES,
     HEADER_H,
     PAGE_MARGIN,
     S2,
@@ -33,7 +33,7 @@ from widgets.common.theme import (
     Role,
 )
 
-READING_AFTER_MS = 400
+LOADING_TEXT_DELAY_MS = 400
 """A list that arrives sooner needs no loading text."""
 _EMPTY_MOST_W = 560
 
@@ -85,19 +85,19 @@ class PageHeader(QWidget):
     """The header of a page: title, a sentence, then the given widgets on the right."""
 
     def __init__(
-        self, title: str, sentence: str = "", *right: Item, parent: QWidget | None = None
+        self, title: str, subtitle: str = "", *right: Item, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.title = Label(title, "title", elide="right")
-        self.sentence = Label(sentence, "body", "text2", elide="right")
+        self.subtitle = Label(subtitle, "body", "text2", elide="right")
         margins = (PAGE_MARGIN, 0, PAGE_MARGIN, 0)
-        self._row = row(self.title, 2, (self.sentence, 1), *right, margins=margins)
+        self._row = row(self.title, 2, (self.subtitle, 1), *right, margins=margins)
         self.setLayout(self._row)
         self.setFixedHeight(HEADER_H)
 
-    def put_before(self, part: QWidget, place: QWidget) -> None:
+    def insert_before(self, widget: QWidget, neighbour: QWidget) -> None:
         """Put a widget before the title, or between title and sentence."""
-        self._row.insertWidget(self._row.indexOf(place), part)
+        self._row.insertWidget(self._row.indexOf(neighbour), widget)
 
 
 class _ShyBar(QScrollBar):
@@ -108,7 +108,7 @@ class _ShyBar(QScrollBar):
             super().paintEvent(event)
 
 
-class Scroll(QScrollArea):
+class VerticalScrollArea(QScrollArea):
     """A page that scrolls vertically, never horizontally.
 
     With a `gutter` the content keeps that many pixels free at its right for the bar, so its right
@@ -146,14 +146,14 @@ class Chip(QFrame):
         super().__init__(parent)
         self.setObjectName("chip")
         self.setProperty("tint", family)
-        self._label = Label(text, role, FAMILY_TONES[family])
+        self._label = Label(text, role, FAMILY_COLOR_ROLES[family])
         self.setLayout(row(self._label, margins=(8, 2, 8, 2)))
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(text)
 
     def set_chip(self, text: str, family: Family) -> None:
         self._label.setText(text)
-        self._label.set_tone(FAMILY_TONES[family])
+        self._label.set_color_role(FAMILY_COLOR_ROLES[family])
         self.setAccessibleName(text)
         if self.property("tint") != family:
             self.setProperty("tint", family)
@@ -169,40 +169,40 @@ class EmptyState(QWidget):
     """
 
     pressed = Signal()
-    other_pressed = Signal()
+    second_pressed = Signal()
 
     def __init__(
         self,
         icon: str,
         title: str,
-        sentence: str = "",
+        message: str = "",
         *,
         button: str = "",
         button_icon: str = "",
         primary: bool = True,
-        other: str = "",
+        second_button: str = "",
         hint: str = "",
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._icon = IconLabel(icon, "text3", 32)
         self._title = Label(title, "heading", wrap=True, align="center")
-        self._sentence = Label(sentence, "body", "text2", wrap=True, align="center")
+        self._message = Label(message, "body", "text2", wrap=True, align="center")
         self._hint = Label(hint, "small", "text3", wrap=True, align="center")
         self._button = Button(button, kind="primary" if primary else "plain", icon=button_icon)
         self._button.setVisible(bool(button))
         self._button.clicked.connect(self.pressed)
-        self._other = Button(other)
-        self._other.setVisible(bool(other))
-        self._other.clicked.connect(self.other_pressed)
-        for label in (self._title, self._sentence, self._hint):
+        self._second_button = Button(second_button)
+        self._second_button.setVisible(bool(second_button))
+        self._second_button.clicked.connect(self.second_pressed)
+        for label in (self._title, self._message, self._hint):
             label.setMaximumWidth(_EMPTY_MOST_W)
         self._box = QVBoxLayout(self)
         self._box.setSpacing(S2)
         self._box.setContentsMargins(S4, S4, S4, S4)
         self._box.addStretch(1)
-        buttons = row(STRETCH, self._button, self._other, STRETCH)
-        for part in (self._icon, self._title, self._sentence, buttons, self._hint):
+        buttons = row(STRETCH, self._button, self._second_button, STRETCH)
+        for part in (self._icon, self._title, self._message, buttons, self._hint):
             if part is buttons:
                 self._box.addSpacing(S2)
                 self._box.addLayout(buttons)
@@ -212,19 +212,19 @@ class EmptyState(QWidget):
         self._box.addStretch(2)
         self._sync()
 
-    def say(self, icon: str, title: str, sentence: str = "", *, button: str = "") -> None:
+    def show_message(self, icon: str, title: str, message: str = "", *, button: str = "") -> None:
         """Show another text, such as “No job matches “resnt”.” with "Clear"."""
         self._icon.set_icon(icon, "text3")
         self._title.setText(title)
-        self._sentence.setText(sentence)
+        self._message.setText(message)
         self._button.setText(button)
         self._button.setVisible(bool(button))
         self._sync()
 
     def _sync(self) -> None:
-        self._sentence.setVisible(bool(self._sentence.text()))
+        self._message.setVisible(bool(self._message.text()))
         self._hint.setVisible(bool(self._hint.text()))
-        self.setAccessibleName(f"{self._title.text()} {self._sentence.text()}".strip())
+        self.setAccessibleName(f"{self._title.text()} {self._message.text()}".strip())
 
 
 class ProgressLine(QWidget):
@@ -237,7 +237,7 @@ class ProgressLine(QWidget):
     cancelled = Signal()
 
     def __init__(
-        self, text: str = "", *, cancel: str = "Cancel", parent: QWidget | None = None
+        self, text: str = "", *, cancel_label: str = "Cancel", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._text = Label(text, "small", "text2", elide="right")
@@ -245,8 +245,8 @@ class ProgressLine(QWidget):
         self._bar = QProgressBar()
         self._bar.setTextVisible(False)
         self._bar.setRange(0, 1000)
-        self._cancel = Button(cancel, kind="quiet")
-        self._cancel.setVisible(bool(cancel))
+        self._cancel = Button(cancel_label, kind="quiet")
+        self._cancel.setVisible(bool(cancel_label))
         self._cancel.clicked.connect(self._end)
         words = row((self._text, 1), self._figure)
         self.setLayout(row((col(words, self._bar, gap=4), 1), self._cancel, gap=S3))

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QDialog, QWidget
 
 from widgets.common.buttons import Button, Kind
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, Item, col, fit_height, fit_into, row
+from widgets.common.layout import STRETCH, Item, col, fit_height, fit_into_parent, row
 from widgets.common.theme import S3, S4, S6
 
 
@@ -31,7 +31,7 @@ class Dialog(QDialog):
         self._error = Label("", "small", "bad", wrap=True, selectable=True)
         self._error.hide()
         if height:
-            fit_into(self, parent, width, height)
+            fit_into_parent(self, parent, width, height)
         else:
             self.setFixedWidth(width)
 
@@ -48,10 +48,10 @@ class Dialog(QDialog):
         whole = col(title, *items, self._error, last, gap=S3, margins=(S6, S4, S6, S4))
         self.setLayout(whole)
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why the action failed; "" for nothing."""
-        self._error.setText(sentence)
-        self._error.setVisible(bool(sentence))
+        self._error.setText(message)
+        self._error.setVisible(bool(message))
 
     def default_button(
         self, text: str, act: Callable[[], object], *, kind: Kind = "primary", icon: str = ""

@@ -18,27 +18,27 @@ class DialogHolder(Generic[Dialog]):
     """
 
     def __init__(self) -> None:
-        self.now: Dialog | None = None
+        self.dialog: Dialog | None = None
 
     def open(self, dialog: Dialog) -> None:
         """Open a dialog and keep it until it is closed; an open one is closed first."""
-        if self.now is not None:
-            self.now.reject()
+        if self.dialog is not None:
+            self.dialog.reject()
 
         def forget() -> None:
-            if self.now is dialog:
-                self.now = None
+            if self.dialog is dialog:
+                self.dialog = None
             dialog.deleteLater()
 
         dialog.finished.connect(forget)
-        self.now = dialog
+        self.dialog = dialog
         dialog.open()
 
-    def while_open(self, dialog: Dialog, show: Callable[..., None]) -> Callable[..., None]:
+    def guard_callback(self, dialog: Dialog, show: Callable[..., None]) -> Callable[..., None]:
         """Return ``show``, which does nothing once this dialog was closed or replaced."""
 
         def show_if_open(*values: Any) -> None:
-            if self.now is dialog:
+            if self.dialog is dialog:
                 show(*values)
 
         return show_if_open

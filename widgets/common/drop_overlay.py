@@ -14,29 +14,35 @@ _PLATE_H = 56
 _VEIL = 0.55
 
 
-class DropSheet(QWidget):
+class DropOverlay(QWidget):
     """An overlay that ignores the pointer."""
 
-    def __init__(self, over: QWidget) -> None:
-        super().__init__(over)
-        self._over = over
-        self._words = ""
+    def __init__(self, target: QWidget) -> None:
+        super().__init__(target)
+        self._target = target
+        self._message = ""
         self._icon = ""
-        self._takes = True
+        self._is_accepted = True
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        over.installEventFilter(self)
+        target.installEventFilter(self)
         self.hide()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize:
-            self.setGeometry(self._over.rect())
+            self.setGeometry(self._target.rect())
         return super().eventFilter(watched, event)
 
-    def open(self, words: str, icon: str = "download-simple", *, takes: bool = True) -> None:
+    def open(
+        self, message: str, icon: str = "download-simple", *, is_accepted: bool = True
+    ) -> None:
         """Show what a drop would do; ``takes`` is false if it would do nothing."""
-        self._words, self._icon, self._takes = words, icon if takes else "prohibit", takes
-        self.setAccessibleName(words)
-        self.setGeometry(self._over.rect())
+        self._message, self._icon, self._is_accepted = (
+            message,
+            icon if is_accepted else "prohibit",
+            is_accepted,
+        )
+        self.setAccessibleName(message)
+        self.setGeometry(self._target.rect())
         self.show()
         self.raise_()
         self.update()
@@ -47,14 +53,14 @@ class DropSheet(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         whole = QRectF(self.rect())
         painter.fillRect(whole, t.q("canvas", _VEIL))
-        if self._takes:
+        if self._is_accepted:
             paint_focus(painter, whole, 0)
         room = whole.width() - 2 * S6
-        width = min(text_width(self._words, "heading") + ICON_NAV + S2 + 2 * S4 + 2, room)
+        width = min(text_width(self._message, "heading") + ICON_NAV + S2 + 2 * S4 + 2, room)
         plate = QRectF(0, 0, width, _PLATE_H)
         plate.moveCenter(whole.center())
         fill_round(painter, plate, t.q("surface"), R_CARD)
-        if self._takes:
+        if self._is_accepted:
             paint_focus(painter, plate, R_CARD)
         else:
             painter.setPen(t.q("line_strong"))
@@ -63,4 +69,4 @@ class DropSheet(QWidget):
         square = QRectF(plate.left() + S4, plate.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
         icons.paint_icon(painter, square, self._icon, "text")
         text = plate.adjusted(S4 + ICON_NAV + S2, 0, -S4, 0)
-        paint_text(painter, text, self._words, "heading", "text", middle=True)
+        paint_text(painter, text, self._message, "heading", "text", elide_middle=True)

@@ -50,7 +50,7 @@ from widgets.common.labels import IconLabel, Label, native_key, plain_tip
 from widgets.common.layout import STRETCH, row
 from widgets.common.painting import fill_round, paint_focus, paint_text
 from widgets.common.style import repolish
-from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, Tone
+from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, ColorRole
 
 _COMBO_MOST_W = 240
 _FAULT_GAP = 2
@@ -110,14 +110,14 @@ class LineEdit(_LeavesToWindow, QLineEdit):
         self.setLayout(row(STRETCH, self._unit, margins=(10, 0, 10, 0)))
         self.set_unit(unit)
 
-    def suggest(self, words: Iterable[str]) -> None:
+    def suggest(self, suggestions: Iterable[str]) -> None:
         """Suggest the ``words`` that contain the typed text."""
         if self._offered is None:
             # One completer for all lists: replacing it crashed PySide 6.11.3 (it deletes the
             # previous list).
             self._offered = QStringListModel(self)
             self._complete_from(self._offered)
-        self._offered.setStringList(list(words))
+        self._offered.setStringList(list(suggestions))
 
     def _complete_from(self, words: QStringListModel) -> None:
         completer = QCompleter(words, self)
@@ -133,9 +133,9 @@ class LineEdit(_LeavesToWindow, QLineEdit):
 
     def set_unit(self, unit: str) -> None:
         self._unit.setText(unit)
-        self.reserve(0)
+        self.reserve_width(0)
 
-    def reserve(self, width: int) -> None:
+    def reserve_width(self, width: int) -> None:
         """Keep room at the right for something that is over the field; it covers the unit."""
         self._unit.setVisible(bool(self._unit.text()) and not width)
         self.setTextMargins(0, 0, width or self._unit_width(), 0)
@@ -180,8 +180,8 @@ class SpinBox(_LeavesToWindow, QSpinBox):
         self,
         value: int = 0,
         *,
-        least: int = 0,
-        most: int = 2**31 - 1,
+        minimum: int = 0,
+        maximum: int = 2**31 - 1,
         unit: str = "",
         name: str = "",
         parent: QWidget | None = None,
@@ -199,7 +199,7 @@ class SpinBox(_LeavesToWindow, QSpinBox):
         right = label.sizeHint().width() + 16 if unit else 10
         self.lineEdit().setTextMargins(10, 0, right, 0)
         self.lineEdit().setAcceptDrops(False)
-        self.setRange(least, most)
+        self.setRange(minimum, maximum)
         self.setValue(value)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
@@ -215,7 +215,7 @@ class ComboBox(QComboBox):
     def __init__(
         self,
         options: Iterable[tuple[str, str]] = (),
-        chosen: str = "",
+        selected_key: str = "",
         *,
         name: str = "",
         is_open: bool = False,
@@ -240,7 +240,7 @@ class ComboBox(QComboBox):
         self.view().setTextElideMode(Qt.TextElideMode.ElideMiddle)
         # Qt does not know that the width depends on the selected option.
         self.currentIndexChanged.connect(self.updateGeometry)
-        self.set_options(options, chosen)
+        self.set_options(options, selected_key)
 
     def key(self) -> str:
         """The key of the selected option, "" if there is none."""
@@ -251,16 +251,16 @@ class ComboBox(QComboBox):
             data = self.itemData(index) if index >= 0 else text
         return data if isinstance(data, str) else ""
 
-    def set_aside(self, text: str) -> None:
+    def set_suffix(self, text: str) -> None:
         """Set text that belongs to the choice but is set elsewhere: "momentum 0.9"."""
         self._aside = text
-        self.setToolTip(plain_tip(self.shown_text()) if text else "")
+        self.setToolTip(plain_tip(self.display_text()) if text else "")
         self.update()
 
     def arrow_width(self) -> int:
         return self.width() - self._text_rect().right()
 
-    def reserve(self, width: int) -> None:
+    def reserve_width(self, width: int) -> None:
         """Keep room for something that is over the field, left of the arrow."""
         self._reserved = width
         self.update()
@@ -272,7 +272,7 @@ class ComboBox(QComboBox):
         kind = QStyle.ComplexControl.CC_ComboBox
         return self.style().subControlRect(kind, option, part, self)
 
-    def shown_text(self) -> str:
+    def display_text(self) -> str:
         """The selected option and the text that belongs to it."""
         return ", ".join(filter(None, (self.currentText(), self._aside)))
 
@@ -284,9 +284,9 @@ class ComboBox(QComboBox):
         """Select by key; an unknown key clears the selection."""
         self.setCurrentIndex(self.findData(key))
 
-    def set_options(self, options: Iterable[tuple[str, str]], chosen: str = "") -> None:
+    def set_options(self, options: Iterable[tuple[str, str]], selected_key: str = "") -> None:
         """Set options as (key, text). The selected one stays if it still exists."""
-        wanted = chosen or self.key()
+        wanted = selected_key or self.key()
         nothing = -1 if self.placeholderText() else 0
         blocked = self.blockSignals(True)
         self.clear()
@@ -325,10 +325,12 @@ class ComboBox(QComboBox):
         # Qt itself cuts a long text in the middle of a letter.
         room = self._text_rect().width() + 1 - self._reserved
         option.currentText = self.fontMetrics().elidedText(
-            self.shown_text(), Qt.TextElideMode.ElideRight, room
+            self.display_text(), Qt.TextElideMode.ElideRight, room
         )
         if self.currentIndex() < 0 and self.placeholderText():
-            paint_text(painter, QRectF(self._text_rect()), self.placeholderText(), tone="text3")
+            paint_text(
+                painter, QRectF(self._text_rect()), self.placeholderText(), color_role="text3"
+            )
         elif not self.isEditable():
             painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         paint_caret(painter, self)
@@ -375,7 +377,7 @@ class Slider(QSlider):
         moved: The new value, also while dragging.
     """
 
-    moved = Signal(float)
+    share_changed = Signal(float)
     _STEPS = 100
 
     def __init__(
@@ -398,7 +400,7 @@ class Slider(QSlider):
 
     @Slot(int)
     def _moved(self, value: int) -> None:
-        self.moved.emit(value / self._STEPS)
+        self.share_changed.emit(value / self._STEPS)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         t = theme.current()
@@ -484,7 +486,7 @@ class SearchField(_LeavesToWindow, QLineEdit):
             self.searched.emit(self._said)
 
 
-class FaultLine(Label):
+class ErrorLine(Label):
     """An error line that keeps its room, so that nothing moves when an error appears.
 
     Each sentence begins below its field. If they do not fit so, all begin below the first, and the
@@ -496,19 +498,19 @@ class FaultLine(Label):
         self._fields: list[Field] = []
         self._starts: list[tuple[int, str]] = []
 
-    def stand_below(self, *fields: Field) -> None:
+    def attach_fields(self, *fields: Field) -> None:
         """Show the errors of these fields, which have no room of their own."""
         self._fields += fields
         for field in fields:
-            field.show_faults_in(self)
+            field.show_errors_in(self)
 
-    def leave(self, field: Field) -> None:
+    def remove_field(self, field: Field) -> None:
         """Remove a field that is about to be deleted."""
         if field in self._fields:
             self._fields.remove(field)
-            self.show_faults()
+            self.show_errors()
 
-    def show_faults(self) -> None:
+    def show_errors(self) -> None:
         self.setText(" ".join(field.error() for field in self._fields if field.error()))
         self._place()
 
@@ -560,8 +562,8 @@ class Field(QWidget):
         self.control = control
         self._other: QWidget | None = None
         self._note, self._error = note, ""
-        self._note_tone: Tone = "text3"
-        self._line: FaultLine | None = None
+        self._note_tone: ColorRole = "text3"
+        self._line: ErrorLine | None = None
         self._label = Label(label, "small", "text2", elide="right")
         self._below = Label("", "tiny", "text3", wrap=True)
         if not control.accessibleName():
@@ -578,34 +580,34 @@ class Field(QWidget):
     def error(self) -> str:
         return self._error
 
-    def set_error(self, sentence: str) -> None:
+    def set_error(self, message: str) -> None:
         """Set the error, "" for none."""
-        if sentence == self._error:
+        if message == self._error:
             return
-        self._error = sentence
-        self._mark(self.shown)
+        self._error = message
+        self._mark(self.visible_control)
         self._show()
 
     @property
-    def shown(self) -> QWidget:
+    def visible_control(self) -> QWidget:
         """The control, or its replacement."""
         return self._other or self.control
 
-    def stand_in(self, other: QWidget | None) -> None:
+    def replace_control(self, replacement: QWidget | None) -> None:
         """Show another widget in place of the control; None restores the control."""
         if self._other is not None:
             self._box.removeWidget(self._other)
             self._other.hide()
             self._other.deleteLater()
-        self._other = other
-        if other is not None:
-            self._box.insertWidget(self._box.indexOf(self.control), other)
-            other.show()  # the layout would do it later, and until then it takes no focus
-        self.control.setVisible(other is None)
-        self._mark(self.shown)
+        self._other = replacement
+        if replacement is not None:
+            self._box.insertWidget(self._box.indexOf(self.control), replacement)
+            replacement.show()  # the layout would do it later, and until then it takes no focus
+        self.control.setVisible(replacement is None)
+        self._mark(self.visible_control)
         self._show()
 
-    def show_faults_in(self, line: FaultLine) -> None:
+    def show_errors_in(self, line: ErrorLine) -> None:
         """Show errors in this line instead of below the control."""
         self._line = line
         self._show()
@@ -614,9 +616,9 @@ class Field(QWidget):
         control.setProperty("bad", "true" if self._error else "false")
         repolish(control)
 
-    def set_note(self, note: str, tone: Tone = "text3") -> None:
+    def set_note(self, note: str, color_role: ColorRole = "text3") -> None:
         """Set a hint below the control; hidden while there is an error."""
-        self._note, self._note_tone = note, tone
+        self._note, self._note_tone = note, color_role
         self._show()
 
     def set_label(self, label: str) -> None:
@@ -633,14 +635,14 @@ class Field(QWidget):
     def _show(self) -> None:
         text = self._error or self._note
         self._below.setText(text)
-        self._below.set_tone("bad" if self._error else self._note_tone)
+        self._below.set_color_role("bad" if self._error else self._note_tone)
         self._below.setVisible(bool(text) and self._line is None)
         if self._line is not None:
-            self._line.show_faults()
-        self.shown.setAccessibleDescription(text)
+            self._line.show_errors()
+        self.visible_control.setAccessibleDescription(text)
 
 
-def beside_field(button: Button) -> QWidget:
+def align_with_field(button: Button) -> QWidget:
     """Put a button next to a field, level with its control."""
     holder = QWidget()
     column = QVBoxLayout(holder)

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from widgets.common.fields import LEADS_FOCUS
 
 
-class FocusLead(QObject):
+class FocusForwarder(QObject):
     """Pass the focus of a holder to one of its parts.
 
     ``setFocusProxy`` would do that, but Qt (6.11) then treats the holder as one control, and Tab
@@ -36,7 +36,7 @@ class FocusLead(QObject):
         holder.installEventFilter(self)
         holder.setProperty(LEADS_FOCUS, True)
 
-    def lead_to(self, part: QWidget) -> None:
+    def set_part(self, part: QWidget) -> None:
         self._part = part
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

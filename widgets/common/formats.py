@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from backend.records.base import number_format
-from backend.records.base.layout import epoch_and_step, place_of
+from backend.records.base.layout import epoch_and_step, position_text
 
 THIN = number_format.THIN
 """Between thousands: narrow and non-breaking."""
@@ -21,7 +21,7 @@ GAP = number_format.GAP
 NONE = "–"
 """Shown if there is no value."""
 
-USUAL, DECIMAL, BINARY = "usual", "decimal", "binary"
+MIXED, DECIMAL, BINARY = "usual", "decimal", "binary"
 CELSIUS, FAHRENHEIT = "celsius", "fahrenheit"
 HOURS_24, HOURS_12 = "24", "12"
 
@@ -36,7 +36,7 @@ class Units:
         clock: `HOURS_24` or `HOURS_12`.
     """
 
-    sizes: str = USUAL
+    sizes: str = MIXED
     temperature: str = CELSIUS
     clock: str = HOURS_24
 
@@ -49,7 +49,7 @@ def units() -> Units:
     return _units
 
 
-def use(units: Units) -> None:
+def set_units(units: Units) -> None:
     """Use these units from now on. `ThemeManager` updates text that is already shown."""
     global _units
     _units = units
@@ -65,17 +65,17 @@ def count(value: int) -> str:
     return number_format.count(value)
 
 
-def of(value: int, total: int) -> str:
+def count_of(value: int, total: int) -> str:
     """``12 480 of 19 500``."""
-    return number_format.of(value, total)
+    return number_format.count_of(value, total)
 
 
-def plural(value: int, one: str, many: str = "") -> str:
+def plural(value: int, singular: str, plural_form: str = "") -> str:
     """``1 job``, ``3 jobs``."""
-    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+    return f"{count(value)} {singular if value == 1 else plural_form or singular + 's'}"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
@@ -101,7 +101,7 @@ def metric(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits - 1 - math.floor(math.log10(size))}f}"
 
 
-def setting(value: float | None) -> str:
+def typed_number(value: float | None) -> str:
     """``0.04``, ``1e-5``, ``12 000``: a number that the user typed, with no digit added or lost."""
     special = _special(value)
     if special is not None or value is None:
@@ -180,7 +180,7 @@ def memory_unit() -> tuple[str, int]:
     return ("GB", 10**9) if _units.sizes == DECIMAL else ("GiB", 2**30)
 
 
-def under_way(step: str) -> str:
+def with_ellipsis(step: str) -> str:
     """``Loading PyTorch…``: a step that continues, whether or not its words end so already."""
     return f"{step.rstrip('. …')}…"
 
@@ -188,10 +188,10 @@ def under_way(step: str) -> str:
 def checkpoint(name: str) -> str:
     """``Epoch 20, step 440``: a checkpoint by the name of its file, ``epoch-0020-step-000440``."""
     found = epoch_and_step(name)
-    return place_of(*found, count).capitalize() if found else name
+    return position_text(*found, count).capitalize() if found else name
 
 
-def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
+def used_memory(used_bytes: float | None, total_bytes: float | None) -> str:
     """``61.2 of 80 GiB``: a GPU's memory, always in one unit so that cards compare."""
     if used_bytes is None or total_bytes is None:
         return NONE
@@ -199,10 +199,10 @@ def memory_of(used_bytes: float | None, total_bytes: float | None) -> str:
     return f"{_in(used_bytes, each)} of {_in(total_bytes, each)}{GAP}{unit}"
 
 
-def memory_span(least_bytes: float, most_bytes: float) -> str:
+def memory_span(min_bytes: float, max_bytes: float) -> str:
     """``18 GiB`` or ``9 to 18 GiB``: the memory of several GPUs in their one unit."""
     unit, each = memory_unit()
-    ends = dict.fromkeys(_in(size, each) for size in (least_bytes, most_bytes))
+    ends = dict.fromkeys(_in(size, each) for size in (min_bytes, max_bytes))
     return f"{' to '.join(ends)}{GAP}{unit}"
 
 
@@ -233,7 +233,7 @@ def duration(seconds: float | None) -> str:
     return f"{days}{GAP}d" + (f" {rest}{GAP}h" if rest else "")
 
 
-def rough(seconds: float | None) -> str:
+def rough_duration(seconds: float | None) -> str:
     """``41 min``, ``12 h``, ``2 s``: one unit, for estimates and approximate times."""
     special = _special(seconds)
     if special is not None or seconds is None:
@@ -256,7 +256,7 @@ def time_left(seconds: float | None) -> str:
     if seconds < 60:
         return "under a minute left"
     if round(seconds / 60) < 60:
-        return f"{rough(seconds)} left"
+        return f"{rough_duration(seconds)} left"
     return f"{duration(seconds)} left"
 
 
@@ -267,51 +267,51 @@ def short_time_left(seconds: float | None) -> str:
     return "< 1 min left" if seconds < 60 else time_left(seconds)
 
 
-def clock(when: datetime | float) -> str:
+def clock(time: datetime | float) -> str:
     """``14:02``, or ``2:02 PM``."""
-    return _time(_local(when), "")
+    return _time(_local(time), "")
 
 
-def clock_s(when: datetime | float) -> str:
+def clock_s(time: datetime | float) -> str:
     """``14:02:11``: in lists of events."""
-    return _time(_local(when), ":%S")
+    return _time(_local(time), ":%S")
 
 
-def day(when: datetime | float) -> str:
+def day(time: datetime | float) -> str:
     """``3 Nov``: on a time axis."""
-    return _date(_local(when).date())
+    return _date(_local(time).date())
 
 
-def moment(when: datetime | float | None, now: datetime | float) -> str:
+def time_or_day(time: datetime | float | None, now: datetime | float) -> str:
     """``14:02`` if today, otherwise ``yesterday``, ``Wed``, ``3 Nov``, ``3 Nov 2025``."""
-    if when is None:
+    if time is None:
         return NONE
-    at, today = _local(when), _local(now).date()
+    at, today = _local(time), _local(now).date()
     return _time(at, "") if at.date() == today else _day(at.date(), today)
 
 
-def moment_long(when: datetime | float | None, now: datetime | float) -> str:
+def time_with_day(time: datetime | float | None, now: datetime | float) -> str:
     """``14:02`` if today, otherwise with the day: ``yesterday 23:10``, ``3 Nov 2025 14:02``."""
-    if when is None:
+    if time is None:
         return NONE
-    return _with_day(when, now, "")
+    return _with_day(time, now, "")
 
 
-def moment_s(when: datetime | float, now: datetime | float) -> str:
+def time_with_day_s(time: datetime | float, now: datetime | float) -> str:
     """``14:02:11`` if today, otherwise with the day: at the pointer of a time axis."""
-    return _with_day(when, now, ":%S")
+    return _with_day(time, now, ":%S")
 
 
-def about(when: datetime | float | None, now: datetime | float) -> str:
+def estimated_time(time: datetime | float | None, now: datetime | float) -> str:
     """``≈ 15:56``: an estimated moment."""
-    return NONE if when is None else f"≈{GAP}{moment_long(when, now)}"
+    return NONE if time is None else f"≈{GAP}{time_with_day(time, now)}"
 
 
-def exact(when: datetime | float | None) -> str:
+def full_time(time: datetime | float | None) -> str:
     """``Wed 3 Nov 2025, 14:02:11``: for tool tips."""
-    if when is None:
+    if time is None:
         return NONE
-    at = _local(when)
+    at = _local(time)
     return f"{_DAYS[at.weekday()]} {_date(at.date())} {at.year}, {_time(at, ':%S')}"
 
 

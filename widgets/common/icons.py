@@ -14,7 +14,7 @@ from PySide6.QtGui import QIcon, QPainter, QPixmap
 
 from widgets.common import theme
 
-HEALTH: dict[str, str] = {
+FAMILY_ICONS: dict[str, str] = {
     "good": "check-circle-fill",
     "warn": "warning-fill",
     "bad": "x-circle-fill",
@@ -29,15 +29,15 @@ GAP_RIGHT = 4
 """Pixels that an icon next to a button's text has free on its right."""
 
 
-def icon(name: str, tone: str = "text", *, beside_text: bool = False) -> QIcon:
+def icon(name: str, color_role: str = "text", *, with_text: bool = False) -> QIcon:
     """An icon in the colour of a theme token, grey when its control is disabled.
 
     With `beside_text` it is made for `beside_text_size()`: Qt's own gap between the icon and the
     text of a button is too small and cannot be set in a style sheet.
     """
     t = theme.current()
-    options: dict[str, object] = {"color": t.hex(tone), "color_disabled": t.text3}
-    if beside_text:
+    options: dict[str, object] = {"color": t.hex(color_role), "color_disabled": t.text3}
+    if with_text:
         width = theme.ICON + GAP_RIGHT
         options["offset"] = (-GAP_RIGHT / 2 / width, 0.0)
     made = _phosphor().icon(f"{_PREFIX}.{name}", **options)
@@ -54,14 +54,16 @@ def _phosphor() -> qtawesome.IconicFont:
     return qtawesome.IconicFont((_PREFIX, font, letters.name))
 
 
-def beside_text_size() -> QSize:
+def button_icon_size() -> QSize:
     """The icon size of a button that has text."""
     return QSize(theme.ICON + GAP_RIGHT, theme.ICON)
 
 
-def pixmap(name: str, tone: str = "text", size: int = theme.ICON, ratio: float = 1.0) -> QPixmap:
+def pixmap(
+    name: str, color_role: str = "text", size: int = theme.ICON, ratio: float = 1.0
+) -> QPixmap:
     """An icon as a picture, sharp on a screen with `ratio` device pixels per pixel."""
-    return _drawn(name, theme.current().hex(tone), tone, size, ratio)
+    return _drawn(name, theme.current().hex(color_role), color_role, size, ratio)
 
 
 @lru_cache(maxsize=512)
@@ -70,10 +72,10 @@ def _drawn(name: str, _colour: str, tone: str, size: int, ratio: float) -> QPixm
     return icon(name, tone).pixmap(QSize(size, size), ratio)
 
 
-def paint_icon(painter: QPainter, rect: QRectF, name: str, tone: str = "text") -> None:
+def paint_icon(painter: QPainter, rect: QRectF, name: str, color_role: str = "text") -> None:
     """Paint an icon into the middle of `rect`, as large as fits."""
     side = int(min(rect.width(), rect.height()))
     target = QRectF(0, 0, side, side)
     target.moveCenter(rect.center())
     ratio = painter.device().devicePixelRatioF()
-    painter.drawPixmap(target.toRect(), pixmap(name, tone, side, ratio))
+    painter.drawPixmap(target.toRect(), pixmap(name, color_role, side, ratio))

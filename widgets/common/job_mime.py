@@ -26,28 +26,28 @@ class DraggedJobs:
     """``ids``: at most some dozens. ``words``: “digits”, or 3 jobs."""
 
     ids: tuple[str, ...]
-    words: str
+    label: str
 
 
 @dataclass(frozen=True)
 class DropOffer:
     """The description of a drop. ``takes``: the drop is accepted."""
 
-    words: str
-    takes: bool = True
+    message: str
+    is_accepted: bool = True
 
 
-def dragged_words(ids: Sequence[str], name: str) -> str:
+def dragged_label(ids: Sequence[str], name: str) -> str:
     """Describe the dragged jobs; ``name`` is used if there is one job."""
     return f"“{sanitize(name, _NAME_CHARS)}”" if len(ids) == 1 else formats.plural(len(ids), "job")
 
 
-def put_jobs(content: QMimeData, ids: Sequence[str], words: str) -> None:
-    content_of = {"ids": list(ids[:_MOST]), "words": words}
+def put_jobs(content: QMimeData, ids: Sequence[str], label: str) -> None:
+    content_of = {"ids": list(ids[:_MOST]), "words": label}
     content.setData(MIME, json.dumps(content_of).encode())
 
 
-def jobs_in(content: QMimeData) -> DraggedJobs | None:
+def dragged_jobs(content: QMimeData) -> DraggedJobs | None:
     """The dragged jobs; None if something else is dragged."""
     if not content.hasFormat(MIME):
         return None
@@ -55,9 +55,9 @@ def jobs_in(content: QMimeData) -> DraggedJobs | None:
     return DraggedJobs(tuple(content_of["ids"]), content_of["words"])
 
 
-def chip(words: str, ratio: float) -> QPixmap:
+def drag_pixmap(label: str, ratio: float) -> QPixmap:
     """A small picture of what is dragged; ``ratio`` is that of the source widget."""
-    width = text_width(words, "small_strong") + 2 * S2
+    width = text_width(label, "small_strong") + 2 * S2
     pixmap = QPixmap(round(width * ratio), round(_CHIP_H * ratio))
     pixmap.setDevicePixelRatio(ratio)
     pixmap.fill(Qt.GlobalColor.transparent)
@@ -67,6 +67,6 @@ def chip(words: str, ratio: float) -> QPixmap:
     box = QRectF(QPointF(0, 0), pixmap.deviceIndependentSize())
     fill_round(painter, box, t.q("line_strong"), R_CELL)
     fill_round(painter, box.adjusted(1, 1, -1, -1), t.q("surface"), R_CELL)
-    paint_text(painter, box.adjusted(S2, 0, -S2, 0), words, "small_strong")
+    paint_text(painter, box.adjusted(S2, 0, -S2, 0), label, "small_strong")
     painter.end()
     return pixmap

@@ -11,18 +11,18 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col
-from widgets.common.theme import Role, Tone
+from widgets.common.theme import Role, ColorRole
 
 _WIDTH_STEP = 24
 
 
 @dataclass(frozen=True)
-class Fact:
+class KeyValue:
     """A value under its caption."""
 
     caption: str
     value: str
-    tone: Tone = "text"
+    color_role: ColorRole = "text"
     tip: str = ""
 
 
@@ -33,10 +33,10 @@ class _FactView(QWidget):
         self.value = Label("", role, "text")
         self.setLayout(col(self.caption, self.value, gap=2))
 
-    def show_fact(self, fact: Fact) -> None:
+    def show_fact(self, fact: KeyValue) -> None:
         self.caption.setText(fact.caption)
         self.value.setText(fact.value)
-        self.value.set_tone(fact.tone)
+        self.value.set_color_role(fact.color_role)
         self.value.set_tip(fact.tip)
         self.setAccessibleName(f"{fact.caption}: {fact.value}")
 
@@ -52,7 +52,7 @@ class KeyValueRow(QWidget):
 
     def __init__(
         self,
-        facts: Sequence[Fact] = (),
+        items: Sequence[KeyValue] = (),
         *,
         role: Role = "strong",
         gap: int = 28,
@@ -63,37 +63,37 @@ class KeyValueRow(QWidget):
         self._role: Role = role
         self._gap = gap
         self._columns = columns
-        self.facts: tuple[Fact, ...] = ()
+        self.items: tuple[KeyValue, ...] = ()
         self._views: list[_FactView] = []
         self._rooms: dict[str, int] = {}
         """The largest room that each caption has needed."""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.set_facts(facts)
+        self.set_items(items)
 
-    def set_facts(self, facts: Sequence[Fact]) -> None:
-        if tuple(facts) == self.facts and self._views:
+    def set_items(self, items: Sequence[KeyValue]) -> None:
+        if tuple(items) == self.items and self._views:
             return
-        if [fact.caption for fact in facts] != [fact.caption for fact in self.facts]:
+        if [fact.caption for fact in items] != [fact.caption for fact in self.items]:
             self._rooms.clear()
-        self.facts = tuple(facts)
-        while len(self._views) < len(facts):
+        self.items = tuple(items)
+        while len(self._views) < len(items):
             self._views.append(_FactView(self._role, self))
-        for view, fact in zip(self._views, facts, strict=False):
+        for view, fact in zip(self._views, items, strict=False):
             view.show_fact(fact)
         self.updateGeometry()
         self._place()
 
-    def shown(self) -> int:
+    def visible_count(self) -> int:
         """The number of facts that fit now."""
         return sum(view.isVisibleTo(self) for view in self._views)
 
     def sizeHint(self) -> QSize:
-        sizes = [view.sizeHint() for view in self._views[: len(self.facts)]]
+        sizes = [view.sizeHint() for view in self._views[: len(self.items)]]
         width = sum(size.width() + self._gap for size in sizes)
         return QSize(max(width - self._gap, 0), max((size.height() for size in sizes), default=0))
 
     def minimumSizeHint(self) -> QSize:
-        first = self._views[0].sizeHint().width() if self.facts else 0
+        first = self._views[0].sizeHint().width() if self.items else 0
         return QSize(first, self.sizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -102,10 +102,10 @@ class KeyValueRow(QWidget):
 
     def _place(self) -> None:
         x = 0
-        hidden: list[Fact] = []
-        for view in self._views[len(self.facts) :]:
+        hidden: list[KeyValue] = []
+        for view in self._views[len(self.items) :]:
             view.hide()
-        for index, (view, fact) in enumerate(zip(self._views, self.facts, strict=False)):
+        for index, (view, fact) in enumerate(zip(self._views, self.items, strict=False)):
             size = view.sizeHint()
             # Another unit, "24 s" for "250 ms", moves no neighbour.
             steps = -(-size.width() // _WIDTH_STEP)

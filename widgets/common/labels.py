@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 from widgets.common import icons, theme
 from widgets.common.layout import row
 from widgets.common.style import repolish
-from widgets.common.theme import ICON, Role, Tone
+from widgets.common.theme import ICON, Role, ColorRole
 
 _TIP_WRAPS_FROM = 60
 
@@ -39,7 +39,7 @@ def native_key(key: str) -> str:
     return QKeySequence(key).toString(QKeySequence.SequenceFormat.NativeText)
 
 
-def literal(text: str) -> str:
+def escape_ampersands(text: str) -> str:
     """`text` for buttons and menus, which otherwise treat ``&`` as the mark of a key."""
     return text.replace("&", "&&")
 
@@ -56,7 +56,7 @@ class Label(QLabel):
         self,
         text: str = "",
         role: Role = "body",
-        tone: Tone = "text",
+        color_role: ColorRole = "text",
         *,
         wrap: bool = False,
         elide: Literal["", "right", "middle", "clause"] = "",
@@ -71,7 +71,7 @@ class Label(QLabel):
         self._tip = ""
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(theme.font(role))
-        self.setProperty("tone", tone)
+        self.setProperty("colorRole", color_role)
         self.setWordWrap(wrap)
         sides = {
             "left": Qt.AlignmentFlag.AlignLeft,
@@ -111,12 +111,12 @@ class Label(QLabel):
             self._tip = tip
             self._show()
 
-    def tone(self) -> str:
-        return str(self.property("tone"))
+    def color_role(self) -> str:
+        return str(self.property("colorRole"))
 
-    def set_tone(self, tone: Tone) -> None:
-        if tone != self.tone():
-            self.setProperty("tone", tone)
+    def set_color_role(self, color_role: ColorRole) -> None:
+        if color_role != self.color_role():
+            self.setProperty("colorRole", color_role)
             repolish(self)
 
     def set_role(self, role: Role) -> None:
@@ -193,23 +193,23 @@ class IconLabel(QLabel):
     def __init__(
         self,
         name: str,
-        tone: str = "text2",
+        color_role: str = "text2",
         size: int = ICON,
         *,
-        name_for_ears: str = "",
+        accessible_name: str = "",
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._name, self._tone, self._size = name, tone, size
+        self._name, self._tone, self._size = name, color_role, size
         self.setFixedSize(size, size)
-        if name_for_ears:
-            self.setAccessibleName(name_for_ears)
-            self.setToolTip(plain_tip(name_for_ears))
+        if accessible_name:
+            self.setAccessibleName(accessible_name)
+            self.setToolTip(plain_tip(accessible_name))
         self._draw()
 
-    def set_icon(self, name: str, tone: str) -> None:
-        if (name, tone) != (self._name, self._tone):
-            self._name, self._tone = name, tone
+    def set_icon(self, name: str, color_role: str) -> None:
+        if (name, color_role) != (self._name, self._tone):
+            self._name, self._tone = name, color_role
             self._draw()
 
     def changeEvent(self, event: QEvent) -> None:
@@ -228,17 +228,17 @@ class Note(QWidget):
     def __init__(
         self,
         icon: str,
-        tone: Tone,
-        strong: str,
-        rest: str = "",
+        color_role: ColorRole,
+        headline: str,
+        details: str = "",
         *,
         role: Role = "small",
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._strong = Label(strong, "strong", tone)
-        self._rest = Label(rest, role, "text2", elide="clause")
+        self._strong = Label(headline, "strong", color_role)
+        self._rest = Label(details, role, "text2", elide="clause")
         self.setLayout(
-            row(IconLabel(icon, tone, theme.ICON_NAV), self._strong, (self._rest, 1), gap=6)
+            row(IconLabel(icon, color_role, theme.ICON_NAV), self._strong, (self._rest, 1), gap=6)
         )
-        self.setAccessibleName(f"{strong} {rest}".strip())
+        self.setAccessibleName(f"{headline} {details}".strip())

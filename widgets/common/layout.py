@@ -19,11 +19,11 @@ from widgets.common.theme import S2
 
 class _Stretch(Enum):
     STRETCH = "stretch"
-    REST = "rest"
+    SLACK = "rest"
 
 
 STRETCH: Final = _Stretch.STRETCH
-REST: Final = _Stretch.REST
+SLACK: Final = _Stretch.SLACK
 
 Item: TypeAlias = QWidget | QLayout | int | _Stretch | tuple[QWidget | QLayout, int] | None
 Margins: TypeAlias = tuple[int, int, int, int]
@@ -52,7 +52,7 @@ def col(*items: Item, gap: int = S2, margins: Margins = NO_MARGINS) -> QVBoxLayo
     return _filled(QVBoxLayout(), items, gap, margins)
 
 
-def keep_place(widget: QWidget) -> None:
+def keep_size_when_hidden(widget: QWidget) -> None:
     """Keep the room of a widget while it is hidden, so that nothing moves."""
     policy = widget.sizePolicy()
     policy.setRetainSizeWhenHidden(True)
@@ -70,7 +70,7 @@ def clear(layout: QLayout) -> None:
             clear(inner)
 
 
-def fit_into(window: QWidget, parent: QWidget | None, width: int, height: int) -> None:
+def fit_into_parent(window: QWidget, parent: QWidget | None, width: int, height: int) -> None:
     """Give a dialog its size, or less if its parent has no room around it."""
     room = parent.size() if parent is not None else QSize(width, height)
     window.resize(

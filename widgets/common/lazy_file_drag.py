@@ -17,11 +17,11 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QGuiApplication
 
 URLS = "text/uri-list"
-PATIENCE_MS = 4000
+WAIT_MS = 4000
 """The wait after a drop: Qt's own programs request data for 5 s on X and then take nothing."""
 
 
-class Promise(QObject):
+class FilePromise(QObject):
     """The state of the file, shared by a controller and a drag.
 
     Attributes:
@@ -37,21 +37,21 @@ class Promise(QObject):
     """
 
     settled = Signal()
-    late = Signal()
+    timed_out = Signal()
     abandoned = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.path = ""
-        self.is_kept = False
+        self.is_fulfilled = False
         self.is_settled = False
-        self.is_let_go = False
+        self.is_drag_over = False
 
-    def keep(self) -> None:
-        self.is_kept = True
-        self.give_up()
+    def fulfil(self) -> None:
+        self.is_fulfilled = True
+        self.settle()
 
-    def give_up(self) -> None:
+    def settle(self) -> None:
         self.is_settled = True
         self.settled.emit()
 
@@ -61,7 +61,7 @@ class Promise(QObject):
             return
         loop = QEventLoop()
         self.settled.connect(loop.quit)
-        QTimer.singleShot(PATIENCE_MS, loop, loop.quit)
+        QTimer.singleShot(WAIT_MS, loop, loop.quit)
         loop.exec(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
 
 
@@ -72,7 +72,7 @@ class PromisedFile(QMimeData):
     waiting. What they request afterwards they copy, so the file must exist.
     """
 
-    def __init__(self, promise: Promise) -> None:
+    def __init__(self, promise: FilePromise) -> None:
         super().__init__()
         self._promise = promise
 
@@ -84,12 +84,12 @@ class PromisedFile(QMimeData):
             return None
         promise = self._promise
         is_held = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
-        if is_held and not promise.is_let_go:
+        if is_held and not promise.is_drag_over:
             return [QUrl.fromLocalFile(promise.path)]
         promise.wait()
-        if not promise.is_kept:
+        if not promise.is_fulfilled:
             if not promise.is_settled:
-                promise.late.emit()
+                promise.timed_out.emit()
             return []
         # As a list: PySide makes nothing of bytes, although Qt would.
         return [QUrl.fromLocalFile(promise.path)]

@@ -5,25 +5,27 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QSplitter, QWidget
 
-OPEN_LEAST_W = 512
+DETAIL_MIN_W = 512
 """The width that the header of the open item needs."""
 
 
-class ListSplit(QSplitter):
+class ListDetailSplitter(QSplitter):
     """The two halves of a page.
 
     Signals:
         list_sized: The width that the user gave the list, in pixels.
     """
 
-    list_sized = Signal(int)
+    list_resized = Signal(int)
 
-    def __init__(self, left: QWidget, right: QWidget, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, list_pane: QWidget, detail_pane: QWidget, parent: QWidget | None = None
+    ) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
         self.setHandleWidth(1)
         self.setChildrenCollapsible(False)
-        self.addWidget(left)
-        self.addWidget(right)
+        self.addWidget(list_pane)
+        self.addWidget(detail_pane)
         self.setStretchFactor(1, 1)
         self._is_sized_by_hand = False
         self._list_w = 0
@@ -48,4 +50,4 @@ class ListSplit(QSplitter):
     def _moved(self) -> None:
         self._is_sized_by_hand = True
         self._list_w = self.sizes()[0]
-        self.list_sized.emit(self._list_w)
+        self.list_resized.emit(self._list_w)

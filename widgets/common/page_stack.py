@@ -12,26 +12,26 @@ def restyle(widget: QWidget) -> None:
         widget.style().polish(widget)
         QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
         widget.update()
-    later = widget.put_off() if isinstance(widget, Stack) else ()
+    later = widget.defer_restyling() if isinstance(widget, PageStack) else ()
     for child in widget.children():
         if isinstance(child, QWidget) and child not in later:
             restyle(child)
 
 
-class Stack(QStackedWidget):
+class PageStack(QStackedWidget):
     """Take the available room without querying size hints.
 
     Qt's own stack demands the room of its largest page, visible or not: the jobs page alone would
     make the window 1081 pixels wide.
     """
 
-    def __init__(self, least_w: int = 0, parent: QWidget | None = None) -> None:
+    def __init__(self, min_width: int = 0, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._least = QSize(least_w, 0)
+        self._least = QSize(min_width, 0)
         self._unstyled: set[QWidget] = set()
         self.currentChanged.connect(self._style_page)
 
-    def put_off(self) -> set[QWidget]:
+    def defer_restyling(self) -> set[QWidget]:
         """Return the hidden pages, each of which is styled again when it is shown."""
         pages = (self.widget(at) for at in range(self.count()))
         self._unstyled = {page for page in pages if page and page is not self.currentWidget()}

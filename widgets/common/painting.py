@@ -39,17 +39,19 @@ def fill_round(painter: QPainter, rect: QRectF, colour: QColor, radius: float) -
     painter.drawRoundedRect(rect, radius, radius)
 
 
-def paint_background(painter: QPainter, rect: QRectF, *, chosen: bool, pointed: bool) -> None:
+def paint_background(
+    painter: QPainter, rect: QRectF, *, is_selected: bool, is_hovered: bool
+) -> None:
     """Paint the background of a selectable item; none in its normal state.
 
     Args:
         chosen: It is selected.
         pointed: The pointer is on it.
     """
-    if chosen or pointed:
+    if is_selected or is_hovered:
         t = theme.current()
-        fill_round(painter, rect, t.q("selected" if chosen else "hover"), R_CONTROL)
-        if chosen and t.high_contrast:
+        fill_round(painter, rect, t.q("selected" if is_selected else "hover"), R_CONTROL)
+        if is_selected and t.high_contrast:
             _paint_edge(painter, rect, R_CONTROL, "text")
 
 
@@ -70,17 +72,17 @@ def paint_text(
     rect: QRectF,
     text: str,
     role: Role = "body",
-    tone: str = "text",
+    color_role: str = "text",
     *,
     right: bool = False,
     center: bool = False,
-    middle: bool = False,
+    elide_middle: bool = False,
 ) -> float:
     """Write one line, elided to `rect` (in the middle for paths); return the width it took."""
     # One pixel of tolerance: text measured with this font is never cut by rounding.
-    line, width = _line(text, role, int(rect.width()) + 1, middle)
+    line, width = _line(text, role, int(rect.width()) + 1, elide_middle)
     painter.setFont(_font(role))
-    painter.setPen(theme.current().q(tone))
+    painter.setPen(theme.current().q(color_role))
     room = rect.size() - line.size()
     share = 1.0 if right else 0.5 if center else 0.0
     at = QPointF(rect.left() + share * room.width(), rect.top() + room.height() / 2)

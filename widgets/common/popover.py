@@ -48,7 +48,7 @@ class Popover(QFrame):
         self._background = _Background(window)
         self._background.pressed.connect(self.close)
 
-    def open_below(self, control: QWidget, first: QWidget) -> None:
+    def open_below(self, control: QWidget, focus_widget: QWidget) -> None:
         """Show it below a control, or above it if room is short; ``first`` gets the focus."""
         window = self._window
         self.adjustSize()
@@ -63,7 +63,7 @@ class Popover(QFrame):
         self.show()
         self.raise_()
         window.installEventFilter(self)
-        first.setFocus()
+        focus_widget.setFocus()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Close on resize: the fields are elsewhere then."""

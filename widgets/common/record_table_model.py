@@ -14,7 +14,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 
 from widgets.common import icons, theme
 from widgets.common.labels import plain_tip
-from widgets.common.theme import Tone
+from widgets.common.theme import ColorRole
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -42,11 +42,11 @@ class TableColumn(Generic[Record]):
 
     is_figure: bool = field(default=False, kw_only=True)
     title: str
-    shown: Callable[[Record], str]
+    cell_text: Callable[[Record], str]
     tip: Callable[[Record], str] | None = None
     is_bad: Callable[[Record], bool] | None = None
     """Returns True if the value is an error of the record: red, with a sign."""
-    is_odd: Callable[[Record], bool] | None = None
+    needs_attention: Callable[[Record], bool] | None = None
     """Returns True if the value needs attention: amber, with a sign."""
 
 
@@ -62,7 +62,7 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
     def rows(self) -> tuple[Record, ...]:
         return self._rows
 
-    def put(self, rows: Sequence[Record]) -> None:
+    def set_records(self, rows: Sequence[Record]) -> None:
         """Replace the records. The same number keeps the selection; equal rows emit nothing."""
         wanted = tuple(rows)
         if wanted == self._rows:
@@ -108,19 +108,19 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         if role == RECORD_ROLE:
             return record
         if role == Qt.ItemDataRole.DisplayRole:
-            return column.shown(record)
+            return column.cell_text(record)
         if role == Qt.ItemDataRole.TextAlignmentRole and column.is_figure:
             return _RIGHT
         if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
             return plain_tip(column.tip(record))
         if column.is_bad is not None and column.is_bad(record):
             return _mark("x-circle-fill", "bad", role)
-        if column.is_odd is not None and column.is_odd(record):
+        if column.needs_attention is not None and column.needs_attention(record):
             return _mark("warning-fill", "warn", role)
         return None
 
 
-def _mark(icon: str, tone: Tone, role: int) -> Any:
+def _mark(icon: str, tone: ColorRole, role: int) -> Any:
     if role == Qt.ItemDataRole.ForegroundRole:
         return theme.current().q(tone)
     return icons.icon(icon, tone) if role == Qt.ItemDataRole.DecorationRole else None

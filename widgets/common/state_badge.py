@@ -35,7 +35,7 @@ from widgets.common.formats import progress_figure
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import row
 from widgets.common.painting import round_pen, text_width
-from widgets.common.theme import ICON_NAV, TURN_MS, Role, Tone
+from widgets.common.theme import ICON_NAV, TURN_MS, Role, ColorRole
 
 Mark = Literal["", "warn", "bad", "idle"]
 """The condition of a rank: "" is healthy."""
@@ -47,11 +47,11 @@ ours = a job of Ringmaster, other = another user, gone = its node is offline, un
 not set up yet.
 """
 
-MOST_SEGMENTS = 64
+MAX_SEGMENTS = 64
 _FRAME_MS = 33
 _TURNING = frozenset({JobState.STARTING, JobState.SETUP})
 
-FAMILY_TONES: dict[str, Tone] = {
+STATE_COLOR_ROLES: dict[str, ColorRole] = {
     "idle": "idle",
     "live": "live",
     "warn": "warn",
@@ -62,9 +62,9 @@ FAMILY_TONES: dict[str, Tone] = {
 """The tone of a family's word."""
 
 
-def state_tone(state: JobState) -> Tone:
+def state_color_role(state: JobState) -> ColorRole:
     """The tone of a state's word."""
-    return FAMILY_TONES[state.family]
+    return STATE_COLOR_ROLES[state.color_role]
 
 
 def is_animated(state: JobState) -> bool:
@@ -72,7 +72,7 @@ def is_animated(state: JobState) -> bool:
     return state in _TURNING and not theme.motion_reduced()
 
 
-def turn_now() -> float:
+def current_turn() -> float:
     """The angle of a turning arc, as a share of a turn. One clock, so that all turn together."""
     if theme.motion_reduced():
         return 0.0
@@ -88,7 +88,7 @@ def paint_state(
         progress: From 0 to 1; drawn by the states that have one.
         turn: The angle of the arc of Starting and Setting up, `turn_now()`.
     """
-    family = state.family
+    family = state.color_role
     colour = theme.current().q(family)
     k = square.width() / 20
     width = 2.2 * k
@@ -229,10 +229,10 @@ def paint_rank_ring(
         inner = square.adjusted(8, 8, -8, -8)
     half = width / 2
     ring = inner.adjusted(half, half, -half, -half)
-    painter.setPen(QPen(t.q(state.family, 0.16), width))
+    painter.setPen(QPen(t.q(state.color_role, 0.16), width))
     painter.drawEllipse(ring)
     if progress > 0:
-        painter.setPen(round_pen(t.q(state.family), width))
+        painter.setPen(round_pen(t.q(state.color_role), width))
         painter.drawArc(ring, 90 * 16, int(-min(progress, 1.0) * 360 * 16))
     painter.restore()
 
@@ -326,7 +326,7 @@ class StateGlyph(QWidget):
 
     def set_state(self, state: JobState, progress: float = 0.0) -> None:
         self._state, self._progress = state, progress
-        self.setAccessibleName(state.word)
+        self.setAccessibleName(state.label)
         self.setToolTip(state.explanation)
         self._watch()
         self.update()
@@ -344,7 +344,7 @@ class StateGlyph(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        paint_state(painter, QRectF(self.rect()), self._state, self._progress, turn_now())
+        paint_state(painter, QRectF(self.rect()), self._state, self._progress, current_turn())
 
     def _watch(self) -> None:
         if self.isVisible() and is_animated(self._state):
@@ -359,9 +359,9 @@ class StateGlyph(QWidget):
 
 
 @cache
-def live_word_w(role: Role, after: str = "") -> int:
+def live_word_width(role: Role, suffix: str = "") -> int:
     """The room of the longest word of a run in progress, with a text after it."""
-    return max(text_width(f"{one.word}{after}", role) for one in JobState if one.is_live)
+    return max(text_width(f"{one.label}{suffix}", role) for one in JobState if one.is_live)
 
 
 class StateBadge(QWidget):
@@ -371,26 +371,26 @@ class StateBadge(QWidget):
         self,
         state: JobState = JobState.CREATED,
         progress: float = 0.0,
-        sentence: str = "",
+        details: str = "",
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self._glyph = StateGlyph(state, progress, ICON_NAV)
-        self._word = Label(state.word, "strong", state_tone(state))
-        self._sentence = Label(sentence, "body", "text2", elide="right")
-        self.setLayout(row(self._glyph, self._word, (self._sentence, 1), gap=6))
+        self._word = Label(state.label, "strong", state_color_role(state))
+        self._details = Label(details, "body", "text2", elide="right")
+        self.setLayout(row(self._glyph, self._word, (self._details, 1), gap=6))
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self.set_state(state, progress, sentence)
+        self.set_state(state, progress, details)
 
-    def set_state(self, state: JobState, progress: float = 0.0, sentence: str = "") -> None:
+    def set_state(self, state: JobState, progress: float = 0.0, details: str = "") -> None:
         self._glyph.set_state(state, progress)
-        self._word.setText(state.word)
+        self._word.setText(state.label)
         # A run changes between training, evaluating and saving: its sentence keeps its place.
-        self._word.setMinimumWidth(live_word_w("strong") + 2 if state.is_live else 0)
-        self._word.set_tone(state_tone(state))
+        self._word.setMinimumWidth(live_word_width("strong") + 2 if state.is_live else 0)
+        self._word.set_color_role(state_color_role(state))
         self._word.set_tip(state.explanation)
-        self._sentence.setText(sentence)
-        self.setAccessibleName(f"{state.word} {sentence}".strip())
+        self._details.setText(details)
+        self.setAccessibleName(f"{state.label} {details}".strip())
 
 
 class RankRing(QWidget):
@@ -425,7 +425,7 @@ class RankRing(QWidget):
         self._state, self._progress, self._ranks = new
         unhealthy = sum(1 for mark in ranks if mark)
         done = "" if progress is None else f", {progress_figure(progress)} percent"
-        name = f"{state.word}{done}"
+        name = f"{state.label}{done}"
         if unhealthy:
             name += f", {unhealthy} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)

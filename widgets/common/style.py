@@ -1,7 +1,7 @@
 """The style sheet of the window, generated from the tokens.
 
 The sheet knows roles, not screens: the class of a widget, its dynamic properties ``kind``
-(buttons), ``tone`` (labels), ``tint`` (frames on a family's pale background) and ``bad`` (a field
+(buttons), ``colorRole`` (labels), ``tint`` (frames on a family's pale background) and ``bad`` (a field
 with an error), and a few object names (``card``, ``pane``, ``sidebar`` …) that the classes of this
 package set. Fonts are not in it, because a style sheet's font drops the tabular figures.
 """
@@ -24,7 +24,7 @@ from widgets.common.theme import (
     TABLE_ROW_H,
     TARGET_MIN,
     Theme,
-    Tone,
+    ColorRole,
 )
 
 
@@ -79,7 +79,7 @@ QSplitter::handle:hover {{ background: {t.line_strong}; }}
 
 def _labels(t: Theme) -> str:
     return "\n".join(
-        f'QLabel[tone="{tone}"] {{ color: {t.hex(tone)}; }}' for tone in get_args(Tone)
+        f'QLabel[colorRole="{tone}"] {{ color: {t.hex(tone)}; }}' for tone in get_args(ColorRole)
     )
 
 

@@ -9,7 +9,7 @@ from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S2, Tone
+from widgets.common.theme import S2, ColorRole
 
 _WIDTH = 540
 
@@ -37,13 +37,13 @@ class TaskDialog(Dialog):
         self.is_under_way = True
         self._status.show_progress(share, text)
 
-    def show_error(self, sentence: str) -> None:
-        self.show_result("bad", sentence)
+    def show_error(self, message: str) -> None:
+        self.show_result("bad", message)
 
-    def show_result(self, tone: Tone, text: str, *, made: str = "") -> None:
+    def show_result(self, color_role: ColorRole, text: str, *, created_path: str = "") -> None:
         """Show how the task ended; ``made`` is the path of the created file."""
         self.is_under_way = False
-        self._status.say(tone, text, made=made)
+        self._status.show_result(color_role, text, created_path=created_path)
 
     def accept(self) -> None:
         self.is_under_way = False

@@ -9,7 +9,7 @@ from widgets.common.buttons import Button
 from widgets.common.cards import ProgressLine
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import S2, Tone
+from widgets.common.theme import S2, ColorRole
 
 _LINES = 2
 
@@ -30,26 +30,26 @@ class TaskStatus(QWidget):
     folder_requested = Signal(str)
 
     def __init__(
-        self, doing: str, *, cancel: str = "Cancel", parent: QWidget | None = None
+        self, task_name: str, *, cancel_label: str = "Cancel", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.message = Label("", "body", "bad", wrap=True, selectable=True)
-        self.progress = ProgressLine(doing, cancel=cancel)
+        self.progress = ProgressLine(task_name, cancel_label=cancel_label)
         self.progress.cancelled.connect(self.cancelled)
         self.show_in_folder = Button("Show in folder", icon="folder-open")
         self.show_in_folder.clicked.connect(self._ask_folder)
         self._path = ""
         line = row((self.message, 1), self.show_in_folder, gap=S2)
         self.setLayout(col(line, self.progress, STRETCH, gap=0))
-        self.keep_room(True)
+        self.reserve_height(True)
         self.clear()
 
-    def keep_room(self, is_kept: bool) -> None:
+    def reserve_height(self, is_reserved: bool) -> None:
         """Have the room of a result before there is one, or not."""
         lines = _LINES * self.message.fontMetrics().lineSpacing()
         parts = (self.progress, self.show_in_folder)
         room = max(lines, *(part.sizeHint().height() for part in parts))
-        self.setMinimumHeight(room if is_kept else 0)
+        self.setMinimumHeight(room if is_reserved else 0)
 
     def show_progress(self, share: float | None, text: str) -> None:
         if self.progress.isHidden():
@@ -58,14 +58,14 @@ class TaskStatus(QWidget):
             self.progress.show()
         self.progress.set_progress(share, text)
 
-    def say(self, tone: Tone, text: str, *, made: str = "") -> None:
+    def show_result(self, color_role: ColorRole, text: str, *, created_path: str = "") -> None:
         """Show the result; ``made`` is the path of the created file."""
         self.clear()
-        self._path = made
-        self.message.set_tone(tone)
+        self._path = created_path
+        self.message.set_color_role(color_role)
         self.message.setText(text)
         self.message.setVisible(bool(text))
-        self.show_in_folder.setVisible(bool(made))
+        self.show_in_folder.setVisible(bool(created_path))
 
     @Slot()
     def clear(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-def term_tip(label: str, term: str, sentence: str, more: str = "") -> str:
+def term_tip(label: str, term: str, explanation: str, hint: str = "") -> str:
     """The tool tip of a label that uses a term; "" if there is no explanation.
 
     The term is named if the label uses other words: "Keep best" is about retention.
     """
-    if not sentence:
-        return more
+    if not explanation:
+        return hint
     begin = "" if term.casefold() in label.casefold() else f"{term[:1].upper()}{term[1:]}: "
-    return f"{begin}{sentence}" + (f"\n{more}" if more else "")
+    return f"{begin}{explanation}" + (f"\n{hint}" if hint else "")

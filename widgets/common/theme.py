@@ -22,12 +22,12 @@ from PySide6.QtGui import QColor, QFont, QFontDatabase
 Family = Literal["idle", "live", "warn", "rest", "good", "bad"]
 """The six meanings of a colour; every job state belongs to one (`JobState.family`)."""
 
-Tone = Literal[
+ColorRole = Literal[
     "text", "text2", "text3", "live", "good", "rest", "warn", "bad", "idle", "on_ink", "ink"
 ]
 """The possible colours of a text or an icon."""
 
-FAMILY_TONES: dict[Family, Tone] = {
+FAMILY_COLOR_ROLES: dict[Family, ColorRole] = {
     "live": "live",
     "good": "good",
     "rest": "rest",
@@ -272,7 +272,7 @@ FOCUS_W = 2
 # Durations of animations.
 TURN_MS, TOAST_MS = 1200, 6000
 
-TYPE: dict[str, tuple[int, int]] = {
+FONT_SIZES: dict[str, tuple[int, int]] = {
     "wall": (96, 600),
     "far_large": (40, 600),
     "far": (32, 600),
@@ -301,7 +301,7 @@ def current() -> Theme:
     return _current
 
 
-def use(theme: Theme) -> None:
+def set_theme(theme: Theme) -> None:
     """Make `theme` the current one. `ThemeManager` updates the running window."""
     global _current
     _current = theme
@@ -335,7 +335,7 @@ def family(kind: Literal["text", "mono"] = "text") -> str:
 
 @cache
 def _font(role: str) -> QFont:
-    size, weight = TYPE[role]
+    size, weight = FONT_SIZES[role]
     font = QFont(family("mono" if role == "mono" else "text"))
     font.setPixelSize(size)
     font.setWeight(QFont.Weight(weight))

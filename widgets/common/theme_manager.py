@@ -95,14 +95,14 @@ class ThemeManager(QObject):
         self._high_contrast = high
         self._refresh()
 
-    def write_in(self, units: formats.Units) -> None:
+    def set_units(self, units: formats.Units) -> None:
         """Use other units everywhere.
 
         As with another theme, every widget gets a ``StyleChange``; widgets that store figures as
         text format them again then.
         """
         if units != formats.units():
-            formats.use(units)
+            formats.set_units(units)
             self._dress_again()
 
     @Slot(Qt.ColorScheme)
@@ -146,7 +146,7 @@ class ThemeManager(QObject):
         dressed = bool(self._app.styleSheet())
         if dressed and wanted == theme.current() and still == theme.motion_reduced():
             return False
-        theme.use(wanted)
+        theme.set_theme(wanted)
         theme.reduce_motion(still)
         self._app.setPalette(palette(wanted))
         self._dress_again()

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 
 
-def is_unseen(widget: QWidget) -> bool:
+def is_on_hidden_page(widget: QWidget) -> bool:
     """Return True if its window shows another page: updates can wait until it is shown."""
     return widget.window().isVisible() and not widget.isVisible()
 
@@ -31,7 +31,7 @@ class Throttle(QObject):
         self._pause.setInterval(interval_ms)
         self._pause.timeout.connect(self._pause_over)
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Call now, or when the pause after the last call is over."""
         if self._pause.isActive():
             self._asked = True

@@ -21,12 +21,12 @@ _EVASION_MS = 250
 
 
 @dataclass(frozen=True)
-class Offer:
+class NextStep:
     """A text, and the button of the next step, which calls ``act``."""
 
     text: str
     button: str
-    act: Callable[[], object]
+    action: Callable[[], object]
 
 
 class Toast(QFrame):
@@ -72,7 +72,7 @@ class Toast(QFrame):
         self._say(text, "Undo" if undo_tag else "")
 
     @Slot()
-    def follow(self) -> None:
+    def update_position(self) -> None:
         """Take the place that fits the page below it, once that is laid out."""
         if self.isVisible():
             QTimer.singleShot(0, self, self._place)

@@ -38,7 +38,7 @@ _MOST_H = (1 << 24) - 1
 """Qt's value for an unlimited height."""
 
 
-def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> None:
+def style_view(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> None:
     """Style a table, tree or list like all of them: rows, no grid, plain header.
 
     Args:
@@ -73,7 +73,9 @@ def dress(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> No
         view.setUniformItemSizes(True)
 
 
-def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModelIndex, QPoint]:
+def context_menu_row(
+    view: QAbstractItemView, event: QContextMenuEvent
+) -> tuple[QModelIndex, QPoint]:
     """The row whose menu is requested, and the position of the menu on the screen.
 
     For a menu that is opened by key Qt gives the position of the current row, but in pixels of the
@@ -86,7 +88,7 @@ def asked_row(view: QAbstractItemView, event: QContextMenuEvent) -> tuple[QModel
     return view.indexAt(event.pos()), event.globalPos()
 
 
-def share_width(view: QTableView, taker: int, *, equally: bool = False) -> None:
+def share_column_width(view: QTableView, stretched_column: int, *, equally: bool = False) -> None:
     """Give the column ``taker`` the room that the others leave, or all columns the same width.
 
     The same in a wide table, where related values would otherwise be too distant from each other.
@@ -97,25 +99,25 @@ def share_width(view: QTableView, taker: int, *, equally: bool = False) -> None:
     # A thousand rows, Qt's default, take 0.2 s.
     header.setResizeContentsPrecision(_MEASURED_ROWS)
     header.setSectionResizeMode(modes.Stretch if equally else modes.ResizeToContents)
-    header.setSectionResizeMode(taker, modes.Stretch)
+    header.setSectionResizeMode(stretched_column, modes.Stretch)
 
 
-class WholeNames(QObject):
+class ColumnHider(QObject):
     """Hide columns of ``spare``, in this order, while the texts of the others do not fit."""
 
-    def __init__(self, view: QTableView, spare: Sequence[int]) -> None:
+    def __init__(self, view: QTableView, optional_columns: Sequence[int]) -> None:
         super().__init__(view)
-        self._view, self._spare = view, spare
+        self._view, self._spare = view, optional_columns
         view.viewport().installEventFilter(self)
-        view.model().modelReset.connect(self.fit)
+        view.model().modelReset.connect(self.update_columns)
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize:
-            self.fit()
+            self.update_columns()
         return False
 
     @Slot()
-    def fit(self) -> None:
+    def update_columns(self) -> None:
         """Measure again: another column was shown or hidden."""
         view = self._view
         header = view.horizontalHeader()
@@ -131,24 +133,24 @@ class WholeNames(QObject):
             missing -= wanted(column)
 
 
-class AsHighAsRows(QObject):
+class TableHeightLimit(QObject):
     """Keep the frame of a table as high as its rows, if there is room for more.
 
     The frame needs a share of its layout and, below it, room that no other widget takes
     (`layout.REST`).
     """
 
-    def __init__(self, view: QTableView, frame: QWidget, around: int) -> None:
+    def __init__(self, view: QTableView, frame: QWidget, margin_px: int) -> None:
         """``around``: Pixels of the frame above and below the view, together."""
         super().__init__(frame)
-        self._view, self._frame, self._around = view, frame, around
+        self._view, self._frame, self._around = view, frame, margin_px
         model = view.model()
         for changed in (model.modelReset, model.rowsInserted, model.rowsRemoved):
-            changed.connect(self.fit)
-        self.fit()
+            changed.connect(self.update_height)
+        self.update_height()
 
     @Slot()
-    def fit(self) -> None:
+    def update_height(self) -> None:
         """Measure again: the view was shown or hidden."""
         rows, row_h = self._view.model().rowCount(), self._view.verticalHeader()
         # A frame of the maximum height has no limit.
@@ -200,7 +202,7 @@ class RowDelegate(QStyledItemDelegate):
             option.state |= flags.State_MouseOver
 
 
-class TallRows(QStyledItemDelegate):
+class TallRowDelegate(QStyledItemDelegate):
     """Rows of a plain list that are high enough to click."""
 
     def sizeHint(

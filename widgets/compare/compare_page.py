@@ -22,7 +22,7 @@ from backend.records.jobs.comparison import (
     MOST_JOBS,
     ComparedUpdate,
     compare,
-    judged_metrics,
+    rated_metrics,
     too_many,
 )
 from backend.records.jobs.summary import JobQuery
@@ -30,13 +30,13 @@ from backend.records.jobs.view import JobView
 from backend.records.sweeps.summary import common_word_count, own_words
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, EmptyState, PageHeader, Scroll
-from widgets.common.drop_overlay import DropSheet
+from widgets.common.cards import Card, EmptyState, PageHeader, VerticalScrollArea
+from widgets.common.drop_overlay import DropOverlay
 from widgets.common.fields import Slider
-from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
+from widgets.common.job_mime import DraggedJobs, DropOffer, dragged_jobs
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col, row
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
@@ -114,7 +114,7 @@ class ComparePage(QWidget):
                 margins=(PAGE_MARGIN, 0, 0, S5),
             )
         )
-        self._scroll = Scroll(inner, gutter=PAGE_MARGIN)
+        self._scroll = VerticalScrollArea(inner, gutter=PAGE_MARGIN)
         self._empty = EmptyState(
             "chart-line-up",
             "No jobs compared yet",
@@ -125,7 +125,7 @@ class ComparePage(QWidget):
         )
         self._empty.pressed.connect(self.open_picker)
         self._reading = EmptyState("chart-line-up", "Reading curves…")
-        self._pages = Stack()
+        self._pages = PageStack()
         self._pages.addWidget(self._reading)
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self._scroll)
@@ -138,7 +138,7 @@ class ComparePage(QWidget):
         ):
             QShortcut(QKeySequence(key), self, act)
         self.setAcceptDrops(True)
-        self.drop_sheet = DropSheet(self)
+        self.drop_sheet = DropOverlay(self)
         # Plots and table have a turn each: both at once block keys for 0.14 s
         # (tests/benchmarks/soak.py).
         self._settle_soon = self._one_shot(self._settle)
@@ -206,12 +206,12 @@ class ComparePage(QWidget):
         """Return what dropping these jobs here would do."""
         if set(dragged.ids) <= set(self._ids):
             verb = "is" if len(dragged.ids) == 1 else "are"
-            return DropOffer(f"{dragged.words} {verb} compared already", takes=False)
+            return DropOffer(f"{dragged.label} {verb} compared already", is_accepted=False)
         refusal = too_many(self._ids, dragged.ids)
-        return DropOffer(refusal or f"Compare {dragged.words}", takes=not refusal)
+        return DropOffer(refusal or f"Compare {dragged.label}", is_accepted=not refusal)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        dragged = jobs_in(event.mimeData())
+        dragged = dragged_jobs(event.mimeData())
         if dragged is None:
             event.ignore()
             return
@@ -219,14 +219,14 @@ class ComparePage(QWidget):
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         offer = self.offer_for(dragged)
-        self.drop_sheet.open(offer.words, "chart-line-up", takes=offer.takes)
+        self.drop_sheet.open(offer.message, "chart-line-up", is_accepted=offer.is_accepted)
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.drop_sheet.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
         self.drop_sheet.hide()
-        dragged = jobs_in(event.mimeData())
+        dragged = dragged_jobs(event.mimeData())
         if dragged is not None:
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
@@ -259,10 +259,10 @@ class ComparePage(QWidget):
 
     def _make_header(self) -> None:
         self._axes = axis_choice(XAxis.EPOCH)
-        self._axes.chosen.connect(self._set_axis)
+        self._axes.key_chosen.connect(self._set_axis)
         self._smoothing = Slider(_SMOOTHING, name="Smoothing", width=72)
         self._smoothing.setToolTip(plain_tip("Smoothing", "S"))
-        self._smoothing.moved.connect(lambda share: self.plots.set_smoothing(share))
+        self._smoothing.share_changed.connect(lambda share: self.plots.set_smoothing(share))
         self._scale = ScaleButton()
         self._scale.log_x_changed.connect(lambda on: self.plots.set_log_x(on))
         self._scale.log_y_changed.connect(lambda on: self.plots.set_log_y(on))
@@ -309,12 +309,12 @@ class ComparePage(QWidget):
                 ShownRun(view.id, name, self._colours[view.id], self._curves[view.id])
                 for view, name in zip(views, names, strict=True)
             ],
-            judged_metrics(views),
+            rated_metrics(views),
         )
         if views:
             self._table_soon.start()
         count = len(self._ids)
-        self._header.sentence.setText(formats.plural(count, "job") if count else "")
+        self._header.subtitle.setText(formats.plural(count, "job") if count else "")
         self._tools.setVisible(bool(count))
         self._add.setVisible(bool(count))
         self._add.setEnabled(count < MOST_JOBS)
@@ -353,7 +353,7 @@ class ComparePage(QWidget):
             sentences.append("Reading curves…")
         bare = [view.name for view in views if not self._curves[view.id].names()]
         if bare:
-            bare_names = formats.listed([f"“{name}”" for name in bare])
+            bare_names = formats.join_names([f"“{name}”" for name in bare])
             sentences.append(f"{bare_names} {'has' if len(bare) == 1 else 'have'} no curve yet.")
         if len(self._ids) == 1 and not sentences:
             sentences.append("Add another job to see how they differ.")

@@ -18,7 +18,7 @@ from widgets.common.fields import SearchField
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH
 from widgets.common.theme import ROW_H
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_rows import JobRows
@@ -50,7 +50,7 @@ class JobPicker(Dialog):
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(JobDelegate(self._model, self._list))
-        dress(self._list, "Jobs that can be added")
+        style_view(self._list, "Jobs that can be added")
         self._list.setFixedHeight(_ROWS * ROW_H)
         self._list.clicked.connect(self._take)
         self._list.activated.connect(self._take)
@@ -88,7 +88,7 @@ class JobPicker(Dialog):
         rows = self._rows
         slots = [slot for job_id in self._compared if (slot := rows.slot_of(job_id)) is not None]
         left = rows.order[~np.isin(rows.order, slots)]
-        self._model.show_rows(replace(rows, order=left), at_once=True)
+        self._model.show_rows(replace(rows, order=left), is_user_request=True)
         self._settle()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -112,10 +112,10 @@ class JobPicker(Dialog):
         self._list.setVisible(some)
         self._nothing.setVisible(not some)
         text = self._search.text()
-        if self._rows.total > len(self._compared):
-            self._nothing.say("magnifying-glass", f"No job matches “{text}”.")
+        if self._rows.total_count > len(self._compared):
+            self._nothing.show_message("magnifying-glass", f"No job matches “{text}”.")
         else:
-            self._nothing.say("stack", "There are no other jobs.")
+            self._nothing.show_message("stack", "There are no other jobs.")
         if some and not self._list.currentIndex().isValid():
             self._list.setCurrentIndex(self._model.index(0, 0))
 

@@ -11,14 +11,14 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from backend.records.jobs.comparison import FEWEST_JOBS
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.parallel_coordinates import (
     METRIC,
     MOST_LINES,
-    Parallel,
+    ParallelCoordinates,
     ParallelLine,
-    parallel,
+    parallel_plot,
 )
 from backend.records.sweeps.spec import sweep_of, sweep_title
 from widgets.common import formats, theme
@@ -30,7 +30,7 @@ from widgets.common.layout import row
 from widgets.common.painting import text_width
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.compare.parallel_plot import ParallelPlot
 from widgets.plots.export_menu import PictureButton
 
@@ -59,7 +59,7 @@ class ParallelCard(Card):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._sources: dict[str, tuple[JobView, ...]] = {}
-        self._shown = Parallel()
+        self._shown = ParallelCoordinates()
         self._name_w = 0
         self._wanted_w: tuple[list[int], list[int]] = ([], [])
         self.choice = ComboBox(name="Jobs to draw")
@@ -72,7 +72,7 @@ class ParallelCard(Card):
         )
         self.table = QTableView()
         self._model = _Rows(())
-        dress(self.table, "Jobs, best first", row_h=TABLE_ROW_COMPACT_H)
+        style_view(self.table, "Jobs, best first", row_h=TABLE_ROW_COMPACT_H)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setModel(self._model)
         # The names of a sweep's jobs differ only at the end.
@@ -122,13 +122,13 @@ class ParallelCard(Card):
         self.setVisible(len(sources) > 1 or len(self._shown.axes) > 1)
 
     @property
-    def shown(self) -> Parallel:
+    def shown(self) -> ParallelCoordinates:
         return self._shown
 
     @Slot()
     def _draw(self) -> None:
         jobs = self._sources.get(self.choice.key(), ())
-        self._shown = parallel(jobs, formats.metric)
+        self._shown = parallel_plot(jobs, formats.metric)
         columns = [TableColumn[ParallelLine]("Job", lambda line: line.name, lambda line: line.name)]
         for number, axis in enumerate(self._shown.axes):
             columns.append(TableColumn(axis.label, partial(_cell, number, axis.key == METRIC)))
@@ -143,7 +143,7 @@ class ParallelCard(Card):
     def _fill(self) -> None:
         through = self.plot.through
         rows = [line for line in self._shown.ranked() if line.job_id in through]
-        self._model.put(rows)
+        self._model.set_records(rows)
         self._fit_columns()
         high = min(max(len(rows), 1), _MOST_ROWS) * TABLE_ROW_COMPACT_H
         header = self.table.horizontalHeader()
@@ -157,7 +157,7 @@ class ParallelCard(Card):
         best = [line for line in shown.best if line.job_id in self.plot.through]
         if best and shown.metric:
             also = f" and {formats.plural(len(best) - 1, 'other')}" if len(best) > 1 else ""
-            metric = metric_words(shown.metric)
+            metric = metric_label(shown.metric)
             sentences.append(
                 f"Best: {best[0].name}{also}, {metric} {formats.metric(best[0].value)}."
             )
@@ -243,7 +243,7 @@ def _widest(texts: Iterable[str]) -> int:
     return max((text_width(text, "strong") for text in set(texts)), default=0) + _AROUND_W
 
 
-def _wanted_w(shown: Parallel) -> tuple[list[int], list[int]]:
+def _wanted_w(shown: ParallelCoordinates) -> tuple[list[int], list[int]]:
     """Return the widths of the columns after the name: with full headings, and without headings."""
     values = [
         _widest(_cell(number, axis.key == METRIC, line) for line in shown.lines)

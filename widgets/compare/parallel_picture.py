@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap, QPolygonF
 
-from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine
+from backend.records.sweeps.parallel_coordinates import ParallelCoordinates, ParallelLine
 from widgets.common import theme
 from widgets.common.painting import fill_round, paint_text, round_pen, text_width
 from widgets.common.theme import FOCUS_W, S1, S2, S3
@@ -27,7 +27,7 @@ Brushes = Mapping[int, tuple[float, float]]
 class ParallelPicture:
     """Created again when the size or the jobs change: it draws hundreds of lines in a frame."""
 
-    def __init__(self, shown: Parallel, size: QSize) -> None:
+    def __init__(self, shown: ParallelCoordinates, size: QSize) -> None:
         self._shown = shown
         self._size = size
         self._best_w = self._texts_of_last_w()
@@ -35,7 +35,7 @@ class ParallelPicture:
         self._points = {
             line.job_id: [
                 QPointF(x, self.y_of(place))
-                for x, place in zip(xs, line.places, strict=True)
+                for x, place in zip(xs, line.positions, strict=True)
                 if place is not None
             ]
             for line in shown.lines
@@ -115,13 +115,13 @@ class ParallelPicture:
         points = self.points_of(line)
         plates = [
             (number, text, self._plate_of_current(number, place, text))
-            for number, (place, text) in enumerate(zip(line.places, line.texts, strict=True))
+            for number, (place, text) in enumerate(zip(line.positions, line.texts, strict=True))
             if place is not None
         ]
         named = [where for one in self._shown.best if (where := self._name_rect(one))]
         for number, _, box in plates:
             # A number that is half covered cannot be read.
-            texts = self._mark_texts(number, number == len(line.places) - 1)
+            texts = self._mark_texts(number, number == len(line.positions) - 1)
             for where in (*named, *(where for where, _ in texts)):
                 if where.intersects(box):
                     fill_round(painter, where.adjusted(-2, 0, 2, 0), t.q("surface"), 3)
@@ -132,7 +132,7 @@ class ParallelPicture:
             fill_round(painter, QRectF(point.x() - 4, point.y() - 4, 8, 8), t.q("ink"), 4)
             fill_round(painter, box, t.q("ink"), 4)
             inner = box.adjusted(S2, 0, -S1, 0)
-            paint_text(painter, inner, text, "small_strong", "on_ink", middle=True)
+            paint_text(painter, inner, text, "small_strong", "on_ink", elide_middle=True)
 
     def paint_axis_of_keys(self, painter: QPainter, number: int) -> None:
         """Highlight the axis that the keys brush, as strongly as a focus ring."""
@@ -230,7 +230,7 @@ class ParallelPicture:
         """Paint the texts of an axis, without those that would overlap."""
         x = self.axis_x(number)
         for mark in self._shown.axes[number].marks:
-            y = self.y_of(mark.place)
+            y = self.y_of(mark.position)
             painter.setPen(QPen(theme.current().q("line_strong"), 1.0))
             painter.drawLine(QPointF(x - 3, y), QPointF(x + 3, y))
         for where, text in self._mark_texts(number, is_last):
@@ -239,7 +239,7 @@ class ParallelPicture:
     def _mark_texts(self, number: int, is_last: bool) -> Iterator[tuple[QRectF, str]]:
         x, taken = self.axis_x(number), float("inf")
         for mark in self._shown.axes[number].marks:
-            y = self.y_of(mark.place)
+            y = self.y_of(mark.position)
             if taken - y < _TEXT_H - 2:
                 continue
             taken = y

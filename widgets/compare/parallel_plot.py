@@ -17,7 +17,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.sweeps.parallel_coordinates import Parallel, ParallelLine, chosen
+from backend.records.sweeps.parallel_coordinates import (
+    ParallelCoordinates,
+    ParallelLine,
+    jobs_in_brushes,
+)
 from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CARD
 from widgets.compare.parallel_picture import ParallelPicture
@@ -51,7 +55,7 @@ class ParallelPlot(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._shown = Parallel()
+        self._shown = ParallelCoordinates()
         self._brushes: dict[int, tuple[float, float]] = {}
         self._chosen: set[str] = set()
         self._current = ""
@@ -69,7 +73,7 @@ class ParallelPlot(QWidget):
 
     # -- input
 
-    def show_parallel(self, shown: Parallel) -> None:
+    def show_parallel(self, shown: ParallelCoordinates) -> None:
         """Show other jobs, or an update. Brushes stay on axes that still exist."""
         if shown == self._shown:
             return
@@ -232,7 +236,7 @@ class ParallelPlot(QWidget):
             self.pointed.emit(job_id)
 
     def _settle(self) -> None:
-        self._chosen = chosen(self._shown.lines, self._brushes)
+        self._chosen = jobs_in_brushes(self._shown.lines, self._brushes)
         self._background = None
         self._say()
         self.update()

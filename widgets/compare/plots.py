@@ -9,18 +9,18 @@ from functools import partial
 from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from widgets.common import theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
-from widgets.common.labels import Label, literal
+from widgets.common.labels import Label, escape_ampersands
 from widgets.common.layout import STRETCH, row
 from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
 from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.linked_cursor import HoverLink
-from widgets.plots.run_curves import RunCurves, is_measured_now_and_then
+from widgets.plots.run_curves import RunCurves, is_sparse
 
 _PLOT_H, _PLOT_LEAST_H = 300, 200
 _LOSS = "loss"
@@ -81,7 +81,7 @@ class _Plot(Card):
 
     def say_smoothed(self, weight: float) -> None:
         """Say whether the values at the ends are smoothed; the table has the measured ones."""
-        self._smoothed.setVisible(weight > 0 and not is_measured_now_and_then(self.shows))
+        self._smoothed.setVisible(weight > 0 and not is_sparse(self.shows))
 
     def offer(self, metrics: Iterable[str]) -> None:
         """Set the metrics to choose from."""
@@ -91,7 +91,7 @@ class _Plot(Card):
         self._offered = known
         self._menu.clear()
         for name in known:
-            self._menu.addAction(literal(_title(name)), partial(self._choose, name))
+            self._menu.addAction(escape_ampersands(_title(name)), partial(self._choose, name))
 
     def show_metric(self, metric: str) -> None:
         if metric != self.shows:
@@ -115,7 +115,7 @@ class _Plot(Card):
 
 def _title(metric: str) -> str:
     """Return the title of a metric, which says whether it is of training or validation."""
-    words = metric_words(metric)
+    words = metric_label(metric)
     return words[:1].upper() + words[1:]
 
 
@@ -175,7 +175,7 @@ class ComparePlots(QWidget):
     def lift(self, key: str) -> None:
         """Draw one job's curves as usual and the others faint; "" draws all as usual."""
         for plot in self._plots:
-            plot.panel.lift(key)
+            plot.panel.highlight(key)
 
     # -- display settings
 
@@ -230,7 +230,7 @@ class ComparePlots(QWidget):
         known = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
         # First the metric of the best checkpoint, then loss, the user's metrics, the built-in ones.
         first = [name for name in (*self._judged, "validation/loss", _LOSS) if name in known]
-        rest = sorted(known, key=lambda name: (is_measured_now_and_then(name), name))
+        rest = sorted(known, key=lambda name: (is_sparse(name), name))
         return list(dict.fromkeys((*first, *rest)))
 
     def _choose_by_itself(self, metrics: Sequence[str]) -> None:
@@ -245,12 +245,12 @@ class ComparePlots(QWidget):
         panel = plot.panel
         plot.offer(self._metrics())
         plot.say_smoothed(self._smoothing)
-        with panel.drawn_once():
+        with panel.batch_redraws():
             for key in tuple(plot.drawn):
                 if key not in self._runs or self._runs[key].curves.get(plot.shows) is None:
                     panel.remove_curve(key)
                     plot.drawn.pop(key, None)
-            smooth = not is_measured_now_and_then(plot.shows)
+            smooth = not is_sparse(plot.shows)
             for run in self._runs.values():
                 data = run.curves.get(plot.shows)
                 wanted = (run.name, run.colour, data)
@@ -272,7 +272,7 @@ class ComparePlots(QWidget):
         plot.panel.set_log_x(self._log_x)
         plot.panel.set_log_y(self._log_y)
         plot.panel.x_range_changed.connect(self._follow)
-        plot.panel.fitted.connect(self.fit)
+        plot.panel.fit_requested.connect(self.fit)
         plot.changed.connect(self.refresh)
         plot.removed.connect(self._remove)
         plot.pictures.saved.connect(self.save_requested)

@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 
 from backend.records.jobs.comparison import ComparedRow, ComparisonTable, RowKind
-from backend.records.jobs.settings import value_words
+from backend.records.jobs.settings import value_label
 from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
 from widgets.common.buttons import IconButton, Switch
@@ -49,7 +49,7 @@ def _in_words(row: ComparedRow, value: float | str | None, digits: int) -> str:
     if value is None:
         return formats.NONE
     if isinstance(value, str):
-        return value_words(row.key, value)
+        return value_label(row.key, value)
     return formats.duration(value) if row.kind is RowKind.SECONDS else formats.metric(value, digits)
 
 
@@ -105,9 +105,9 @@ class _Head(_Hovered):
         self._id, self._colour = view.id, colour
         self._glyph.set_state(view.state, view.progress or 0.0)
         self._name.setText(name)
-        self._name.set_tone("text3" if gone else "text")
-        self._name.set_tip(f"{view.name}\n{gone}" if gone else f"{view.name}\n{view.state.word}")
-        self.setAccessibleName(f"{view.name}, {view.state.word}. {gone}".strip())
+        self._name.set_color_role("text3" if gone else "text")
+        self._name.set_tip(f"{view.name}\n{gone}" if gone else f"{view.name}\n{view.state.label}")
+        self.setAccessibleName(f"{view.name}, {view.state.label}. {gone}".strip())
         self._remove.set_tip(f"Remove “{view.name}” from the comparison")
         self.update()
 

@@ -11,10 +11,10 @@ from widgets.common import formats, theme
 from widgets.common.cards import Card
 from widgets.common.fields import TextBox
 from widgets.common.labels import Label
-from widgets.common.layout import REST
-from widgets.common.theme import S2, Tone
+from widgets.common.layout import SLACK
+from widgets.common.theme import S2, ColorRole
 
-_NAMES_SHOWN = 3
+_MAX_NAMES = 3
 
 
 class ChangesCard(Card):
@@ -24,49 +24,49 @@ class ChangesCard(Card):
         self._title = Label("", "strong")
         self._files = Label("", "small", "text2", wrap=True)
         self._lines = TextBox(mono=True, read_only=True, name="Changed lines")
-        super().__init__(self._title, self._files, (self._lines, 1), REST, gap=S2, parent=parent)
-        self._signs = _Signs(self._lines.document())
+        super().__init__(self._title, self._files, (self._lines, 1), SLACK, gap=S2, parent=parent)
+        self._highlighter = _LineHighlighter(self._lines.document())
 
     def show_waiting(self, older: str, newer: str) -> None:
         """Show the pair of versions until `show_changes`."""
-        self._show(older, newer, "Comparing…", "")
+        self._show_texts(older, newer, "Comparing…", "")
 
-    def show_fault(self, older: str, newer: str, sentence: str) -> None:
-        self._show(older, newer, sentence, "")
+    def show_error(self, older: str, newer: str, message: str) -> None:
+        self._show_texts(older, newer, message, "")
 
-    def show_changes(self, found: VersionChanges) -> None:
+    def show_changes(self, changes: VersionChanges) -> None:
         counts = [
-            _files(found.changed, "changed"),
-            _files(found.added, "new"),
-            _files(found.removed, "gone"),
+            _files_text(changes.changed, "changed"),
+            _files_text(changes.added, "new"),
+            _files_text(changes.removed, "gone"),
         ]
-        words = " · ".join(filter(None, counts)) or "All files are the same."
-        self._show(found.older, found.newer, words, found.text)
+        summary = " · ".join(filter(None, counts)) or "All files are the same."
+        self._show_texts(changes.older, changes.newer, summary, changes.text)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            self._signs.rehighlight()
+            self._highlighter.rehighlight()
 
-    def _show(self, older: str, newer: str, words: str, text: str) -> None:
-        self._title.setText(f"Changes from {_version(older)} to {_version(newer)}")
-        self._files.setText(words)
-        self._lines.setPlainText(text)
-        self._lines.setVisible(bool(text))
+    def _show_texts(self, older: str, newer: str, summary: str, lines: str) -> None:
+        self._title.setText(f"Changes from {_version_label(older)} to {_version_label(newer)}")
+        self._files.setText(summary)
+        self._lines.setPlainText(lines)
+        self._lines.setVisible(bool(lines))
 
 
-class _Signs(QSyntaxHighlighter):
+class _LineHighlighter(QSyntaxHighlighter):
     """Highlight added and removed lines by the signs at their beginning."""
 
     def highlightBlock(self, text: str) -> None:
-        tone = _tone(text)
-        if tone is not None:
-            dress = QTextCharFormat()
-            dress.setForeground(theme.current().q(tone))
-            self.setFormat(0, len(text), dress)
+        color_role = _line_color_role(text)
+        if color_role is not None:
+            text_format = QTextCharFormat()
+            text_format.setForeground(theme.current().q(color_role))
+            self.setFormat(0, len(text), text_format)
 
 
-def _tone(line: str) -> Tone | None:
+def _line_color_role(line: str) -> ColorRole | None:
     if line.startswith(("---", "+++", "@@", "…")):
         return "text3"
     if line.startswith("+"):
@@ -74,13 +74,13 @@ def _tone(line: str) -> Tone | None:
     return "bad" if line.startswith("-") else None
 
 
-def _files(paths: tuple[str, ...], how: str) -> str:
+def _files_text(paths: tuple[str, ...], change: str) -> str:
     if not paths:
         return ""
-    names = ", ".join(paths[:_NAMES_SHOWN])
-    more = ", …" if len(paths) > _NAMES_SHOWN else ""
-    return f"{formats.plural(len(paths), 'file')} {how}: {names}{more}"
+    names = ", ".join(paths[:_MAX_NAMES])
+    suffix = ", …" if len(paths) > _MAX_NAMES else ""
+    return f"{formats.plural(len(paths), 'file')} {change}: {names}{suffix}"
 
 
-def _version(reference: str) -> str:
+def _version_label(reference: str) -> str:
     return f"@ {reference.rpartition('@')[2]}"

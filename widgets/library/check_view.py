@@ -8,14 +8,14 @@ from PySide6.QtWidgets import QTableView, QWidget
 from backend.records.library.preview import LayerRow, ModelCheck
 from widgets.common import formats
 from widgets.common.cards import Card
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label
-from widgets.common.layout import REST, col
+from widgets.common.layout import SLACK, col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S3
-from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 
-_WIDE_FROM_W = 1100
+_WIDE_MIN_W = 1100
 
 _COLUMNS = (
     TableColumn[LayerRow]("Layer", lambda layer: layer.name, lambda layer: layer.name),
@@ -34,36 +34,36 @@ class CheckView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._facts = KeyValueRow()
+        self._details = KeyValueRow()
         self._warnings = Label("", "body", "warn", wrap=True)
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
-        dress(table, "Layers")
+        style_view(table, "Layers")
         self._table = table
         card = Card((table, 1))
-        AsHighAsRows(table, card, 2 * CARD_PADDING)
-        self.setLayout(col(Card(self._facts, self._warnings), (card, 1), REST, gap=S3))
+        TableHeightLimit(table, card, 2 * CARD_PADDING)
+        self.setLayout(col(Card(self._details, self._warnings), (card, 1), SLACK, gap=S3))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        share_width(self._table, 0, equally=self.width() >= _WIDE_FROM_W)
+        share_column_width(self._table, 0, equally=self.width() >= _WIDE_MIN_W)
 
     def show_check(self, check: ModelCheck) -> None:
         total, trainable = check.parameters, check.trainable_parameters
-        facts = [Fact("Parameters", formats.count(total))]
+        details = [KeyValue("Parameters", formats.count(total))]
         if trainable != total:
-            facts.append(Fact("Trained", formats.count(trainable)))
-        facts.append(Fact("Memory", formats.memory(check.parameter_bytes)))
+            details.append(KeyValue("Trained", formats.count(trainable)))
+        details.append(KeyValue("Memory", formats.memory(check.parameter_bytes)))
         if check.was_tried:
-            facts += [
-                Fact("Loss on one batch", formats.metric(check.loss)),
-                Fact("Forward", formats.milliseconds(check.forward_ms)),
-                Fact("Backward", formats.milliseconds(check.backward_ms)),
-                Fact("Output", check.output_shape),
-                Fact("Batch", check.batch),
+            details += [
+                KeyValue("Loss on one batch", formats.metric(check.loss)),
+                KeyValue("Forward", formats.milliseconds(check.forward_ms)),
+                KeyValue("Backward", formats.milliseconds(check.backward_ms)),
+                KeyValue("Output", check.output_shape),
+                KeyValue("Batch", check.batch),
             ]
-        self._facts.set_facts(facts)
+        self._details.set_items(details)
         self._warnings.setText(" ".join(check.warnings))
         self._warnings.setVisible(bool(check.warnings))
-        self._model.put(check.layers)
+        self._model.set_records(check.layers)

@@ -9,34 +9,34 @@ from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
 
-from backend.records.base.validation import name_fault
-from backend.records.jobs.flat_settings import flat
-from backend.records.jobs.settings import label, name_and_unit, value_words
+from backend.records.base.validation import name_error
+from backend.records.jobs.flat_settings import flatten
+from backend.records.jobs.settings import label, name_and_unit, value_label
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import CardSetting, DataShape, GalleryEntry
 from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, Switch, UnderlinedTabs
-from widgets.common.cards import EmptyState, Scroll
+from widgets.common.cards import EmptyState, VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.fields import ComboBox, Field, LineEdit, SearchField, SpinBox
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.record_table_model import RECORD_ROLE
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import CONTROL_H, S2, S3, S4, S6
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.library.gallery_list import GalleryDelegate, GalleryRow, list_model
 from widgets.library.layer_graph import LayerGraphView
 from widgets.library.layers_view import short_count
-from widgets.library.page_texts import WORDS
+from widgets.library.page_texts import PAGE_TEXTS
 
 _WIDTH, _HEIGHT, _LIST_W = 940, 680, 308
-_A_ROW = 2
-_BATCH_SIZE, _MOST_BATCH = name_and_unit("batch_size")[0], 1_000_000
+_SETTING_COLUMNS = 2
+_BATCH_SIZE, _MAX_BATCH = name_and_unit("batch_size")[0], 1_000_000
 _SEGMENTS_CHARS = 24
 """Choices whose words are longer together are a list."""
 
@@ -86,16 +86,16 @@ class GalleryDialog(Dialog):
     def __init__(
         self,
         kind: Kind,
-        taken: Mapping[str, int],
+        newest_versions: Mapping[str, int],
         preset: GalleryPreset | None = None,
         parent: QWidget | None = None,
     ) -> None:
         """Build the dialog. ``taken``: existing names, with the number of their newest version."""
-        what = WORDS[kind].what
-        super().__init__(f"{what.capitalize()} from the gallery", _WIDTH, parent, height=_HEIGHT)
-        self._kind, self._taken = kind, taken
+        noun = PAGE_TEXTS[kind].noun
+        super().__init__(f"{noun.capitalize()} from the gallery", _WIDTH, parent, height=_HEIGHT)
+        self._kind, self._newest_versions = kind, newest_versions
         self._preset = preset or GalleryPreset()
-        self._typed: dict[str, dict[str, str]] = {}
+        self._typed_settings: dict[str, dict[str, str]] = {}
         self._names: dict[str, str] = {}
         self._rows: dict[str, GalleryRow] = {}
         self._entry: GalleryEntry | None = None
@@ -104,62 +104,70 @@ class GalleryDialog(Dialog):
         self._make_list()
         self._make_card()
         self._name = LineEdit(name="Name in the library")
-        self._name.textEdited.connect(self._renamed)
+        self._name.textEdited.connect(self._store_name)
         self._name_field = Field("Name in the library", self._name)
-        self._answer = TaskStatus("Adding")
-        self._answer.cancelled.connect(self.cancel_requested)
-        self._go = self.default_button("Add", self._add)
-        self._close = self.close_button("Cancel")
-        self._nothing = EmptyState(WORDS[kind].icon, "Reading the gallery…")
-        self._right = Stack()
-        whole = QWidget()
-        foot = row((self._name_field, 1), S4, (self._answer, 1), gap=0)
-        whole.setLayout(col(self._tabs, (self._pages, 1), foot, gap=S3))
-        for page in (self._nothing, whole):
-            self._right.addWidget(page)
-        left = QWidget()
-        left.setFixedWidth(_LIST_W)
-        left.setLayout(col(self._search, (self._list, 1), self._unfold, gap=S2))
-        self.fill((row(left, (self._right, 1), gap=S6), 1), foot=(self._close, self._go))
+        self._status = TaskStatus("Adding")
+        self._status.cancelled.connect(self.cancel_requested)
+        self._add_button = self.default_button("Add", self._request_addition)
+        self._close_button = self.close_button("Cancel")
+        self._empty_page = EmptyState(PAGE_TEXTS[kind].icon, "Reading the gallery…")
+        self._entry_pages = PageStack()
+        entry_page = QWidget()
+        foot = row((self._name_field, 1), S4, (self._status, 1), gap=0)
+        entry_page.setLayout(col(self._tabs, (self._pages, 1), foot, gap=S3))
+        for page in (self._empty_page, entry_page):
+            self._entry_pages.addWidget(page)
+        list_pane = QWidget()
+        list_pane.setFixedWidth(_LIST_W)
+        list_pane.setLayout(col(self._search, (self._list, 1), self._collection_button, gap=S2))
+        self.fill(
+            (row(list_pane, (self._entry_pages, 1), gap=S6), 1),
+            foot=(self._close_button, self._add_button),
+        )
         self._show_entry()
 
     # -- input
 
     def show_entries(self, entries: Sequence[GalleryEntry]) -> None:
         data = self._preset.data
-        ordered = sorted(entries, key=data.order) if self._kind is Kind.MODEL else entries
+        sorted_entries = sorted(entries, key=data.order) if self._kind is Kind.MODEL else entries
         self._rows = {
-            entry.name: GalleryRow(entry, why_not=data.why_not(entry.card)) for entry in ordered
+            entry.name: GalleryRow(entry, misfit=data.misfit_reason(entry.card))
+            for entry in sorted_entries
         }
         preset = self._rows.get(self._preset.entry)
-        folded = [row.entry.card.collection for row in self._rows.values()]
-        self._unfold.setText(f"{next(filter(None, folded), '')} ({len([*filter(None, folded)])})")
-        self._unfold.setVisible(any(folded))
-        self._unfold.setChecked(preset is not None and bool(preset.entry.card.collection))
-        self._filter("")
-        self._select(self._preset.entry)
+        collections = [row.entry.card.collection for row in self._rows.values()]
+        self._collection_button.setText(
+            f"{next(filter(None, collections), '')} ({len([*filter(None, collections)])})"
+        )
+        self._collection_button.setVisible(any(collections))
+        self._collection_button.setChecked(
+            preset is not None and bool(preset.entry.card.collection)
+        )
+        self._filter_entries("")
+        self._select_entry(self._preset.entry)
         self._list.setFocus()
 
     def show_graph(self, name: str, graph: LayerGraph | str) -> None:
         """Take the layout of a model's layers, or why it has none."""
         if isinstance(graph, LayerGraph):
             self._rows[name] = replace(self._rows[name], graph=graph)
-            self._filter(self._search.text())
+            self._filter_entries(self._search.text())
         if self._entry is not None and self._entry.name == name:
             self._show_graph(graph)
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._is_busy = True
-        self._answer.show_progress(share, text)
-        self._check()
+        self._status.show_progress(share, text)
+        self._check_name()
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why nothing was added, or why the gallery cannot be read."""
         self._is_busy = False
-        self._answer.say("bad", sentence)
+        self._status.show_result("bad", message)
         if not self._rows:
-            self._nothing.say("warning-octagon", "The gallery cannot be read", sentence)
-        self._check()
+            self._empty_page.show_message("warning-octagon", "The gallery cannot be read", message)
+        self._check_name()
 
     def reject(self) -> None:
         if self._is_busy:
@@ -170,80 +178,94 @@ class GalleryDialog(Dialog):
 
     def _make_list(self) -> None:
         self._search = SearchField("Title or task")
-        self._search.searched.connect(self._find)
+        self._search.searched.connect(self._search_entries)
         self._model = list_model()
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(GalleryDelegate(self._list))
-        dress(self._list, f"{WORDS[self._kind].title} of the gallery")
-        self._list.selectionModel().currentChanged.connect(self._chosen)
-        self._unfold = Button("", kind="quiet", icon="caret-down")
-        self._unfold.setCheckable(True)
-        self._unfold.clicked.connect(self._find)
+        style_view(self._list, f"{PAGE_TEXTS[self._kind].title} of the gallery")
+        self._list.selectionModel().currentChanged.connect(self._open_current)
+        self._collection_button = Button("", kind="quiet", icon="caret-down")
+        self._collection_button.setCheckable(True)
+        self._collection_button.clicked.connect(self._search_entries)
 
     def _make_card(self) -> None:
         self._tabs = UnderlinedTabs((("card", "Card"), ("layers", "Layers")), "card", name="Parts")
-        self._tabs.chosen.connect(self._turn)
+        self._tabs.key_chosen.connect(self._show_tab)
         self._title = Label("", "name", wrap=True)
         self._about = Label("", "body", "text", wrap=True)
         self._source = Label("", "small", "text2", wrap=True)
         self._note = Label("", "small", "text2", wrap=True)
         self._training = Label("", "small", "text2", wrap=True)
-        self._why_not = Label("", "body", "warn", wrap=True)
-        self._plan = Button("Plan the depth…", icon="stack", tip="How deep can a network be?")
-        self._plan.clicked.connect(self.plan_requested)
-        self._facts = KeyValueRow()
-        self._batch = SpinBox(32, least=1, most=_MOST_BATCH, name=_BATCH_SIZE)
+        self._misfit_label = Label("", "body", "warn", wrap=True)
+        self._plan_button = Button(
+            "Plan the depth…", icon="stack", tip="How deep can a network be?"
+        )
+        self._plan_button.clicked.connect(self.plan_requested)
+        self._details = KeyValueRow()
+        self._batch = SpinBox(32, minimum=1, maximum=_MAX_BATCH, name=_BATCH_SIZE)
         self._batch.valueChanged.connect(self._show_figures)
         self._memory = Label("", "body", "text")
         self._figures = QWidget()
         batch = row(Label(_BATCH_SIZE, "small", "text2"), self._batch, self._memory, STRETCH)
         self._defaults = Label("", "tiny", "text3", wrap=True)
-        self._figures.setLayout(col(self._facts, batch, self._defaults))
+        self._figures.setLayout(col(self._details, batch, self._defaults))
         self._settings = QGridLayout()
         self._settings.setSpacing(S3)
-        for column in range(_A_ROW):
+        for column in range(_SETTING_COLUMNS):
             self._settings.setColumnStretch(column, 1)
         card = QWidget()
         card.setLayout(
             col(
-                *(self._title, self._about, self._why_not, self._figures, self._settings),
-                *(row(self._plan, STRETCH), self._training, self._note, self._source, STRETCH),
+                *(self._title, self._about, self._misfit_label, self._figures, self._settings),
+                *(
+                    row(self._plan_button, STRETCH),
+                    self._training,
+                    self._note,
+                    self._source,
+                    STRETCH,
+                ),
                 gap=S3,
             )
         )
         self._graph = LayerGraphView()
         self._no_graph = EmptyState("tree-structure", "")
-        self._pages = Stack()
-        for page in (Scroll(card, gutter=S4), self._graph, self._no_graph):
+        self._pages = PageStack()
+        for page in (VerticalScrollArea(card, gutter=S4), self._graph, self._no_graph):
             self._pages.addWidget(page)
 
     # -- the list
 
-    def _filter(self, text: str) -> None:
+    def _filter_entries(self, text: str) -> None:
         """Show the entries with all words in name, title or task; without words no folded ones."""
-        words = text.casefold().split()
-        is_open = bool(words) or self._unfold.isChecked()
+        tokens = text.casefold().split()
+        is_open = bool(tokens) or self._collection_button.isChecked()
         rows = [row for row in self._rows.values() if is_open or not row.entry.card.collection]
-        named = ((row, f"{row.entry.name} {row.words}".casefold()) for row in rows)
-        self._model.put([row for row, name in named if all(word in name for word in words)])
+        searched_rows = ((row, f"{row.entry.name} {row.description}".casefold()) for row in rows)
+        self._model.set_records(
+            [row for row, text in searched_rows if all(token in text for token in tokens)]
+        )
 
-    def _select(self, name: str) -> None:
+    def _select_entry(self, name: str) -> None:
         names = [row.entry.name for row in self._model.rows]
         self._list.setCurrentIndex(self._model.index(names.index(name) if name in names else 0, 0))
-        self._chosen()
+        self._open_current()
 
     @Slot()
-    def _find(self) -> None:
+    def _search_entries(self) -> None:
         text = self._search.text()
-        self._unfold.set_icon("caret-up" if self._unfold.isChecked() else "caret-down")
-        kept = self._entry.name if self._entry is not None else ""
-        self._filter(text)
-        self._nothing.say("magnifying-glass", f"Nothing in the gallery matches “{text}”.")
-        self._select(kept)
+        self._collection_button.set_icon(
+            "caret-up" if self._collection_button.isChecked() else "caret-down"
+        )
+        selected_name = self._entry.name if self._entry is not None else ""
+        self._filter_entries(text)
+        self._empty_page.show_message(
+            "magnifying-glass", f"Nothing in the gallery matches “{text}”."
+        )
+        self._select_entry(selected_name)
 
     @Slot()
-    def _chosen(self) -> None:
+    def _open_current(self) -> None:
         index: QModelIndex = self._list.currentIndex()
         entry = index.data(RECORD_ROLE).entry if index.isValid() else None
         if entry is not self._entry:
@@ -254,61 +276,70 @@ class GalleryDialog(Dialog):
 
     def _show_entry(self) -> None:
         entry = self._entry
-        self._right.setCurrentIndex(0 if entry is None else 1)
+        self._entry_pages.setCurrentIndex(0 if entry is None else 1)
         if entry is not None:
             card = entry.card
             self._title.setText(card.title)
             self._about.setText(card.about)
             figures = entry.figures
             complexity = formats.metric(figures.relative_complexity) if figures is not None else ""
-            more = f". Its convolutions compute {complexity} × AlexNet" if complexity else ""
-            self._source.setText(f"Source: {card.source}{more}.")
+            complexity_note = (
+                f". Its convolutions compute {complexity} × AlexNet" if complexity else ""
+            )
+            self._source.setText(f"Source: {card.source}{complexity_note}.")
             self._note.setText(f"Note: {card.note}")
             self._note.setVisible(bool(card.note))
-            settings = ((label(k), value_words(k, v)) for k, v in flat(card.training).items())
+            settings = ((label(k), value_label(k, v)) for k, v in flatten(card.training).items())
             training = ", ".join(f"{name.lower()} {value}" for name, value in settings)
             self._training.setText(f"A new job begins with {training}.")
             self._training.setVisible(bool(card.training))
-            why_not = self._rows[entry.name].why_not
-            self._why_not.setText(f"{why_not}.")
-            self._why_not.setVisible(bool(why_not))
-            self._plan.setVisible(entry.name == NETWORK)
+            misfit = self._rows[entry.name].misfit
+            self._misfit_label.setText(f"{misfit}.")
+            self._misfit_label.setVisible(bool(misfit))
+            self._plan_button.setVisible(entry.name == NETWORK)
             self._batch.setValue(int(card.training.get("batch_size", self._batch.value())))
             self._name.setText(self._names.get(entry.name) or self._preset.name or entry.name)
             self._show_settings(entry)
             self._show_figures()
             self._show_graph(self._rows[entry.name].graph)
-            self._turn(self._tabs.key())
+            self._show_tab(self._tabs.key())
             if not self._is_busy:
-                self._answer.clear()
-        self._check()
+                self._status.clear()
+        self._check_name()
 
     @Slot()
     def _show_figures(self) -> None:
         entry = self._entry
-        found = entry.figures if entry is not None else None
-        self._tabs.setVisible(found is not None)
-        self._figures.setVisible(found is not None)
-        if entry is None or found is None:
+        figures = entry.figures if entry is not None else None
+        self._tabs.setVisible(figures is not None)
+        self._figures.setVisible(figures is not None)
+        if entry is None or figures is None:
             self._tabs.choose("card")
             return
-        layers = found.layers.of_batch(self._batch.value())
-        work = layers.multiply_adds
-        self._facts.set_facts(
+        layers = figures.layers.of_batch(self._batch.value())
+        multiply_adds = layers.multiply_adds
+        self._details.set_items(
             (
-                Fact("Parameters", formats.count(layers.parameters)),
-                Fact("Weights", formats.memory(4 * layers.parameters)),
-                Fact("Multiply-adds a sample", formats.NONE if work is None else short_count(work)),
+                KeyValue("Parameters", formats.count(layers.parameters)),
+                KeyValue("Weights", formats.memory(4 * layers.parameters)),
+                KeyValue(
+                    "Multiply-adds a sample",
+                    formats.NONE if multiply_adds is None else short_count(multiply_adds),
+                ),
             )
         )
-        typed = self._typed.get(entry.name, {})
-        defaults = {key: _text(setting.default) for key, setting in entry.card.settings.items()}
-        others = [
+        typed_settings = self._typed_settings.get(entry.name, {})
+        defaults = {
+            key: _value_text(setting.default) for key, setting in entry.card.settings.items()
+        }
+        changed_settings = [
             f"{entry.card.settings[key].label.lower()} {default}"
             for key, default in defaults.items()
-            if typed.get(key, default) != default
+            if typed_settings.get(key, default) != default
         ]
-        self._defaults.setText(f"Figures are those of {', '.join(others)}." if others else "")
+        self._defaults.setText(
+            f"Figures are those of {', '.join(changed_settings)}." if changed_settings else ""
+        )
         self._memory.setText(f"{formats.memory(layers.activation_bytes)} of outputs")
 
     def _show_graph(self, graph: LayerGraph | str | None) -> None:
@@ -318,13 +349,13 @@ class GalleryDialog(Dialog):
         if isinstance(graph, LayerGraph):
             self._graph.show_graph(graph, entry.figures.layers.layers)
         elif graph is None:
-            self._no_graph.say("tree-structure", "Laying the graph out…")
+            self._no_graph.show_message("tree-structure", "Laying the graph out…")
         else:
-            self._no_graph.say("tree-structure", "No graph", graph)
-        self._turn(self._tabs.key())
+            self._no_graph.show_message("tree-structure", "No graph", graph)
+        self._show_tab(self._tabs.key())
 
     @Slot(str)
-    def _turn(self, key: str) -> None:
+    def _show_tab(self, key: str) -> None:
         has_graph = self._entry is not None and self._rows[self._entry.name].graph is not None
         self._pages.setCurrentIndex((1 if has_graph else 2) if key == "layers" else 0)
 
@@ -333,84 +364,88 @@ class GalleryDialog(Dialog):
     def _show_settings(self, entry: GalleryEntry) -> None:
         clear(self._settings)
         self._fields = {}
-        values = self._typed.setdefault(entry.name, self._first_values(entry))
-        misfits = self._preset.data.misfits(entry.card)
+        values = self._typed_settings.setdefault(entry.name, self._initial_values(entry))
+        misfits = self._preset.data.invalid_sizes(entry.card)
         for number, (key, setting) in enumerate(entry.card.settings.items()):
-            control = self._control(key, setting, values[key])
-            made = self._fields[key] = Field(setting.label, control)
-            made.set_note(_note(setting))
+            control = self._make_control(key, setting, values[key])
+            field = self._fields[key] = Field(setting.label, control)
+            field.set_note(_setting_note(setting))
             if key in misfits:
-                made.set_note(f"The data has {misfits[key]}; valid is {setting.valid()}.", "warn")
-            self._settings.addWidget(made, *divmod(number, _A_ROW), Qt.AlignmentFlag.AlignTop)
-        self._mark_faults()
+                field.set_note(f"The data has {misfits[key]}; valid is {setting.valid()}.", "warn")
+            self._settings.addWidget(
+                field, *divmod(number, _SETTING_COLUMNS), Qt.AlignmentFlag.AlignTop
+            )
+        self._mark_errors()
 
-    def _first_values(self, entry: GalleryEntry) -> dict[str, str]:
-        values: dict[str, object] = {k: one.default for k, one in entry.card.settings.items()}
+    def _initial_values(self, entry: GalleryEntry) -> dict[str, str]:
+        values: dict[str, object] = {k: s.default for k, s in entry.card.settings.items()}
         data = self._preset.data
-        misfits = data.misfits(entry.card)
-        values |= {k: one for k, one in data.settings(entry.card).items() if k not in misfits}
+        misfits = data.invalid_sizes(entry.card)
+        values |= {k: v for k, v in data.settings(entry.card).items() if k not in misfits}
         values |= self._preset.settings if entry.name == self._preset.entry else {}
-        return {key: _text(values[key]) for key in entry.card.settings}
+        return {key: _value_text(values[key]) for key in entry.card.settings}
 
-    def _control(self, key: str, setting: CardSetting, text: str) -> QWidget:
-        def changed(value: str | bool) -> None:
+    def _make_control(self, key: str, setting: CardSetting, text: str) -> QWidget:
+        def apply_value(value: str | bool) -> None:
             if self._entry is not None:
-                self._typed[self._entry.name][key] = _text(value)
-            self._mark_faults()
+                self._typed_settings[self._entry.name][key] = _value_text(value)
+            self._mark_errors()
 
         if isinstance(setting.default, bool):
             switch = Switch(name=setting.label)
             switch.setMinimumHeight(CONTROL_H)
-            switch.setChecked(text == _text(True))
-            switch.toggled.connect(changed)
+            switch.setChecked(text == _value_text(True))
+            switch.toggled.connect(apply_value)
             return switch
         is_preset = self._entry is not None and self._entry.name == self._preset.entry
         columns = dict.fromkeys(self._preset.choices.get(key, ()) if is_preset else ())
-        options = [(_text(one), _text(one)) for one in setting.choices]
+        options = [(_value_text(choice), _value_text(choice)) for choice in setting.choices]
         options += [("", "Default"), *((name, name) for name in columns if name)] if columns else []
-        is_short = sum(len(shown) for _, shown in options) <= _SEGMENTS_CHARS
+        is_short = sum(len(title) for _, title in options) <= _SEGMENTS_CHARS
         if options and not columns and is_short:
             segments = SegmentedControl(options, text, name=setting.label, height=CONTROL_H)
-            segments.chosen.connect(changed)
+            segments.key_chosen.connect(apply_value)
             return segments
         if options:
             combo = ComboBox(options, text, name=setting.label)
-            combo.currentIndexChanged.connect(lambda _index: changed(combo.key()))
+            combo.currentIndexChanged.connect(lambda _index: apply_value(combo.key()))
             return combo
-        line = LineEdit(text, name=setting.label)
-        line.textEdited.connect(changed)
-        return line
+        line_edit = LineEdit(text, name=setting.label)
+        line_edit.textEdited.connect(apply_value)
+        return line_edit
 
     @Slot()
-    def _mark_faults(self) -> None:
+    def _mark_errors(self) -> None:
         if self._entry is None:
             return
-        values = self._typed[self._entry.name]
-        for key, made in self._fields.items():
-            made.set_error(_fault(key, self._entry.card.settings[key], values[key]))
+        values = self._typed_settings[self._entry.name]
+        for key, field in self._fields.items():
+            field.set_error(_setting_error(key, self._entry.card.settings[key], values[key]))
         self._show_figures()
-        self._check()
+        self._check_name()
 
     @Slot(str)
-    def _renamed(self, name: str) -> None:
+    def _store_name(self, name: str) -> None:
         if self._entry is not None:
             self._names[self._entry.name] = name
-        self._check()
+        self._check_name()
 
     @Slot()
-    def _check(self) -> None:
+    def _check_name(self) -> None:
         name = self._name.text()
-        fault = name_fault(name) if name else ""
-        self._name_field.set_error(fault)
-        version = self._taken.get(name, 0)
+        error = name_error(name) if name else ""
+        self._name_field.set_error(error)
+        version = self._newest_versions.get(name, 0)
         note = f"“{name}” exists; other settings become its version {version + 1}."
         self._name_field.set_note(note if version else "")
-        wrong = [one for one in self._fields.values() if one.error()]
-        is_fit = self._entry is not None and bool(name) and not fault and not wrong
-        self._go.setEnabled(is_fit and not self._is_busy)
-        self._go.set_tip(f"{formats.plural(len(wrong), 'setting')} to correct" if wrong else "")
+        invalid_fields = [field for field in self._fields.values() if field.error()]
+        is_complete = self._entry is not None and bool(name) and not error and not invalid_fields
+        self._add_button.setEnabled(is_complete and not self._is_busy)
+        self._add_button.set_tip(
+            f"{formats.plural(len(invalid_fields), 'setting')} to correct" if invalid_fields else ""
+        )
         # While work is running, its own line has the Cancel button.
-        self._close.setVisible(not self._is_busy)
+        self._close_button.setVisible(not self._is_busy)
 
     # -- events
 
@@ -424,27 +459,27 @@ class GalleryDialog(Dialog):
             super().keyPressEvent(event)
 
     @Slot()
-    def _add(self) -> None:
-        if self._entry is not None and self._go.isEnabled():
+    def _request_addition(self) -> None:
+        if self._entry is not None and self._add_button.isEnabled():
             name = self._entry.name
-            choice = GalleryChoice(name, dict(self._typed[name]), self._name.text())
+            choice = GalleryChoice(name, dict(self._typed_settings[name]), self._name.text())
             self.show_progress(None, "Copying the code")
             self.add_requested.emit(choice)
 
 
-def _text(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return a value as `CardSetting.parse` reads it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _note(setting: CardSetting) -> str:
+def _setting_note(setting: CardSetting) -> str:
     """Return what the setting does, or which numbers are valid."""
-    has_limits = setting.least is not None or setting.most is not None
+    has_limits = setting.minimum is not None or setting.maximum is not None
     limits = setting.valid().capitalize() + "." if has_limits and not setting.choices else ""
     return setting.help or limits
 
 
-def _fault(key: str, setting: CardSetting, text: str) -> str:
+def _setting_error(key: str, setting: CardSetting, text: str) -> str:
     try:
         setting.parse(key.replace("_", " ").capitalize(), text)
     except ValueError as error:

@@ -12,11 +12,11 @@ from backend.records.library.gallery import GalleryEntry
 from backend.records.library.layer_graph import LayerGraph
 from widgets.common import icons
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
-from widgets.common.theme import ICON_NAV, S3, Tone
+from widgets.common.theme import ICON_NAV, S3, ColorRole
 from widgets.library.item_groups import EntryDelegate
 from widgets.library.layer_graph import paint_strip
 from widgets.library.layers_view import short_count
-from widgets.library.page_texts import WORDS
+from widgets.library.page_texts import PAGE_TEXTS
 
 _PICTURE_W, _INSET = 64, 6
 
@@ -27,7 +27,7 @@ class GalleryRow:
 
     entry: GalleryEntry
     graph: LayerGraph | None = None
-    why_not: str = ""
+    misfit: str = ""
     """Why it cannot take the data of the job, "" if nothing is known against it."""
 
     @property
@@ -37,18 +37,18 @@ class GalleryRow:
         return short_count(figures.layers.parameters) if figures is not None else ""
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The row in words: "LeNet-5, 431 k parameters, classification"."""
         card, size = self.entry.card, f"{self.size} parameters" if self.size else ""
-        return ", ".join(filter(None, (card.title, size, card.task, self.why_not)))
+        return ", ".join(filter(None, (card.title, size, card.task, self.misfit)))
 
 
 def list_model() -> RowTableModel[GalleryRow]:
-    return RowTableModel((TableColumn[GalleryRow]("Entry", lambda row: row.words),))
+    return RowTableModel((TableColumn[GalleryRow]("Entry", lambda row: row.description),))
 
 
-def _tone_of(row: GalleryRow) -> Tone:
-    return "text3" if row.why_not else "text"
+def _title_color(row: GalleryRow) -> ColorRole:
+    return "text3" if row.misfit else "text"
 
 
 class GalleryDelegate(EntryDelegate):
@@ -63,16 +63,20 @@ class GalleryDelegate(EntryDelegate):
         row: GalleryRow = index.data(RECORD_ROLE)
         card, figures = row.entry.card, row.entry.figures
         painter.save()
-        below, tone = row.why_not or card.task, _tone_of(row)
-        words = self.paint_words(
-            *(painter, option, (card.title, row.size, below)), indent=_PICTURE_W + S3, tone=tone
+        subtitle, title_color = row.misfit or card.task, _title_color(row)
+        text_rect = self.paint_texts(
+            *(painter, option, (card.title, row.size, subtitle)),
+            indent=_PICTURE_W + S3,
+            title_color=title_color,
         )
-        picture = QRectF(words.left() - _PICTURE_W - S3, words.top(), _PICTURE_W, words.height())
+        picture_rect = QRectF(
+            text_rect.left() - _PICTURE_W - S3, text_rect.top(), _PICTURE_W, text_rect.height()
+        )
         if row.graph is not None and figures is not None:
-            room = picture.adjusted(0, _INSET, 0, -_INSET)
-            paint_strip(painter, room, row.graph, figures.layers.layers)
+            strip_rect = picture_rect.adjusted(0, _INSET, 0, -_INSET)
+            paint_strip(painter, strip_rect, row.graph, figures.layers.layers)
         else:
-            icon = QRectF(0, 0, ICON_NAV, ICON_NAV)
-            icon.moveCenter(picture.center())
-            icons.paint_icon(painter, icon, WORDS[row.entry.kind].icon, "text3")
+            icon_rect = QRectF(0, 0, ICON_NAV, ICON_NAV)
+            icon_rect.moveCenter(picture_rect.center())
+            icons.paint_icon(painter, icon_rect, PAGE_TEXTS[row.entry.kind].icon, "text3")
         painter.restore()

@@ -13,25 +13,25 @@ from pathlib import PurePath
 from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.dialog import Dialog
-from widgets.common.fields import Field, LineEdit, beside_field
+from widgets.common.fields import Field, LineEdit, align_with_field
 from widgets.common.layout import row
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2
-from widgets.library.page_texts import project_words
+from widgets.library.page_texts import project_text
 
 _WIDTH = 520
-_ALL, _THREE, _BOTH = "all", "All parts", "Both"
-_ENDING = re.compile(
+_ALL_PARTS, _ALL_PARTS_TITLE, _BOTH_PARTS_TITLE = "all", "All parts", "Both"
+_SUFFIX_PATTERN = re.compile(
     r"(?<=.)((\.tar|\.[ct]sv|\.txt)?\.(zip|gz|bz2|xz)|\.(t[gx]z|tbz2?|tar|[ct]sv|txt|np[yz]|parquet))$",
     re.IGNORECASE,
 )
 """Of archives and data files; a name of a folder may have a dot."""
-_PAUSE_MS = 200
+_INSPECTION_DELAY_MS = 200
 """Has no key until a typed path was inspected."""
 
 
@@ -67,7 +67,7 @@ class ImportDialog(Dialog):
         kind: Kind,
         source: str = "",
         name: str = "",
-        taken: dict[Kind, dict[str, int]] | None = None,
+        newest_versions: dict[Kind, dict[str, int]] | None = None,
         parent: QWidget | None = None,
         *,
         prefers_all: bool = True,
@@ -79,92 +79,98 @@ class ImportDialog(Dialog):
             prefers_all: Select all parts if a folder holds them.
         """
         super().__init__("Import", _WIDTH, parent)
-        self._taken = taken or {}
+        self._newest_versions = newest_versions or {}
         self._prefers_all = prefers_all and not name
         self._project: Project | None = None
-        self._under_way = False
+        self._is_importing = False
         kinds = [(k.value, k.value.capitalize()) for k in Kind]
-        self._kind = SegmentedControl([*kinds, (_ALL, _THREE)], kind.value, name="Kind")
-        self._kind.set_tip(_ALL, "A folder with bks_model.py, bks_dataset.py and the data")
-        self._kind.set_enabled(_ALL, False)
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(_PAUSE_MS)
-        self._pause.timeout.connect(self._ask)
-        self._is_looking = False
-        self._kind.chosen.connect(self._changed)
+        self._kind = SegmentedControl(
+            [*kinds, (_ALL_PARTS, _ALL_PARTS_TITLE)], kind.value, name="Kind"
+        )
+        self._kind.set_tip(_ALL_PARTS, "A folder with bks_model.py, bks_dataset.py and the data")
+        self._kind.set_enabled(_ALL_PARTS, False)
+        self._inspection_timer = QTimer(self)
+        self._inspection_timer.setSingleShot(True)
+        self._inspection_timer.setInterval(_INSPECTION_DELAY_MS)
+        self._inspection_timer.timeout.connect(self._request_guess)
+        self._is_inspecting = False
+        self._kind.key_chosen.connect(self._refresh)
         self._source = LineEdit(source, placeholder="Folder or file", name="From")
-        self._source.textChanged.connect(self._source_changed)
-        folder = Button("Folder…", icon="folder-open")
-        folder.clicked.connect(self._choose_folder)
-        file = Button("File…", icon="folder-open")
-        file.clicked.connect(self._choose_file)
+        self._source.textChanged.connect(self._accept_source)
+        folder_button = Button("Folder…", icon="folder-open")
+        folder_button.clicked.connect(self._choose_folder)
+        file_button = Button("File…", icon="folder-open")
+        file_button.clicked.connect(self._choose_file)
         self._source_field = Field("From", self._source)
         self._name = LineEdit(name, placeholder="Name", name="Name")
-        self._name.textChanged.connect(self._changed)
+        self._name.textChanged.connect(self._refresh)
         self._name_field = Field("Name", self._name)
-        self._answer = TaskStatus("Importing")
-        self._answer.cancelled.connect(self.cancel_requested)
-        self._import = self.default_button("Import", self._request)
-        self._close = self.close_button("Cancel")
+        self._status = TaskStatus("Importing")
+        self._status.cancelled.connect(self.cancel_requested)
+        self._import_button = self.default_button("Import", self._request_import)
+        self._close_button = self.close_button("Cancel")
         self.fill(
             S2,
             self._kind,
-            row((self._source_field, 1), beside_field(folder), beside_field(file)),
+            row(
+                (self._source_field, 1),
+                align_with_field(folder_button),
+                align_with_field(file_button),
+            ),
             self._name_field,
-            self._answer,
+            self._status,
             S2,
-            foot=(self._close, self._import),
+            foot=(self._close_button, self._import_button),
         )
         if source and not name:
             self._fill_name(source)
-        self._check()
+        self._check_fields()
         (self._name if source else self._source).setFocus()
 
-    def show_found(self, source: str, found: ImportGuess) -> None:
+    def show_guess(self, source: str, guess: ImportGuess) -> None:
         """Take a guess at the contents of the path of `guess_requested`."""
         if source != self._path():
             return
-        self._is_looking = False
-        self._project = found.project
-        has_data = found.project is None or Kind.DATASET in found.project.parts
-        self._kind.set_text(_ALL, _THREE if has_data else _BOTH)
-        self._kind.set_enabled(_ALL, found.project is not None)
-        if found.project is not None and self._prefers_all:
-            self._kind.choose(_ALL)
-        elif found.project is None and self._kind.key() == _ALL:
-            self._kind.choose(found.kind.value)
-        self._changed()
+        self._is_inspecting = False
+        self._project = guess.project
+        has_data = guess.project is None or Kind.DATASET in guess.project.parts
+        self._kind.set_text(_ALL_PARTS, _ALL_PARTS_TITLE if has_data else _BOTH_PARTS_TITLE)
+        self._kind.set_enabled(_ALL_PARTS, guess.project is not None)
+        if guess.project is not None and self._prefers_all:
+            self._kind.choose(_ALL_PARTS)
+        elif guess.project is None and self._kind.key() == _ALL_PARTS:
+            self._kind.choose(guess.kind.value)
+        self._refresh()
 
     def show_progress(self, share: float | None, text: str) -> None:
-        self._under_way = True
-        self._answer.show_progress(share, text)
-        self._check()
+        self._is_importing = True
+        self._status.show_progress(share, text)
+        self._check_fields()
 
-    def show_error(self, sentence: str, remedy: str = "") -> None:
+    def show_error(self, message: str, remedy: str = "") -> None:
         """Show why the import was refused; nothing was changed."""
-        self._under_way = False
-        self._answer.say("bad", f"{sentence} {remedy}".strip())
-        self._check()
+        self._is_importing = False
+        self._status.show_result("bad", f"{message} {remedy}".strip())
+        self._check_fields()
 
     def reject(self) -> None:
-        if self._under_way:
+        if self._is_importing:
             self.cancel_requested.emit()
         super().reject()
 
     @Slot(str)
-    def _source_changed(self, source: str) -> None:
+    def _accept_source(self, source: str) -> None:
         self._fill_name(source)
-        self._is_looking = bool(self._path())
-        self._pause.start()
+        self._is_inspecting = bool(self._path())
+        self._inspection_timer.start()
         if not self._path():
-            self.show_found("", ImportGuess())
-        self._changed()
+            self.show_guess("", ImportGuess())
+        self._refresh()
 
     @Slot()
-    def _ask(self) -> None:
+    def _request_guess(self) -> None:
         """Inspect the path; until the answer nothing can be imported."""
-        self._pause.stop()
+        self._inspection_timer.stop()
         if self._path():
             self.guess_requested.emit(self._path())
 
@@ -173,61 +179,61 @@ class ImportDialog(Dialog):
 
     def _fill_name(self, source: str) -> None:
         if not self._name.isModified():
-            self._name.setText(_ENDING.sub("", PurePath(source).name))
+            self._name.setText(_SUFFIX_PATTERN.sub("", PurePath(source).name))
 
     @Slot()
-    def _changed(self) -> None:
-        if not self._under_way:
+    def _refresh(self) -> None:
+        if not self._is_importing:
             # There is room for it already: no field moves.
-            self._answer.say("text2", self._found_words())
-        self._check()
+            self._status.show_result("text2", self._project_text())
+        self._check_fields()
 
     @Slot()
-    def _check(self) -> None:
+    def _check_fields(self) -> None:
         name = self._name.text()
-        kinds = list(Kind) if self._kind.key() == _ALL else [Kind(self._kind.key())]
-        fault = name_fault(name) if name else ""
-        self._name_field.set_error(fault)
-        version = max(self._taken.get(kind, {}).get(name, 0) for kind in kinds)
-        becomes = (
+        kinds = list(Kind) if self._kind.key() == _ALL_PARTS else [Kind(self._kind.key())]
+        error = name_error(name) if name else ""
+        self._name_field.set_error(error)
+        version = max(self._newest_versions.get(kind, {}).get(name, 0) for kind in kinds)
+        version_note = (
             "changed parts become its next version"
             if len(kinds) > 1
             else f"this becomes its version {version + 1}"
         )
-        self._name_field.set_note(f"“{name}” exists; {becomes}." if version else "")
-        is_free = not self._under_way and not self._is_looking
-        self._import.setEnabled(bool(name and not fault and self._path()) and is_free)
+        self._name_field.set_note(f"“{name}” exists; {version_note}." if version else "")
+        is_idle = not self._is_importing and not self._is_inspecting
+        self._import_button.setEnabled(bool(name and not error and self._path()) and is_idle)
         # While work is running, its own line has the Cancel button.
-        self._close.setVisible(not self._under_way)
+        self._close_button.setVisible(not self._is_importing)
 
-    def _found_words(self) -> str:
+    def _project_text(self) -> str:
         if self._project is None:
             return ""
-        if self._kind.key() == _ALL:
-            return project_words(self._project)
+        if self._kind.key() == _ALL_PARTS:
+            return project_text(self._project)
         if Kind.DATASET in self._project.parts:
-            return f"It has a model, a loader and data: choose “{_THREE}” to import them together."
-        return f"It has a model and a loader: choose “{_BOTH}” to import them together."
+            return f"It has a model, a loader and data: choose “{_ALL_PARTS_TITLE}” to import them together."
+        return f"It has a model and a loader: choose “{_BOTH_PARTS_TITLE}” to import them together."
 
     @Slot()
     def _choose_folder(self) -> None:
-        chosen = QFileDialog.getExistingDirectory(self, "Folder to import", self._source.text())
-        if chosen:
-            self._source.setText(chosen)
-            self._ask()
+        path = QFileDialog.getExistingDirectory(self, "Folder to import", self._source.text())
+        if path:
+            self._source.setText(path)
+            self._request_guess()
 
     @Slot()
     def _choose_file(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(self, "File to import", self._source.text())
-        if chosen:
-            self._source.setText(chosen)
-            self._ask()
+        path, _ = QFileDialog.getOpenFileName(self, "File to import", self._source.text())
+        if path:
+            self._source.setText(path)
+            self._request_guess()
 
     @Slot()
-    def _request(self) -> None:
+    def _request_import(self) -> None:
         key = self._kind.key()
-        project = self._project if key == _ALL else None
-        kind = Kind.MODEL if key == _ALL else Kind(key)
+        project = self._project if key == _ALL_PARTS else None
+        kind = Kind.MODEL if key == _ALL_PARTS else Kind(key)
         request = ImportRequest(kind, self._path(), self._name.text(), project)
         self.show_progress(None, "Reading the source")
         self.import_requested.emit(request)

@@ -14,7 +14,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.task_dialog import TaskDialog
 from widgets.common.theme import S2, S3, S4, S6
-from widgets.jobs.preflight.preflight_text import names
+from widgets.jobs.preflight.preflight_text import node_names
 
 
 class InstallDialog(TaskDialog):
@@ -29,23 +29,23 @@ class InstallDialog(TaskDialog):
     def __init__(self, module: str, nodes: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__("Install a package", parent)
         self._name = LineEdit(package_of(module), name="Package")
-        self._name.textChanged.connect(self._fit)
+        self._name.textChanged.connect(self._check_name)
         self._field = Field("Package on PyPI", self._name)
-        self._install = Button("Install", kind="primary")
-        self._install.setDefault(True)
-        self._install.clicked.connect(self._request)
+        self._install_button = Button("Install", kind="primary")
+        self._install_button.setDefault(True)
+        self._install_button.clicked.connect(self._request)
         self.setLayout(
             col(
                 Label("Install a package", "title"),
                 Label(
                     f"The module “{module}” is missing. Its package may have another name. It is "
-                    f"installed on {names(nodes)}, with what it needs.",
+                    f"installed on {node_names(nodes)}, with what it needs.",
                     *("body", "text2"),
                     wrap=True,
                 ),
                 self._field,
                 self._status,
-                row(STRETCH, self._close, self._install, gap=S2),
+                row(STRETCH, self._close, self._install_button, gap=S2),
                 gap=S3,
                 margins=(S6, S4, S6, S4),
             )
@@ -55,20 +55,20 @@ class InstallDialog(TaskDialog):
 
     def show_progress(self, share: float | None, text: str) -> None:
         super().show_progress(share, text)
-        self._fit()
+        self._check_name()
 
-    def show_error(self, sentence: str) -> None:
-        super().show_error(sentence)
-        self._fit()
+    def show_error(self, message: str) -> None:
+        super().show_error(message)
+        self._check_name()
 
     @Slot()
-    def _fit(self) -> None:
+    def _check_name(self) -> None:
         name = self._name.text().strip()
         is_name = is_package_name(name)
-        fault = "A name has letters, digits, dots, hyphens and underscores."
-        self._field.set_error(fault if name and not is_name else "")
+        error = "A name has letters, digits, dots, hyphens and underscores."
+        self._field.set_error(error if name and not is_name else "")
         self._name.setEnabled(not self.is_under_way)
-        self._install.setEnabled(is_name and not self.is_under_way)
+        self._install_button.setEnabled(is_name and not self.is_under_way)
 
     @Slot()
     def _request(self) -> None:

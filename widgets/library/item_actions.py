@@ -9,8 +9,10 @@ from widgets.common.actions import Action
 ItemAction: TypeAlias = Action[[str], bool]
 """The reference of a version; whether the page is too narrow for all buttons."""
 
-JOB = ItemAction("job", "New job with it", "play")
-AGAIN = ItemAction("again", "New version", "upload-simple", offered=lambda is_narrow: is_narrow)
+NEW_JOB = ItemAction("job", "New job with it", "play")
+NEW_VERSION = ItemAction(
+    "again", "New version", "upload-simple", is_offered=lambda is_narrow: is_narrow
+)
 FOLDER = ItemAction("folder", "Open folder")
 TRASH = ItemAction("trash", "Move to the trash")
-MENU_ACTIONS = (AGAIN, FOLDER, TRASH)
+MENU_ACTIONS = (NEW_VERSION, FOLDER, TRASH)

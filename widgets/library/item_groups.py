@@ -10,11 +10,11 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelInde
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from backend.records.library.item import STUDY_FACT, Kind, LibraryItem
+from backend.records.library.item import STUDY_DETAIL, Kind, LibraryItem
 from widgets.common import formats
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
-from widgets.common.theme import ROW_H, S1, S2, S3, Tone
+from widgets.common.theme import ROW_H, S1, S2, S3, ColorRole
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -43,26 +43,26 @@ class Entry:
     @property
     def study(self) -> str:
         """The title of the study that added it, "" for what the user imported."""
-        return str(self.newest.facts.get(STUDY_FACT, ""))
+        return str(self.newest.details.get(STUDY_DETAIL, ""))
 
     @property
     def warning(self) -> str:
         """The problem that a scan, preview or check found in the newest version, or ""."""
-        return self.newest.leaks or str(self.newest.facts.get("warning", ""))
+        return self.newest.leaks or str(self.newest.details.get("warning", ""))
 
 
-def entries(items: tuple[LibraryItem, ...]) -> tuple[Entry, ...]:
+def group_by_name(items: tuple[LibraryItem, ...]) -> tuple[Entry, ...]:
     """Group versions by name, in alphabetical order; those of studies come last."""
     by_name: dict[str, list[LibraryItem]] = {}
     for item in items:
         by_name.setdefault(item.name, []).append(item)
-    found = (
+    groups = (
         Entry(
             versions[0].kind, name, tuple(sorted(versions, key=lambda v: v.version, reverse=True))
         )
         for name, versions in by_name.items()
     )
-    return tuple(sorted(found, key=lambda entry: (bool(entry.study), entry.name.casefold())))
+    return tuple(sorted(groups, key=lambda entry: (bool(entry.study), entry.name.casefold())))
 
 
 class EntryRole(IntEnum):
@@ -74,30 +74,32 @@ class EntryModel(QAbstractListModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._all: tuple[Entry, ...] = ()
-        self._shown: list[Entry] = []
-        self._search = ""
+        self._entries: tuple[Entry, ...] = ()
+        self._visible_entries: list[Entry] = []
+        self._query = ""
 
-    def put(self, shown: tuple[Entry, ...]) -> None:
+    def set_entries(self, entries: tuple[Entry, ...]) -> None:
         """Replace the entries; rows with the same content are not touched."""
-        self._all = shown
+        self._entries = entries
         self._refresh()
 
     def search(self, text: str) -> None:
-        self._search = text.strip().casefold()
+        self._query = text.strip().casefold()
         self._refresh()
 
     def row_of(self, name: str) -> int:
         """The row of a name, -1 if it is not shown."""
-        return next((row for row, entry in enumerate(self._shown) if entry.name == name), -1)
+        return next(
+            (row for row, entry in enumerate(self._visible_entries) if entry.name == name), -1
+        )
 
     def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else len(self._shown)
+        return 0 if parent.isValid() else len(self._visible_entries)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        entry = self._shown[index.row()]
+        entry = self._visible_entries[index.row()]
         if role == EntryRole.ENTRY:
             return entry
         if role == Qt.ItemDataRole.DisplayRole:
@@ -110,16 +112,16 @@ class EntryModel(QAbstractListModel):
         return None
 
     def _refresh(self) -> None:
-        wanted = [entry for entry in self._all if self._search in entry.name.casefold()]
-        if [e.name for e in wanted] == [e.name for e in self._shown]:
-            for row, (old, new) in enumerate(zip(self._shown, wanted, strict=True)):
-                if old != new:
-                    self._shown[row] = new
+        matches = [entry for entry in self._entries if self._query in entry.name.casefold()]
+        if [e.name for e in matches] == [e.name for e in self._visible_entries]:
+            for row, entry in enumerate(matches):
+                if self._visible_entries[row] != entry:
+                    self._visible_entries[row] = entry
                     index = self.index(row)
                     self.dataChanged.emit(index, index)
             return
         self.beginResetModel()
-        self._shown = wanted
+        self._visible_entries = matches
         self.endResetModel()
 
 
@@ -132,19 +134,19 @@ class EntryDelegate(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         entry: Entry = index.data(EntryRole.ENTRY)
         painter.save()
-        words = entry.name, formats.disk(entry.newest.bytes), entry.warning or entry.summary
-        self.paint_words(painter, option, words, warns=bool(entry.warning))
+        texts = entry.name, formats.disk(entry.newest.bytes), entry.warning or entry.summary
+        self.paint_texts(painter, option, texts, is_warning=bool(entry.warning))
         painter.restore()
 
-    def paint_words(
+    def paint_texts(
         self,
         painter: QPainter,
         option: QStyleOptionViewItem,
-        words: tuple[str, str, str],
+        texts: tuple[str, str, str],
         *,
-        warns: bool = False,
+        is_warning: bool = False,
         indent: int = 0,
-        tone: Tone = "text",
+        title_color: ColorRole = "text",
     ) -> QRectF:
         """Paint a row and its name, corner and second line; return the place of the lines.
 
@@ -153,26 +155,26 @@ class EntryDelegate(QStyledItemDelegate):
             indent: The width of what is at their left.
             tone: Of the name.
         """
-        name, corner, below = words
+        title, corner, subtitle = texts
         state = option.state
-        box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
+        row_rect = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        selected = bool(state & QStyle.StateFlag.State_Selected)
-        pointed = bool(state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, box, chosen=selected, pointed=pointed)
-        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
-        if state & by_key == by_key:
-            paint_focus(painter, box)
-        inner = box.adjusted(S3 + indent, S1, -S3, -S1)
-        half = inner.height() / 2
-        room = text_width(corner) + S2
-        first = QRectF(inner.left(), inner.top(), inner.width() - room, half)
-        paint_text(painter, first, name, "strong", tone, middle=True)
-        place = QRectF(inner.right() - room, inner.top(), room, half)
-        paint_text(painter, place, corner, "body", "text2", right=True)
-        second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
-        if warns:
-            paint_text(painter, second, below, "small_strong", "warn")
+        is_selected = bool(state & QStyle.StateFlag.State_Selected)
+        is_hovered = bool(state & QStyle.StateFlag.State_MouseOver)
+        paint_background(painter, row_rect, is_selected=is_selected, is_hovered=is_hovered)
+        focus_flags = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if state & focus_flags == focus_flags:
+            paint_focus(painter, row_rect)
+        inner = row_rect.adjusted(S3 + indent, S1, -S3, -S1)
+        line_h = inner.height() / 2
+        corner_w = text_width(corner) + S2
+        title_rect = QRectF(inner.left(), inner.top(), inner.width() - corner_w, line_h)
+        paint_text(painter, title_rect, title, "strong", title_color, elide_middle=True)
+        corner_rect = QRectF(inner.right() - corner_w, inner.top(), corner_w, line_h)
+        paint_text(painter, corner_rect, corner, "body", "text2", right=True)
+        subtitle_rect = QRectF(inner.left(), inner.top() + line_h, inner.width(), line_h)
+        if is_warning:
+            paint_text(painter, subtitle_rect, subtitle, "small_strong", "warn")
         else:
-            paint_text(painter, second, below, "body", "text2")
+            paint_text(painter, subtitle_rect, subtitle, "body", "text2")
         return inner

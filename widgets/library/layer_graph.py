@@ -30,14 +30,14 @@ from widgets.common.labels import plain_tip
 from widgets.common.painting import fill_round, paint_text
 from widgets.common.theme import R_CONTROL, S2, S4
 
-_STEP = 1.25
-_LEAST, _MOST = 0.005, 3.0
-_TEXT_FROM = 0.5
+_ZOOM_STEP = 1.25
+_MIN_ZOOM, _MAX_ZOOM = 0.005, 3.0
+_TEXT_MIN_ZOOM = 0.5
 """Below this scale a text cannot be read and is not painted."""
 _BAND_W, _MARK_W, _EDGE_W = 5.0, 3.0, 1.2
 _ARROW_W, _ARROW_H = 7.0, 9.0
-_AROUND_EDGE = (-_ARROW_W, -_ARROW_W, _ARROW_W, _ARROW_W)
-_KINDS = (
+_EDGE_MARGINS = (-_ARROW_W, -_ARROW_W, _ARROW_W, _ARROW_W)
+_KIND_TOKENS = (
     ("conv",),
     ("linear", "dense", "bilinear"),
     ("norm",),
@@ -48,10 +48,12 @@ _KINDS = (
 """Words in the kinds of layers; each group has the colour of a curve, all others are grey."""
 
 
-def colour_of(kind: str) -> QColor:
+def kind_color(kind: str) -> QColor:
     """Return the colour of a kind of layer in the present theme."""
-    word = kind.casefold()
-    groups = (n for n, words in enumerate(_KINDS) if any(one in word for one in words))
+    kind_name = kind.casefold()
+    groups = (
+        n for n, tokens in enumerate(_KIND_TOKENS) if any(token in kind_name for token in tokens)
+    )
     number = next(groups, None)
     t = theme.current()
     return t.q("line_strong") if number is None else t.curve(number)
@@ -60,26 +62,29 @@ def colour_of(kind: str) -> QColor:
 def paint_strip(painter: QPainter, box: QRectF, graph: LayerGraph, layers: Sequence[Layer]) -> None:
     """Paint a graph small, from left to right: each layer is a block in the colour of its kind."""
     kinds = {layer.name: layer.kind for layer in layers}
-    along, across = box.width() / (graph.height or 1), box.height() / (graph.width or 1)
-    length, breadth = max(NODE_H * along, 1.0), NODE_W * across
+    length_scale, breadth_scale = (
+        box.width() / (graph.height or 1),
+        box.height() / (graph.width or 1),
+    )
+    length, breadth = max(NODE_H * length_scale, 1.0), NODE_W * breadth_scale
     # Nothing overlaps where many layers share few pixels.
     radius = min(2.0, length / 4)
     for node in graph.nodes:
         if node.name in kinds:
-            x, y = box.left() + node.y * along, box.top() + node.x * across
+            x, y = box.left() + node.y * length_scale, box.top() + node.x * breadth_scale
             block = QRectF(x - length / 2, y - breadth / 2, length, breadth)
-            fill_round(painter, block, colour_of(kinds[node.name]), radius)
+            fill_round(painter, block, kind_color(kinds[node.name]), radius)
 
 
 class _Node(QGraphicsItem):
     """A layer: its name, its kind and the shape of its output, in the colour of its kind."""
 
-    def __init__(self, layer: Layer, place: QPointF) -> None:
+    def __init__(self, layer: Layer, position: QPointF) -> None:
         super().__init__()
         self.layer = layer
         self.is_marked = False
         self._rect = QRectF(-NODE_W / 2, -NODE_H / 2, NODE_W, NODE_H)
-        self.setPos(place)
+        self.setPos(position)
         self.show_layer(layer)
 
     def show_layer(self, layer: Layer) -> None:
@@ -105,23 +110,23 @@ class _Node(QGraphicsItem):
         widget: QWidget | None = None,
     ) -> None:
         t = theme.current()
-        colour = colour_of(self.layer.kind)
-        if painter.worldTransform().m11() < _TEXT_FROM:
-            painter.fillRect(self._rect, t.q("focus") if self.is_marked else colour)
+        color = kind_color(self.layer.kind)
+        if painter.worldTransform().m11() < _TEXT_MIN_ZOOM:
+            painter.fillRect(self._rect, t.q("focus") if self.is_marked else color)
             return
         edge = QPen(t.q("focus"), _MARK_W) if self.is_marked else QPen(t.q("line_strong"), 1)
         painter.setPen(edge)
         painter.setBrush(t.q("surface"))
         painter.drawRoundedRect(self._rect, R_CONTROL, R_CONTROL)
-        band = QRectF(self._rect.left() + 4, self._rect.top() + 6, _BAND_W, NODE_H - 12)
-        fill_round(painter, band, colour, _BAND_W / 2)
-        text = self._rect.adjusted(4 + _BAND_W + S2, 4, -S2, -4)
-        upper = text.adjusted(0, 0, 0, -text.height() / 2)
-        lower = text.adjusted(0, text.height() / 2, 0, 0)
-        paint_text(painter, upper, self.layer.name, "small_strong", middle=True)
+        band_rect = QRectF(self._rect.left() + 4, self._rect.top() + 6, _BAND_W, NODE_H - 12)
+        fill_round(painter, band_rect, color, _BAND_W / 2)
+        text_rect = self._rect.adjusted(4 + _BAND_W + S2, 4, -S2, -4)
+        name_rect = text_rect.adjusted(0, 0, 0, -text_rect.height() / 2)
+        kind_rect = text_rect.adjusted(0, text_rect.height() / 2, 0, 0)
+        paint_text(painter, name_rect, self.layer.name, "small_strong", elide_middle=True)
         shape = (self.layer.output_shape or ())[1:]
-        words = f"{self.layer.kind}  {formats.shape(shape)}" if shape else self.layer.kind
-        paint_text(painter, lower, words, "tiny", "text2")
+        text = f"{self.layer.kind}  {formats.shape(shape)}" if shape else self.layer.kind
+        paint_text(painter, kind_rect, text, "tiny", "text2")
 
 
 class _Edge(QGraphicsItem):
@@ -133,27 +138,29 @@ class _Edge(QGraphicsItem):
         self._path = QPainterPath(points[0])
         for number in range(1, len(points) - 2, 3):
             self._path.cubicTo(*points[number : number + 3])
-        end = QLineF(points[-3], points[-1])
-        end.setLength(_ARROW_H)
-        side = end.normalVector().unitVector()
-        out = (side.p2() - side.p1()) * _ARROW_W / 2
-        self._arrow = QPolygonF([points[-1] - (end.p2() - end.p1()) + out, points[-1]])
-        self._arrow.append(points[-1] - (end.p2() - end.p1()) - out)
-        self._room = self._path.boundingRect().adjusted(*_AROUND_EDGE)
+        arrow_line = QLineF(points[-3], points[-1])
+        arrow_line.setLength(_ARROW_H)
+        normal = arrow_line.normalVector().unitVector()
+        half_width = (normal.p2() - normal.p1()) * _ARROW_W / 2
+        self._arrow = QPolygonF(
+            [points[-1] - (arrow_line.p2() - arrow_line.p1()) + half_width, points[-1]]
+        )
+        self._arrow.append(points[-1] - (arrow_line.p2() - arrow_line.p1()) - half_width)
+        self._bounding_rect = self._path.boundingRect().adjusted(*_EDGE_MARGINS)
 
     def boundingRect(self) -> QRectF:
-        return self._room
+        return self._bounding_rect
 
     def paint(
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
-        colour = theme.current().q("line_strong")
+        color = theme.current().q("line_strong")
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QPen(colour, _EDGE_W))
+        painter.setPen(QPen(color, _EDGE_W))
         painter.drawPath(self._path)
-        if painter.worldTransform().m11() >= _TEXT_FROM:
+        if painter.worldTransform().m11() >= _TEXT_MIN_ZOOM:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(colour)
+            painter.setBrush(color)
             painter.drawPolygon(self._arrow)
 
 
@@ -170,10 +177,10 @@ class LayerGraphView(QGraphicsView):
         self.setRenderHint(QPainter.RenderHint.Antialiasing)
         self.setOptimizationFlag(QGraphicsView.OptimizationFlag.DontSavePainterState)
         self._nodes: dict[str, _Node] = {}
-        self._marked: list[_Node] = []
-        self._next = 0
+        self._marked_nodes: list[_Node] = []
+        self._next_index = 0
         self._is_new = False
-        self._dress()
+        self._apply_theme()
 
     @property
     def zoom(self) -> float:
@@ -181,22 +188,22 @@ class LayerGraphView(QGraphicsView):
 
     def show_graph(self, graph: LayerGraph, layers: Sequence[Layer]) -> None:
         """Show another graph from its top, as wide as the view, at most in full size."""
-        scene = self.scene()
-        scene.clear()
-        self._marked = []
+        graphics_scene = self.scene()
+        graphics_scene.clear()
+        self._marked_nodes = []
         by_name = {layer.name: layer for layer in layers}
         for edge in graph.edges:
-            scene.addItem(_Edge(edge))
+            graphics_scene.addItem(_Edge(edge))
         self._nodes = {
             node.name: _Node(by_name[node.name], QPointF(node.x, node.y))
             for node in graph.nodes
             if node.name in by_name
         }
         for node in self._nodes.values():
-            scene.addItem(node)
-        scene.setSceneRect(-S4, -S4, graph.width + 2 * S4, graph.height + 2 * S4)
+            graphics_scene.addItem(node)
+        graphics_scene.setSceneRect(-S4, -S4, graph.width + 2 * S4, graph.height + 2 * S4)
         self._is_new = True
-        self._open()
+        self._show_top()
 
     def show_layers(self, layers: Iterable[Layer]) -> None:
         """Show other figures of the same layers."""
@@ -204,26 +211,26 @@ class LayerGraphView(QGraphicsView):
             if layer.name in self._nodes:
                 self._nodes[layer.name].show_layer(layer)
 
-    def mark(self, names: Iterable[str]) -> None:
+    def mark_layers(self, names: Iterable[str]) -> None:
         """Mark layers, and centre the first of them."""
-        for node in self._marked:
+        for node in self._marked_nodes:
             node.is_marked = False
             node.update()
-        self._marked = [self._nodes[name] for name in names if name in self._nodes]
-        for node in self._marked:
+        self._marked_nodes = [self._nodes[name] for name in names if name in self._nodes]
+        for node in self._marked_nodes:
             node.is_marked = True
             node.update()
-        self._next = 0
-        self.centre_next()
+        self._next_index = 0
+        self.center_next()
 
     @Slot()
-    def centre_next(self) -> None:
+    def center_next(self) -> None:
         """Centre the next of the marked layers, large enough to be read."""
-        if not self._marked:
+        if not self._marked_nodes:
             return
-        node = self._marked[self._next % len(self._marked)]
-        self._next += 1
-        if self.zoom < _TEXT_FROM:
+        node = self._marked_nodes[self._next_index % len(self._marked_nodes)]
+        self._next_index += 1
+        if self.zoom < _TEXT_MIN_ZOOM:
             self._zoom_to(1.0)
         self.centerOn(node)
 
@@ -234,14 +241,14 @@ class LayerGraphView(QGraphicsView):
         self._zoom_to(min(self.zoom, 1.0))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        turns = event.angleDelta().y() / 120
-        if turns:
-            self._zoom_to(self.zoom * _STEP**turns)
+        wheel_steps = event.angleDelta().y() / 120
+        if wheel_steps:
+            self._zoom_to(self.zoom * _ZOOM_STEP**wheel_steps)
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Arrows and page keys scroll, as Qt does it."""
-        factor = {"+": _STEP, "-": 1 / _STEP}.get(event.text())
+        factor = {"+": _ZOOM_STEP, "-": 1 / _ZOOM_STEP}.get(event.text())
         if factor is not None:
             self._zoom_to(self.zoom * factor)
         elif event.text() == "0":
@@ -251,25 +258,25 @@ class LayerGraphView(QGraphicsView):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._open()
+        self._show_top()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            self._dress()
+            self._apply_theme()
 
-    def _open(self) -> None:
+    def _show_top(self) -> None:
         """Show a new graph from its top, once the view has its size."""
         if self._is_new and self.isVisible():
             self._is_new = False
             self.resetTransform()
-            room, needed = self.viewport().width(), max(self.sceneRect().width(), 1.0)
-            self._zoom_to(max(min(1.0, room / needed), _TEXT_FROM))
+            view_w, graph_w = self.viewport().width(), max(self.sceneRect().width(), 1.0)
+            self._zoom_to(max(min(1.0, view_w / graph_w), _TEXT_MIN_ZOOM))
             self.centerOn(self.sceneRect().center().x(), 0)
 
     def _zoom_to(self, zoom: float) -> None:
-        factor = min(max(zoom, _LEAST), _MOST) / self.zoom
+        factor = min(max(zoom, _MIN_ZOOM), _MAX_ZOOM) / self.zoom
         self.scale(factor, factor)
 
-    def _dress(self) -> None:
+    def _apply_theme(self) -> None:
         self.setBackgroundBrush(theme.current().q("surface"))

@@ -15,10 +15,10 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
-from backend.records.library.item import WEIGHTS_FACT, Kind, LibraryItem, Together
+from backend.records.library.item import WEIGHTS_DETAIL, Combination, Kind, LibraryItem
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
-from backend.records.library.preview import ModelCheck, Preview, rare_classes, rare_words
+from backend.records.library.preview import ModelCheck, Preview, rare_class_warning, rare_classes
 from backend.records.library.variance import DepthVariance
 from widgets.common import formats
 from widgets.common.actions import MoreButton, Requests, fill_menu
@@ -26,17 +26,17 @@ from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
 from widgets.common.fields import ComboBox
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import STRETCH, col, keep_place, row
-from widgets.common.page_stack import Stack
+from widgets.common.layout import STRETCH, col, keep_size_when_hidden, row
+from widgets.common.page_stack import PageStack
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4, Family
-from widgets.common.toast import Offer
-from widgets.library.item_actions import AGAIN, JOB, MENU_ACTIONS, ItemAction
+from widgets.common.toast import NextStep
+from widgets.library.item_actions import MENU_ACTIONS, NEW_JOB, NEW_VERSION, ItemAction
 from widgets.library.item_groups import Entry
-from widgets.library.page_texts import WORDS
+from widgets.library.page_texts import PAGE_TEXTS
 from widgets.library.source_view import SourceView
-from widgets.library.trial_pages import TrialPages, preview_facts
+from widgets.library.trial_pages import TrialPages, preview_details
 from widgets.library.versions_view import VersionsView
 
 _TABS = {
@@ -56,9 +56,9 @@ _TABS = {
     Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
     Kind.SCRIPT: (("source", "Source"), ("versions", "Versions")),
 }
-_NARROW_BELOW_W = 680
-_CHOOSE = ("", "Choose…")
-_TRIED = ("samples", "statistics", "check", "layers")
+_NARROW_MAX_W = 680
+_CHOOSE_OPTION = ("", "Choose…")
+_TRIAL_TABS = ("samples", "statistics", "check", "layers")
 """The tabs that a preview or a check fills."""
 
 
@@ -113,36 +113,40 @@ class LibraryDetail(QWidget):
         self.item_actions = Requests()
         self._entry: Entry | None = None
         self._version: LibraryItem | None = None
-        self._shown_for: dict[str, str] = {}
+        self._requested_references: dict[str, str] = {}
         self._jobs: dict[str, int] = {}
-        self._found: list[Fact] = []
-        self._together: tuple[Together, ...] = ()
-        self._make()
+        self._trial_details: list[KeyValue] = []
+        self._combinations: tuple[Combination, ...] = ()
+        self._build()
 
     # -- input
 
     def show_entry(self, entry: Entry) -> None:
         """Show another item, other versions of the same one, or new facts about it."""
-        before, self._entry = self._entry, entry
-        shown = self._version
-        if before is not None and shown is not None and _same_files(before, entry):
+        previous_entry, self._entry = self._entry, entry
+        version = self._version
+        if (
+            previous_entry is not None
+            and version is not None
+            and _have_same_files(previous_entry, entry)
+        ):
             # Keep the present content: a preview itself adds to the known facts.
-            self._version = next(v for v in entry.versions if v.version == shown.version)
-            self._show_facts(self._found)
+            self._version = next(v for v in entry.versions if v.version == version.version)
+            self._show_details(self._trial_details)
             self._show_versions()
             return
         self._name.setText(entry.name)
-        if before is None or before.name != entry.name:
+        if previous_entry is None or previous_entry.name != entry.name:
             for box in (self._dataset_box, self._loader_box):
                 box.choose("")
-            self._choose_known()
+            self._choose_combination()
         options = [(str(v.version), f"version {v.version}") for v in entry.versions]
         self._version_box.set_options(options, options[0][0])
         self._version_box.setVisible(len(options) > 1)
         self._chip.setVisible(len(options) == 1)
         self._chip.set_chip("version 1" if options[0][0] == "1" else options[0][1], "idle")
         self._tabs.set_count("versions", formats.count(len(options)))
-        self._version_chosen()
+        self._show_version()
 
     @property
     def reference(self) -> str:
@@ -157,7 +161,7 @@ class LibraryDetail(QWidget):
 
     @property
     def has_weights(self) -> bool:
-        return self._version is not None and WEIGHTS_FACT in self._version.facts
+        return self._version is not None and WEIGHTS_DETAIL in self._version.details
 
     def open_version(self, version: str) -> None:
         self._version_box.choose(version)
@@ -165,42 +169,50 @@ class LibraryDetail(QWidget):
     @property
     def trial(self) -> Trial:
         """The selected dataset and loader ("" for none) and the model of the page."""
-        dataset, loader, mine = self._dataset_box.key(), self._loader_box.key(), self._reference()
+        dataset, loader, reference = (
+            self._dataset_box.key(),
+            self._loader_box.key(),
+            self._reference(),
+        )
         if self._kind is Kind.DATASET:
-            return Trial(mine, loader)
+            return Trial(reference, loader)
         if self._kind is Kind.LOADER:
-            return Trial(dataset, mine)
-        return Trial(dataset, loader, mine) if self._has_both() else Trial(model=mine)
+            return Trial(dataset, reference)
+        return Trial(dataset, loader, reference) if self._has_partners() else Trial(model=reference)
 
-    def set_alone(self, alone: bool) -> None:
+    def set_list_hidden(self, is_hidden: bool) -> None:
         """Adapt to the room: the list next to it is hidden."""
-        self.back.setVisible(alone)
+        self.back_button.setVisible(is_hidden)
 
     def show_companions(
         self,
         datasets: tuple[str, ...],
         loaders: tuple[str, ...],
-        together: tuple[Together, ...] = (),
+        combinations: tuple[Combination, ...] = (),
     ) -> None:
         """Take names for previews and checks, and combinations that worked before.
 
         Only those are tried automatically: a wrong loader would report a good dataset as bad.
         """
-        self._dataset_box.set_options([_CHOOSE, *((n, formats.reference(n)) for n in datasets)])
-        self._loader_box.set_options([_CHOOSE, *((n, formats.reference(n)) for n in loaders)])
-        self._together = together
-        if self._choose_known():
+        self._dataset_box.set_options(
+            [_CHOOSE_OPTION, *((n, formats.reference(n)) for n in datasets)]
+        )
+        self._loader_box.set_options(
+            [_CHOOSE_OPTION, *((n, formats.reference(n)) for n in loaders)]
+        )
+        self._combinations = combinations
+        if self._choose_combination():
             # A model may have been built without data until now.
-            self._shown_for.pop("check", None)
-        self._show_inside()
+            self._requested_references.pop("check", None)
+        self._request_content()
 
     def choose_partner(self, kind: Kind, name: str) -> None:
         """Preview with this dataset or loader, at once or when the page becomes visible."""
         box = self._dataset_box if kind is Kind.DATASET else self._loader_box
         box.choose(name)
-        self._offer.hide()
-        self._shown_for.pop("samples", None)
-        self._show_inside()
+        self._offer_banner.hide()
+        self._requested_references.pop("samples", None)
+        self._request_content()
 
     def show_jobs(self, jobs_by_reference: dict[str, int]) -> None:
         """Show the number of jobs that use each version."""
@@ -214,70 +226,73 @@ class LibraryDetail(QWidget):
             self._source.show_files(paths, added)
             self._tabs.set_count("source", formats.count(len(paths)))
 
-    def show_files_fault(self, reference: str, sentence: str) -> None:
+    def show_files_error(self, reference: str, message: str) -> None:
         if self._is_shown(reference):
-            self._source.show_fault(sentence)
+            self._source.show_error(message)
 
     def show_text(self, reference: str, path: str, text: str) -> None:
         if self._is_shown(reference):
             self._source.show_text(path, text)
 
     def show_preview(self, trial: Trial, preview: Preview) -> None:
-        if not self._concerns(trial):
+        if not self._matches_trial(trial):
             return
         self._end_trial()
-        self._trial.show_preview(preview)
+        self._trial_pages.show_preview(preview)
         self._banner.show_preview(preview)
-        self._show_facts(preview_facts(preview))
+        self._show_details(preview_details(preview))
 
     def show_check(self, trial: Trial, check: ModelCheck) -> None:
-        if not self._concerns(trial):
+        if not self._matches_trial(trial):
             return
         self._end_trial()
-        self._trial.show_check(check)
+        self._trial_pages.show_check(check)
         self._banner.hide()
-        self._show_facts([Fact("Parameters", formats.count(check.parameters))])
+        self._show_details([KeyValue("Parameters", formats.count(check.parameters))])
 
     def show_layers(self, trial: Trial, layers: ModelLayers) -> None:
-        if self._concerns(trial):
+        if self._matches_trial(trial):
             self._end_trial()
-            self._trial.show_layers(layers)
+            self._trial_pages.show_layers(layers)
             self._banner.hide()
 
     def show_layer_graph(self, trial: Trial, graph: LayerGraph | str) -> None:
         """Take the graph of the shown layers, or why there is none."""
-        if self._concerns(trial):
-            self._trial.layers.show_graph(graph)
+        if self._matches_trial(trial):
+            self._trial_pages.layers.show_graph(graph)
 
-    def show_offers(self, reference: str, *offers: Offer) -> None:
+    def show_offers(self, reference: str, *offers: NextStep) -> None:
         """Show a sentence about the item with the next steps, or none; first the likeliest."""
         if not offers:
-            self._offer.hide()
+            self._offer_banner.hide()
         elif self._is_shown(reference):
-            self._shown_for["offer"] = reference
+            self._requested_references["offer"] = reference
             buttons = [
-                Button(one.button, kind="plain" if n else "primary") for n, one in enumerate(offers)
+                Button(offer.button, kind="plain" if n else "primary")
+                for n, offer in enumerate(offers)
             ]
-            for button, one in zip(buttons, offers, strict=True):
-                button.clicked.connect(one.act)
-            shape, _, details = offers[0].text.partition(": ")
-            self._offer.set_finding("idle", shape, details, icon="magic-wand")
-            self._offer.set_actions(buttons)
-            self._offer.show()
+            for button, offer in zip(buttons, offers, strict=True):
+                button.clicked.connect(offer.action)
+            title, _, details = offers[0].text.partition(": ")
+            self._offer_banner.set_finding("idle", title, details, icon="magic-wand")
+            self._offer_banner.set_actions(buttons)
+            self._offer_banner.show()
             if self._kind is Kind.DATASET and not self._can_try():
                 # The offer is the answer; another loader would be a guess.
-                self._trial.ask(WORDS[Kind.LOADER].icon, "No loader reads it yet", (), "")
+                self._trial_pages.ask(
+                    PAGE_TEXTS[Kind.LOADER].icon, "No loader reads it yet", (), ""
+                )
 
-    def show_variance(self, trial: Trial, found: DepthVariance | str) -> None:
+    def show_variance(self, trial: Trial, variance: DepthVariance | str) -> None:
         """Take the variances by depth of the shown layers, or why there are none."""
         if trial == self.trial:
             self._end_trial()
-            self._trial.layers.show_variance(found)
+            self._trial_pages.layers.show_variance(variance)
 
     def show_trial_progress(self, share: float | None, text: str) -> None:
         """Show a running preview or check, or weights being copied."""
         self._progress.set_progress(share, text)
-        self._is_under_way = True
+        self._is_running = True
         self._show_progress()
 
     def end_trial(self) -> None:
@@ -285,20 +300,20 @@ class LibraryDetail(QWidget):
         self._end_trial()
 
     def show_trial_error(
-        self, sentence: str, remedy: str = "", package: str = "", module: str = ""
+        self, message: str, remedy: str = "", package: str = "", module: str = ""
     ) -> None:
         """Show why a preview or check failed; a missing package or module can be installed."""
         self._end_trial()
-        self._trial.say_failed()
-        self._banner.show_sentence("bad", sentence, "" if package else remedy)
+        self._trial_pages.show_failed()
+        self._banner.show_message("bad", message, "" if package else remedy)
         if package:
-            install = Button(f"Install {package}", tip=remedy)
-            install.clicked.connect(lambda: self.install_requested.emit(package))
-            self._banner.set_actions([install])
+            install_button = Button(f"Install {package}", tip=remedy)
+            install_button.clicked.connect(lambda: self.install_requested.emit(package))
+            self._banner.set_actions([install_button])
         elif module:
-            ask = Button("Install a package…", tip=remedy)
-            ask.clicked.connect(lambda: self.package_requested.emit(module))
-            self._banner.set_actions([ask])
+            package_button = Button("Install a package…", tip=remedy)
+            package_button.clicked.connect(lambda: self.package_requested.emit(module))
+            self._banner.set_actions([package_button])
 
     def try_again(self) -> None:
         """Run the preview or check again."""
@@ -306,81 +321,83 @@ class LibraryDetail(QWidget):
 
     # -- construction
 
-    def _make(self) -> None:
-        words = WORDS[self._kind]
+    def _build(self) -> None:
+        texts = PAGE_TEXTS[self._kind]
         self._name = Label("", "title", elide="right")
         self._chip = Chip("", "idle")
         self._version_box = ComboBox(name="Version")
-        self._version_box.currentIndexChanged.connect(self._version_chosen)
-        back = IconButton("arrow-left", f"All {words.title.lower()}")
-        self.back = back
-        job = Button(JOB.text, icon=JOB.icon)
-        job.clicked.connect(partial(self._ask, JOB))
-        self._again = Button(AGAIN.text, icon=AGAIN.icon)
-        self._again.clicked.connect(partial(self._ask, AGAIN))
-        more = MoreButton(lambda menu: fill_menu(menu, (MENU_ACTIONS,), self._is_narrow, self._ask))
-        self._facts = KeyValueRow()
+        self._version_box.currentIndexChanged.connect(self._show_version)
+        back_button = IconButton("arrow-left", f"All {texts.title.lower()}")
+        self.back_button = back_button
+        job_button = Button(NEW_JOB.text, icon=NEW_JOB.icon)
+        job_button.clicked.connect(partial(self._ask, NEW_JOB))
+        self._new_version_button = Button(NEW_VERSION.text, icon=NEW_VERSION.icon)
+        self._new_version_button.clicked.connect(partial(self._ask, NEW_VERSION))
+        more_button = MoreButton(
+            lambda menu: fill_menu(menu, (MENU_ACTIONS,), self._is_narrow, self._ask)
+        )
+        self._details = KeyValueRow()
         self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
-        self._tabs.chosen.connect(self._tab_chosen)
-        self._leaks = Banner()
-        self._leaks.hide()
-        self._offer = Banner()
-        self._offer.hide()
+        self._tabs.key_chosen.connect(self._show_tab)
+        self._leak_banner = Banner()
+        self._leak_banner.hide()
+        self._offer_banner = Banner()
+        self._offer_banner.hide()
         self._banner = PreviewBanner()
         self._banner.class_requested.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
         self._progress.cancelled.connect(self.cancel_requested)
         self._progress.hide()
-        self._is_under_way = False
-        keep_place(self._progress)
+        self._is_running = False
+        keep_size_when_hidden(self._progress)
         self._dataset_box = ComboBox(name="Dataset")
         self._loader_box = ComboBox(name="Loader")
         for box in (self._dataset_box, self._loader_box):
             box.choose("")
-            box.activated.connect(self._partner_chosen)
-        self._go = Button("", icon="play")
-        self._go.clicked.connect(self._request_trial)
+            box.activated.connect(self._try_partner)
+        self._trial_button = Button("", icon="play")
+        self._trial_button.clicked.connect(self._request_trial)
         self._trial_row = QWidget()
         boxes: list[QWidget | None] = []
         if self._kind is not Kind.DATASET:
             boxes += [Label("Dataset", "small", "text2"), self._dataset_box]
         if self._kind is not Kind.LOADER:
             boxes += [Label("Loader", "small", "text2"), self._loader_box]
-        self.results = self._trial = TrialPages()
-        self._trial.layers.variance_requested.connect(
+        self.results = self._trial_pages = TrialPages()
+        self._trial_pages.layers.variance_requested.connect(
             lambda: self.variance_requested.emit(self.trial)
         )
-        for question in self._trial.questions:
-            question.chosen.connect(partial(self.choose_partner, self._partner))
+        for question in self._trial_pages.questions:
+            question.partner_chosen.connect(partial(self.choose_partner, self._partner))
             question.import_requested.connect(partial(self.partner_requested.emit, self._partner))
         self._trial_row.setLayout(
-            row(*boxes, self._go, S4, (self._trial.samples.filter, 1), gap=S2)
+            row(*boxes, self._trial_button, S4, (self._trial_pages.samples.filter, 1), gap=S2)
         )
         self._source = SourceView()
         self._source.text_requested.connect(self._request_text)
         self._source.cleanup_requested.connect(self._request_cleanup)
         self.versions = VersionsView()
         self.versions.changes_requested.connect(self.changes_requested)
-        self._pages = Stack()
-        self._by_key: dict[str, QWidget] = {
-            **self._trial.pages,
-            "scan": self._trial.scan,
+        self._pages = PageStack()
+        self._pages_by_tab: dict[str, QWidget] = {
+            **self._trial_pages.pages,
+            "scan": self._trial_pages.scan,
             "source": self._source,
             "versions": self.versions,
         }
-        for page in self._by_key.values():
+        for page in self._pages_by_tab.values():
             self._pages.addWidget(page)
         head = row(
-            *(back, self._name, self._chip, self._version_box, STRETCH),
-            *(job, self._again, more),
+            *(back_button, self._name, self._chip, self._version_box, STRETCH),
+            *(job_button, self._new_version_button, more_button),
             gap=S2,
         )
         self.setLayout(
             col(
                 head,
-                self._facts,
-                self._leaks,
-                self._offer,
+                self._details,
+                self._leak_banner,
+                self._offer_banner,
                 self._tabs,
                 self._banner,
                 self._trial_row,
@@ -395,96 +412,108 @@ class LibraryDetail(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             # Its sizes may need other units now.
-            self._show_facts(self._found)
+            self._show_details(self._trial_details)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the name takes the room of a button, which moves to the menu."""
         super().resizeEvent(event)
-        self._again.setVisible(not self._is_narrow)
+        self._new_version_button.setVisible(not self._is_narrow)
 
     # -- events
 
     @Slot()
-    def _version_chosen(self) -> None:
+    def _show_version(self) -> None:
         entry = self._entry
         if entry is None:
             return
-        wanted = self._version_box.key()
-        self._version = next((v for v in entry.versions if str(v.version) == wanted), entry.newest)
-        self._shown_for.clear()
+        version_key = self._version_box.key()
+        self._version = next(
+            (v for v in entry.versions if str(v.version) == version_key), entry.newest
+        )
+        self._requested_references.clear()
         self._banner.hide()
-        self._offer.hide()
-        self._is_under_way = False
+        self._offer_banner.hide()
+        self._is_running = False
         self._show_progress()
-        self._trial.clear()
+        self._trial_pages.clear()
         self._source.clear()
-        self._show_facts([])
+        self._show_details([])
         self._show_versions()
-        self._tab_chosen(self._tabs.key())
+        self._show_tab(self._tabs.key())
 
-    def _show_facts(self, more: list[Fact]) -> None:
-        self._found = more
+    def _show_details(self, trial_details: list[KeyValue]) -> None:
+        self._trial_details = trial_details
         item = self._version
         if item is None:
             return
         size = f"{formats.disk(item.bytes)} in {formats.plural(item.files, 'file')}"
-        imported = Fact("Imported", formats.moment_long(instant(item.created), datetime.now(UTC)))
-        weights = item.facts.get(WEIGHTS_FACT)
-        given = [Fact("Weights", formats.disk(int(weights["bytes"])))] if weights else []
-        self._facts.set_facts((Fact("Size", size), *given, *more, imported))
-        self._leaks.set_finding("warn", item.leaks, "The validation metrics are too good.")
-        self._leaks.setVisible(bool(item.leaks))
+        imported = KeyValue(
+            "Imported", formats.time_with_day(instant(item.created), datetime.now(UTC))
+        )
+        weights = item.details.get(WEIGHTS_DETAIL)
+        weights_details = (
+            [KeyValue("Weights", formats.disk(int(weights["bytes"])))] if weights else []
+        )
+        self._details.set_items(
+            (KeyValue("Size", size), *weights_details, *trial_details, imported)
+        )
+        self._leak_banner.set_finding("warn", item.leaks, "The validation metrics are too good.")
+        self._leak_banner.setVisible(bool(item.leaks))
 
     def _show_versions(self) -> None:
         if self._entry is not None:
             self.versions.show_versions(self._entry.versions, self._jobs)
 
     @Slot(str)
-    def _tab_chosen(self, key: str) -> None:
-        self._pages.setCurrentWidget(self._by_key[key])
+    def _show_tab(self, key: str) -> None:
+        self._pages.setCurrentWidget(self._pages_by_tab[key])
         self._show_progress()
-        self._trial_row.setVisible(key in _TRIED or key == "scan")
-        self._go.setVisible(key in _TRIED)
-        self._trial.samples.filter.setVisible(key == "samples")
-        self._go.setText({"check": "Check", "layers": "Show layers"}.get(key, "Preview"))
-        self._show_inside()
+        self._trial_row.setVisible(key in _TRIAL_TABS or key == "scan")
+        self._trial_button.setVisible(key in _TRIAL_TABS)
+        self._trial_pages.samples.filter.setVisible(key == "samples")
+        self._trial_button.setText({"check": "Check", "layers": "Show layers"}.get(key, "Preview"))
+        self._request_content()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._show_inside()
+        self._request_content()
 
-    def _show_inside(self) -> None:
+    def _request_content(self) -> None:
         """Request the content of the open tab, once, and only while it is visible."""
         key, reference = self._tabs.key(), self._reference()
         if key == "statistics":
             # One preview fills both.
             key = "samples"
-        if not reference or not self.isVisible() or self._shown_for.get(key) == reference:
+        if (
+            not reference
+            or not self.isVisible()
+            or self._requested_references.get(key) == reference
+        ):
             return
         if key == "source":
-            self._shown_for[key] = reference
+            self._requested_references[key] = reference
             self.files_requested.emit(reference)
-        elif key in _TRIED and self._can_try():
-            self._shown_for[key] = reference
+        elif key in _TRIAL_TABS and self._can_try():
+            self._requested_references[key] = reference
             self._request_trial()
-        elif key in _TRIED and self._kind is not Kind.MODEL:
+        elif key in _TRIAL_TABS and self._kind is not Kind.MODEL:
             self._ask_for_partner()
 
     @Slot(str)
     def _show_class(self, name: str) -> None:
         self._tabs.choose("samples")
-        self._tab_chosen("samples")
-        self._trial.samples.show_class(name)
+        self._show_tab("samples")
+        self._trial_pages.samples.show_class(name)
 
     def _show_progress(self) -> None:
         """Show the progress of a trial, but not beside a scan, which has its own."""
-        self._progress.setVisible(self._is_under_way and self._tabs.key() != "scan")
+        self._progress.setVisible(self._is_running and self._tabs.key() != "scan")
 
     def _end_trial(self) -> None:
-        self._is_under_way = False
+        self._is_running = False
         self._show_progress()
-        self._go.setEnabled(True)
-        self._trial.say_not_yet()
+        self._trial_button.setEnabled(True)
+        self._trial_pages.show_no_result()
 
     def _reference(self) -> str:
         return self._version.reference if self._version else ""
@@ -492,9 +521,13 @@ class LibraryDetail(QWidget):
     def _is_shown(self, reference: str) -> bool:
         return reference == self._reference()
 
-    def _concerns(self, trial: Trial) -> bool:
-        mine = {Kind.DATASET: trial.dataset, Kind.MODEL: trial.model, Kind.LOADER: trial.loader}
-        return self._is_shown(mine[self._kind])
+    def _matches_trial(self, trial: Trial) -> bool:
+        references = {
+            Kind.DATASET: trial.dataset,
+            Kind.MODEL: trial.model,
+            Kind.LOADER: trial.loader,
+        }
+        return self._is_shown(references[self._kind])
 
     @property
     def _partner(self) -> Kind:
@@ -507,28 +540,34 @@ class LibraryDetail(QWidget):
 
     def _can_try(self) -> bool:
         if self._kind is Kind.MODEL:
-            return self._tabs.key() != "layers" or self._has_both()
+            return self._tabs.key() != "layers" or self._has_partners()
         return bool(self._partner_box.key())
 
-    def _has_both(self) -> bool:
+    def _has_partners(self) -> bool:
         return bool(self._dataset_box.key() and self._loader_box.key())
 
-    def _choose_known(self) -> bool:
+    def _choose_combination(self) -> bool:
         """Select what worked with the entry before, if nothing is selected; True if found."""
         name = self._entry.name if self._entry is not None else ""
         boxes = self._dataset_box, self._loader_box
         if any(box.key() for box in boxes):
             return False
-        for one in self._together:
-            mine = {Kind.DATASET: one.dataset, Kind.LOADER: one.loader, Kind.MODEL: one.model}
-            keys = one.dataset, one.loader
-            wanted = [
+        for combination in self._combinations:
+            names_by_kind = {
+                Kind.DATASET: combination.dataset,
+                Kind.LOADER: combination.loader,
+                Kind.MODEL: combination.model,
+            }
+            keys = combination.dataset, combination.loader
+            choices = [
                 (box, key)
                 for box, key in zip(boxes, keys, strict=True)
                 if self._kind is Kind.MODEL or box is self._partner_box
             ]
-            if mine.get(self._kind) == name and all(box.findData(key) > 0 for box, key in wanted):
-                for box, key in wanted:
+            if names_by_kind.get(self._kind) == name and all(
+                box.findData(key) > 0 for box, key in choices
+            ):
+                for box, key in choices:
                     box.choose(key)
                 return True
         return False
@@ -536,41 +575,41 @@ class LibraryDetail(QWidget):
     def _ask_for_partner(self) -> None:
         is_loader = self._partner is Kind.LOADER
         title = "Which loader reads it?" if is_loader else "Which dataset does it read?"
-        box, words = self._partner_box, WORDS[self._partner]
+        box, texts = self._partner_box, PAGE_TEXTS[self._partner]
         names = sorted(
             (box.itemText(index) for index in range(1, box.count())),
             key=lambda name: name != self._name.text(),
         )
-        if is_loader and self._shown_for.get("offer") != self._reference():
-            self._shown_for["offer"] = self._reference()
+        if is_loader and self._requested_references.get("offer") != self._reference():
+            self._requested_references["offer"] = self._reference()
             self.suggestion_requested.emit(self._reference())
-        if self._offer.isHidden():
-            self._trial.ask(words.icon, title, names, f"Import a {words.what}…")
+        if self._offer_banner.isHidden():
+            self._trial_pages.ask(texts.icon, title, names, f"Import a {texts.noun}…")
 
     @Slot()
-    def _partner_chosen(self) -> None:
+    def _try_partner(self) -> None:
         """Preview at once; for a model only with both partners or none."""
         if self._kind is Kind.MODEL and bool(self._dataset_box.key()) != bool(
             self._loader_box.key()
         ):
             return
-        self._offer.hide()
+        self._offer_banner.hide()
         if self._can_try():
             # The other tabs show the data that was chosen before.
-            self._shown_for = {self._tabs.key(): self._reference()}
+            self._requested_references = {self._tabs.key(): self._reference()}
             self._request_trial()
         else:
-            self._show_inside()
+            self._request_content()
 
     @Slot()
     def _request_trial(self) -> None:
         reference = self._reference()
         if not reference or not self._can_try():
-            self._banner.show_sentence("warn", self._nothing_to_try_with())
+            self._banner.show_message("warn", self._missing_partner_text())
             return
         self._banner.hide()
-        self._go.setEnabled(False)
-        self._trial.say_under_way()
+        self._trial_button.setEnabled(False)
+        self._trial_pages.show_running()
         self.show_trial_progress(None, "Starting")
         request = self.preview_requested
         if self._kind is Kind.MODEL:
@@ -578,13 +617,13 @@ class LibraryDetail(QWidget):
             request = self.layers_requested if is_layers else self.check_requested
         request.emit(self.trial)
 
-    def _nothing_to_try_with(self) -> str:
+    def _missing_partner_text(self) -> str:
         if self._kind is Kind.MODEL:
             return "Choose a dataset and a loader to see the layers."
-        missing = self._partner.value
+        partner_name = self._partner.value
         if self._partner_box.count() > 1:
-            return f"Choose a {missing} to preview samples."
-        return f"There is no {missing} yet. Import one to preview samples."
+            return f"Choose a {partner_name} to preview samples."
+        return f"There is no {partner_name} yet. Import one to preview samples."
 
     @Slot(str)
     def _request_text(self, path: str) -> None:
@@ -597,7 +636,7 @@ class LibraryDetail(QWidget):
 
     @property
     def _is_narrow(self) -> bool:
-        return self.width() < _NARROW_BELOW_W
+        return self.width() < _NARROW_MAX_W
 
     @Slot()
     def _request_cleanup(self) -> None:
@@ -605,10 +644,10 @@ class LibraryDetail(QWidget):
             self.cleanup_requested.emit(self._reference())
 
 
-def _same_files(one: Entry, other: Entry) -> bool:
+def _have_same_files(entry: Entry, other_entry: Entry) -> bool:
     """Return True if they are the same versions of the same item."""
-    return one.name == other.name and [(v.version, v.sha256) for v in one.versions] == [
-        (v.version, v.sha256) for v in other.versions
+    return entry.name == other_entry.name and [(v.version, v.sha256) for v in entry.versions] == [
+        (v.version, v.sha256) for v in other_entry.versions
     ]
 
 
@@ -626,26 +665,28 @@ class PreviewBanner(Banner):
         self.hide()
 
     def show_preview(self, preview: Preview) -> None:
-        found = (*(fault.sentence for fault in preview.faults), *preview.warnings)
-        self.setVisible(bool(found))
-        if not found:
+        messages = (*(error.message for error in preview.errors), *preview.warnings)
+        self.setVisible(bool(messages))
+        if not messages:
             return
-        cause, dot, effect = found[0].partition(". ")
-        rest = formats.plural(len(found) - 1, "more finding") + "." if found[1:] else ""
-        family: Family = "bad" if preview.faults else "warn"
-        self.set_finding(family, cause + dot.rstrip(), " ".join(filter(None, (effect, rest))))
-        self.setToolTip(plain_tip("\n".join(found)) if rest else "")
-        is_of_class = found[0] == rare_words(preview.classes)
-        self.set_actions([self._to_class(preview)] if is_of_class else [])
+        cause, separator, effect = messages[0].partition(". ")
+        remainder = formats.plural(len(messages) - 1, "more finding") + "." if messages[1:] else ""
+        family: Family = "bad" if preview.errors else "warn"
+        self.set_finding(
+            family, cause + separator.rstrip(), " ".join(filter(None, (effect, remainder)))
+        )
+        self.setToolTip(plain_tip("\n".join(messages)) if remainder else "")
+        is_of_class = messages[0] == rare_class_warning(preview.classes)
+        self.set_actions([self._class_button(preview)] if is_of_class else [])
 
-    def show_sentence(self, family: Family, sentence: str, remedy: str = "") -> None:
+    def show_message(self, family: Family, message: str, remedy: str = "") -> None:
         """Show another sentence, such as the reason why there are no samples."""
-        self.set_finding(family, sentence, remedy)
+        self.set_finding(family, message, remedy)
         self.setToolTip("")
         self.set_actions([])
         self.show()
 
-    def _to_class(self, preview: Preview) -> Button:
+    def _class_button(self, preview: Preview) -> Button:
         name = rare_classes(preview.classes)[0].name
         button = Button("Show them", kind="quiet", tip=f"Samples of class {name}")
         button.clicked.connect(lambda: self.class_requested.emit(name))

@@ -25,14 +25,14 @@ from backend.records.base.validation import sanitize
 from backend.records.library.gallery import IN_GALLERY
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
-from widgets.common.cards import READING_AFTER_MS, EmptyState, StyledFrame
-from widgets.common.drop_overlay import DropSheet
+from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState, StyledFrame
+from widgets.common.drop_overlay import DropOverlay
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.list_detail_splitter import OPEN_LEAST_W, ListSplit
-from widgets.common.page_stack import Stack
+from widgets.common.list_detail_splitter import DETAIL_MIN_W, ListDetailSplitter
+from widgets.common.page_stack import PageStack
 from widgets.common.theme import (
     CONTROL_H,
     ICON_NAV,
@@ -44,11 +44,11 @@ from widgets.common.theme import (
     S3,
     S4,
 )
-from widgets.common.view_style import dress
-from widgets.library.item_actions import AGAIN
-from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, entries
+from widgets.common.view_style import style_view
+from widgets.library.item_actions import NEW_VERSION
+from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, group_by_name
 from widgets.library.library_detail import LibraryDetail
-from widgets.library.page_texts import FROM_GALLERY, GALLERY_ICON, WORDS
+from widgets.library.page_texts import FROM_GALLERY, GALLERY_ICON, PAGE_TEXTS
 
 _NAME_CHARS = 48
 
@@ -75,25 +75,25 @@ class LibraryPage(QWidget):
     def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.kind = kind
-        self._words = WORDS[kind]
+        self._texts = PAGE_TEXTS[kind]
         self._entry: Entry | None = None
-        self._wants_list = False
-        self._has_none = True
-        self._is_known = False
+        self._shows_list = False
+        self._is_empty = True
+        self._is_loaded = False
         self._model = EntryModel()
         self._make_list()
-        self._make_right()
-        self.split = ListSplit(self._list_pane, self._right)
-        self.split.setSizes([LIBRARY_LIST_W, 2000])
-        self.setLayout(col((self.split, 1), gap=0))
-        FocusLead(self, self._list)
+        self._make_detail_pane()
+        self.splitter = ListDetailSplitter(self._list_pane, self._detail_pane)
+        self.splitter.setSizes([LIBRARY_LIST_W, 2000])
+        self.setLayout(col((self.splitter, 1), gap=0))
+        FocusForwarder(self, self._list)
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
         self.setAcceptDrops(kind is Kind.MODEL)
-        self.drop_sheet = DropSheet(self._right)
-        self._slow = QTimer(self)
-        self._slow.setSingleShot(True)
-        self._slow.setInterval(READING_AFTER_MS)
-        self._slow.timeout.connect(self._say_reading)
+        self.drop_overlay = DropOverlay(self._detail_pane)
+        self._reading_timer = QTimer(self)
+        self._reading_timer.setSingleShot(True)
+        self._reading_timer.setInterval(LOADING_TEXT_DELAY_MS)
+        self._reading_timer.timeout.connect(self._show_reading)
         self._show_list(False)
         self._show_entry()
 
@@ -101,40 +101,40 @@ class LibraryPage(QWidget):
 
     def begin_reading(self) -> None:
         """Reading begins; if it takes long, the page says so."""
-        if not self._is_known:
-            self._slow.start()
+        if not self._is_loaded:
+            self._reading_timer.start()
 
-    def show_error(self, sentence: str, remedy: str = "") -> None:
+    def show_error(self, message: str, remedy: str = "") -> None:
         """Show that the items cannot be read; the present ones stay, with the reason above."""
-        self._slow.stop()
+        self._reading_timer.stop()
         if self._entry is not None:
-            self.detail.show_trial_error(sentence, remedy)
+            self.detail.show_trial_error(message, remedy)
             return
-        title = f"The {self._words.title.lower()} cannot be read"
-        words = f"{sentence} {remedy}".strip()
-        self._unread.say("wifi-slash", title, words, button="Try again")
-        self._right.setCurrentWidget(self._unread)
+        title = f"The {self._texts.title.lower()} cannot be read"
+        text = f"{message} {remedy}".strip()
+        self._message_page.show_message("wifi-slash", title, text, button="Try again")
+        self._detail_pane.setCurrentWidget(self._message_page)
 
     def show_items(self, items: tuple[LibraryItem, ...]) -> None:
         """Show every version of every item of this kind. The selected one stays selected."""
-        kept, wants_list = self.shown_name, self._wants_list
-        shown = entries(items)
-        self._model.put(shown)
-        self._is_known = True
-        self._slow.stop()
-        self._show_list(bool(shown))
-        entry = next((e for e in shown if e.name == kept), None)
-        self._select(entry.name if entry else (shown[0].name if shown else ""))
+        selected_name, shows_list = self.shown_name, self._shows_list
+        entries = group_by_name(items)
+        self._model.set_entries(entries)
+        self._is_loaded = True
+        self._reading_timer.stop()
+        self._show_list(bool(entries))
+        entry = next((e for e in entries if e.name == selected_name), None)
+        self._select_entry(entry.name if entry else (entries[0].name if entries else ""))
         # The focus stays in the list.
-        self._wants_list = wants_list and entry is not None
+        self._shows_list = shows_list and entry is not None
         if self._entry is None:
             self._show_entry()
-        self._fit()
+        self._fit_panes()
 
     def show_item(self, reference: str) -> None:
         """Open one, by name or name@version."""
         name, _, version = reference.partition("@")
-        self._select(name)
+        self._select_entry(name)
         if self._entry and version:
             self.detail.open_version(version)
 
@@ -146,17 +146,19 @@ class LibraryPage(QWidget):
     # -- construction
 
     def _make_list(self) -> None:
-        words = self._words
-        self._add = Button("Import", kind="primary", icon="plus", tip=f"Import a {words.what}")
-        self._add.clicked.connect(self._import_new)
+        texts = self._texts
+        self._import_button = Button(
+            "Import", kind="primary", icon="plus", tip=f"Import a {texts.noun}"
+        )
+        self._import_button.clicked.connect(self._import_new)
         self._search = SearchField("Name", key="Ctrl+F")
         self._search.searched.connect(self._model.search)
         self._list = QListView()
         self._list.setModel(self._model)
         self._list.setItemDelegate(EntryDelegate(self._list))
-        dress(self._list, words.title)
-        self._list.selectionModel().currentChanged.connect(self._chosen)
-        self._drop = StyledFrame(
+        style_view(self._list, texts.title)
+        self._list.selectionModel().currentChanged.connect(self._open_current)
+        self._drop_area = StyledFrame(
             "drop",
             row(
                 STRETCH,
@@ -165,14 +167,14 @@ class LibraryPage(QWidget):
                 STRETCH,
             ),
         )
-        self._drop.setFixedHeight(48)
+        self._drop_area.setFixedHeight(48)
         # Next to its button in an empty place.
-        self._gallery = Button(FROM_GALLERY, kind="quiet", icon=GALLERY_ICON)
-        self._gallery.clicked.connect(self.gallery_requested)
-        title = Label(words.title, "title")
+        self._gallery_button = Button(FROM_GALLERY, kind="quiet", icon=GALLERY_ICON)
+        self._gallery_button.clicked.connect(self.gallery_requested)
+        title = Label(texts.title, "title")
         # As high as the button, which an empty list has on its right side instead.
         title.setMinimumHeight(CONTROL_H)
-        head = row(title, STRETCH, self._add)
+        head = row(title, STRETCH, self._import_button)
         self._list_pane = QWidget()
         self._list_pane.setMinimumWidth(240)
         self._list_pane.setLayout(
@@ -182,71 +184,71 @@ class LibraryPage(QWidget):
                 # bottom while the list is hidden.
                 (self._list, 100),
                 STRETCH,
-                col(self._gallery, self._drop, margins=(S4, S2, S4, S4)),
+                col(self._gallery_button, self._drop_area, margins=(S4, S2, S4, S4)),
                 gap=0,
             )
         )
 
-    def _make_right(self) -> None:
-        words = self._words
+    def _make_detail_pane(self) -> None:
+        texts = self._texts
         self.detail = LibraryDetail(self.kind)
-        self.detail.back.clicked.connect(self._back)
-        self.detail.item_actions.on(AGAIN, lambda _reference: self._import_again())
-        self._empty = EmptyState(
-            words.icon,
-            f"No {words.title.lower()} yet",
-            words.belongs,
-            button=f"Import {words.what}…",
-            other=FROM_GALLERY if self.kind in IN_GALLERY else "",
+        self.detail.back_button.clicked.connect(self._return_to_list)
+        self.detail.item_actions.add_handler(NEW_VERSION, lambda _reference: self._import_again())
+        self._empty_page = EmptyState(
+            texts.icon,
+            f"No {texts.title.lower()} yet",
+            texts.description,
+            button=f"Import {texts.noun}…",
+            second_button=FROM_GALLERY if self.kind in IN_GALLERY else "",
             hint="or drop a folder or a zip here",
         )
-        self._empty.pressed.connect(self._import_new)
-        self._empty.other_pressed.connect(self.gallery_requested)
-        self._unread = EmptyState(words.icon, "")
-        self._unread.pressed.connect(self._refresh)
-        self._right = Stack(OPEN_LEAST_W)
-        self._right.setObjectName("pane")
-        self._unknown = EmptyState(words.icon, "Opening…")
-        for page in (self._unknown, self._empty, self._unread):
-            self._right.addWidget(page)
-        self._right.addWidget(self.detail)
+        self._empty_page.pressed.connect(self._import_new)
+        self._empty_page.second_pressed.connect(self.gallery_requested)
+        self._message_page = EmptyState(texts.icon, "")
+        self._message_page.pressed.connect(self._refresh)
+        self._detail_pane = PageStack(DETAIL_MIN_W)
+        self._detail_pane.setObjectName("pane")
+        self._opening_page = EmptyState(texts.icon, "Opening…")
+        for page in (self._opening_page, self._empty_page, self._message_page):
+            self._detail_pane.addWidget(page)
+        self._detail_pane.addWidget(self.detail)
 
     # -- events
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if not _weights(event) or self._entry is None:
+        if not _weights_path(event) or self._entry is None:
             # The window handles it.
             event.ignore()
             return
         event.acceptProposedAction()
-        self._aim(event)
+        self._show_drop_target(event)
 
     def dragMoveEvent(self, event: QDragMoveEvent) -> None:
         event.acceptProposedAction()
-        self._aim(event)
+        self._show_drop_target(event)
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
-        self.drop_sheet.hide()
+        self.drop_overlay.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        self.drop_sheet.hide()
-        path = _weights(event)
+        self.drop_overlay.hide()
+        path = _weights_path(event)
         if path and self.detail.reference:
             event.acceptProposedAction()
             self.weights_dropped.emit(self.detail.reference, path)
 
-    def _aim(self, event: QDropEvent) -> None:
+    def _show_drop_target(self, event: QDropEvent) -> None:
         """Target the open model; over the list, open the one under the pointer."""
-        at = self._list.viewport().mapFrom(self, event.position().toPoint())
-        if self._list.isVisible() and self._list.viewport().rect().contains(at):
-            index = self._list.indexAt(at)
+        position = self._list.viewport().mapFrom(self, event.position().toPoint())
+        if self._list.isVisible() and self._list.viewport().rect().contains(position):
+            index = self._list.indexAt(position)
             if index.isValid() and index != self._list.currentIndex():
-                self._select(index.data(EntryRole.ENTRY).name)
-        name = sanitize(PurePath(_weights(event)).name, _NAME_CHARS)
-        words = f"Give {self.detail.title} the weights “{name}”"
+                self._select_entry(index.data(EntryRole.ENTRY).name)
+        name = sanitize(PurePath(_weights_path(event)).name, _NAME_CHARS)
+        text = f"Give {self.detail.title} the weights “{name}”"
         if self.detail.has_weights:
-            words = f"{self.detail.title} already has weights: import a new version for others"
-        self.drop_sheet.open(words, self._words.icon, takes=not self.detail.has_weights)
+            text = f"{self.detail.title} already has weights: import a new version for others"
+        self.drop_overlay.open(text, self._texts.icon, is_accepted=not self.detail.has_weights)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -255,62 +257,64 @@ class LibraryPage(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_panes()
 
-    def _fit(self) -> None:
+    def _fit_panes(self) -> None:
         """In a narrow window show either the list or the detail."""
-        narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
-        self.detail.set_alone(narrow)
-        opened = self._entry is not None and not self._wants_list
+        is_narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
+        self.detail.set_list_hidden(is_narrow)
+        shows_entry = self._entry is not None and not self._shows_list
         # Without any item there is no list, and the only import button is in the empty place.
-        is_right = opened or self._has_none
-        self._list_pane.setVisible(not narrow or not is_right)
-        self._right.setVisible(not narrow or is_right)
+        shows_detail = shows_entry or self._is_empty
+        self._list_pane.setVisible(not is_narrow or not shows_detail)
+        self._detail_pane.setVisible(not is_narrow or shows_detail)
 
-    def _select(self, name: str) -> None:
+    def _select_entry(self, name: str) -> None:
         row_number = self._model.row_of(name)
         if row_number >= 0:
             self._list.selectionModel().setCurrentIndex(
                 self._model.index(row_number), QItemSelectionModel.SelectionFlag.ClearAndSelect
             )
-        self._chosen()
+        self._open_current()
 
     @Slot()
-    def _chosen(self) -> None:
+    def _open_current(self) -> None:
         index: QModelIndex = self._list.currentIndex()
         entry = index.data(EntryRole.ENTRY) if index.isValid() else None
-        self._wants_list = False
+        self._shows_list = False
         if entry != self._entry:
             self._entry = entry
             self._show_entry()
 
     @Slot()
-    def _back(self) -> None:
-        self._wants_list = True
-        self._fit()
+    def _return_to_list(self) -> None:
+        self._shows_list = True
+        self._fit_panes()
 
     def _show_entry(self) -> None:
-        nothing = self._empty if self._is_known else self._unknown
-        self._right.setCurrentWidget(self.detail if self._entry else nothing)
+        empty_page = self._empty_page if self._is_loaded else self._opening_page
+        self._detail_pane.setCurrentWidget(self.detail if self._entry else empty_page)
         if self._entry is not None:
             self.detail.show_entry(self._entry)
-        self._fit()
+        self._fit_panes()
 
-    def _show_list(self, has_some: bool) -> None:
+    def _show_list(self, has_items: bool) -> None:
         """An empty place shows the text itself, next to the button."""
-        for part in (self._add, self._list, self._drop):
-            part.setVisible(has_some)
-        self._gallery.setVisible(has_some and self.kind in IN_GALLERY)
-        self._has_none = not has_some
+        for widget in (self._import_button, self._list, self._drop_area):
+            widget.setVisible(has_items)
+        self._gallery_button.setVisible(has_items and self.kind in IN_GALLERY)
+        self._is_empty = not has_items
 
     @Slot()
-    def _say_reading(self) -> None:
-        self._unread.say(self._words.icon, f"Reading the {self._words.title.lower()}…")
-        self._right.setCurrentWidget(self._unread)
+    def _show_reading(self) -> None:
+        self._message_page.show_message(
+            self._texts.icon, f"Reading the {self._texts.title.lower()}…"
+        )
+        self._detail_pane.setCurrentWidget(self._message_page)
 
     @Slot()
     def _refresh(self) -> None:
-        self._say_reading()
+        self._show_reading()
         self.refresh_requested.emit()
 
     @Slot()
@@ -322,7 +326,7 @@ class LibraryPage(QWidget):
         self.import_requested.emit(self.shown_name)
 
 
-def _weights(event: QDropEvent) -> str:
+def _weights_path(event: QDropEvent) -> str:
     """The path of the dragged file of weights, "" for anything except weights."""
     if event.source() is not None:
         return ""

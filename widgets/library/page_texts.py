@@ -16,11 +16,11 @@ class PageTexts:
 
     title: str
     icon: str
-    what: str
-    belongs: str
+    noun: str
+    description: str
 
 
-WORDS = {
+PAGE_TEXTS = {
     Kind.DATASET: PageTexts(
         "Datasets", "database", "dataset", "A dataset is a folder or a zip with any files."
     ),
@@ -44,21 +44,25 @@ WORDS = {
 FROM_GALLERY, GALLERY_ICON = "From the gallery…", "squares-four"
 
 _NAME_CHARS = 40
-_NAMED = 3
+_MAX_NAMES = 3
 
 
-def project_words(project: Project) -> str:
+def project_text(project: Project) -> str:
     """Describe the contents of a folder, by path, and what is not imported."""
-    code = [project.parts[kind].path_of(kind.entry_file) for kind in (Kind.MODEL, Kind.LOADER)]
+    code_paths = [
+        project.parts[kind].path_of(kind.entry_file) for kind in (Kind.MODEL, Kind.LOADER)
+    ]
     data = project.parts.get(Kind.DATASET)
-    found = "Model, loader and data" if data else "Model and loader"
-    paths = ", ".join(map(_listed, ([one] for one in code)))
-    where = f"{paths}, {_listed(data.shown)}" if data else paths
-    rest = f" Not imported: {_listed(project.rest)}." if project.rest else ""
-    return f"{found}: {where}.{rest}"
+    contents = "Model, loader and data" if data else "Model and loader"
+    paths = ", ".join(map(_name_list, ([path] for path in code_paths)))
+    all_paths = f"{paths}, {_name_list(data.display_paths)}" if data else paths
+    remainder = (
+        f" Not imported: {_name_list(project.other_entries)}." if project.other_entries else ""
+    )
+    return f"{contents}: {all_paths}.{remainder}"
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = [sanitize(name, _NAME_CHARS) for name in names[:_NAMED]]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(shown) + more
+def _name_list(names: Sequence[str]) -> str:
+    shown_names = [sanitize(name, _NAME_CHARS) for name in names[:_MAX_NAMES]]
+    suffix = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(shown_names) + suffix

@@ -10,12 +10,12 @@ from backend.records.library.preview import SamplePreview
 from widgets.common import theme
 from widgets.common.painting import paint_focus, paint_text, text_width
 from widgets.common.theme import R_CELL, S1, S2, S3
-from widgets.library.sample_parts import decoded, main_part, scaled, sketched
+from widgets.library.sample_parts import decode_thumbnail, draw_sketch, main_part, scale_thumbnail
 
 _CAPTION_H = 18
-_CELL, _LARGE_CELL, _LARGE_FROM_W = 68, 128, 900
+_CELL, _LARGE_CELL, _LARGE_MIN_W = 68, 128, 900
 """The least side of a sample, and the side if there is more room."""
-_MORE = 1.25
+_MAX_GROWTH = 1.25
 """A few samples do not grow until they fill the row."""
 _EDGE = 2
 """Room for the frame around the selected one."""
@@ -28,18 +28,18 @@ class SampleGrid(QWidget):
         chosen: The selected `SamplePreview`.
     """
 
-    chosen = Signal(object)
+    sample_chosen = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._samples: tuple[SamplePreview, ...] = ()
         self._images: list[QImage] = []
         self._pictures: dict[int, QPixmap] = {}
-        self._pictures_for = (0, 0.0, theme.current())
-        self._at = 0
-        self._together = 1
+        self._pictures_key = (0, 0.0, theme.current())
+        self._selected_index = 0
+        self._group_size = 1
         self._caption_h = _CAPTION_H
-        self._empty_words = ""
+        self._empty_text = ""
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName("Samples")
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
@@ -51,19 +51,19 @@ class SampleGrid(QWidget):
         return self._samples
 
     def show_samples(
-        self, samples: tuple[SamplePreview, ...], empty_words: str = "", together: int = 1
+        self, samples: tuple[SamplePreview, ...], empty_text: str = "", group_size: int = 1
     ) -> None:
         """Show these, the first one selected; ``empty_words`` if there are none.
 
         So many as are ``together`` stay in one row. A target may have several lines.
         """
         self._samples = samples
-        self._together = together
+        self._group_size = group_size
         self._caption_h = _CAPTION_H * max((s.target.count("\n") + 1 for s in samples), default=1)
-        self._images = [decoded(main_part(sample)) for sample in samples]
+        self._images = [decode_thumbnail(main_part(sample)) for sample in samples]
         self._pictures.clear()
-        self._at = 0
-        self._empty_words = empty_words
+        self._selected_index = 0
+        self._empty_text = empty_text
         self._describe()
         self.updateGeometry()
         self.update()
@@ -72,7 +72,7 @@ class SampleGrid(QWidget):
         return True
 
     def heightForWidth(self, width: int) -> int:
-        columns, side = self._fitted(width)
+        columns, side = self._columns_and_side(width)
         rows = -(-len(self._samples) // columns) if self._samples else 1
         return rows * (side + self._caption_h + S2)
 
@@ -84,11 +84,11 @@ class SampleGrid(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         for index in range(len(self._samples)):
-            if self._cell(index).contains(event.position()):
-                self._go(index)
+            if self._cell_rect(index).contains(event.position()):
+                self._select(index)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        columns, _ = self._fitted(self.width())
+        columns, _ = self._columns_and_side(self.width())
         steps = {
             Qt.Key.Key_Left: -1,
             Qt.Key.Key_Right: 1,
@@ -96,8 +96,8 @@ class SampleGrid(QWidget):
             Qt.Key.Key_Down: columns,
         }
         step = steps.get(Qt.Key(event.key()))
-        if step is not None and 0 <= self._at + step < len(self._samples):
-            self._go(self._at + step)
+        if step is not None and 0 <= self._selected_index + step < len(self._samples):
+            self._select(self._selected_index + step)
         else:
             super().keyPressEvent(event)
 
@@ -105,82 +105,85 @@ class SampleGrid(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if not self._samples:
-            first = QRectF(0, 0, self.width(), _CELL)
-            paint_text(painter, first, self._empty_words, "body", "text2", center=True)
+            text_rect = QRectF(0, 0, self.width(), _CELL)
+            paint_text(painter, text_rect, self._empty_text, "body", "text2", center=True)
         for index, sample in enumerate(self._samples):
-            cell = self._cell(index)
+            cell = self._cell_rect(index)
             if not cell.intersects(QRectF(event.rect())):
                 continue
-            square = QRectF(cell.left(), cell.top(), cell.width(), cell.width())
-            shown = self._picture(index, int(cell.width()))
+            sample_rect = QRectF(cell.left(), cell.top(), cell.width(), cell.width())
+            pixmap = self._sample_pixmap(index, int(cell.width()))
             # A sample that is not square keeps its shape.
-            size = shown.deviceIndependentSize()
-            beside = square.width() - size.width(), square.height() - size.height()
-            painter.drawPixmap(square.topLeft() + QPointF(*beside) / 2, shown)
-            caption = QRectF(cell.left(), square.bottom(), cell.width(), _CAPTION_H)
+            size = pixmap.deviceIndependentSize()
+            margins = sample_rect.width() - size.width(), sample_rect.height() - size.height()
+            painter.drawPixmap(sample_rect.topLeft() + QPointF(*margins) / 2, pixmap)
+            caption = QRectF(cell.left(), sample_rect.bottom(), cell.width(), _CAPTION_H)
             number = f"#{sample.index}"
             number_w = text_width(number, "tiny") + S1
             for position, line in enumerate(sample.target.split("\n")):
-                line_box = caption.translated(0, position * _CAPTION_H)
+                line_rect = caption.translated(0, position * _CAPTION_H)
                 # A name is worth more than the number, which the selected sample shows, too.
-                if not position and text_width(line, "small_strong") + number_w <= line_box.width():
-                    paint_text(painter, line_box, number, "tiny", "text3", right=True)
-                paint_text(painter, line_box, line, "small_strong")
-            if index == self._at:
+                if (
+                    not position
+                    and text_width(line, "small_strong") + number_w <= line_rect.width()
+                ):
+                    paint_text(painter, line_rect, number, "tiny", "text3", right=True)
+                paint_text(painter, line_rect, line, "small_strong")
+            if index == self._selected_index:
                 painter.setPen(theme.current().q("text"))
                 painter.setBrush(Qt.BrushStyle.NoBrush)
-                painter.drawRect(square.adjusted(-1.5, -1.5, 1.5, 1.5))
+                painter.drawRect(sample_rect.adjusted(-1.5, -1.5, 1.5, 1.5))
                 if self.hasFocus():
-                    paint_focus(painter, square.adjusted(-2, -2, 2, 2), R_CELL)
+                    paint_focus(painter, sample_rect.adjusted(-2, -2, 2, 2), R_CELL)
 
-    def _picture(self, index: int, side: int) -> QPixmap:
+    def _sample_pixmap(self, index: int, side: int) -> QPixmap:
         """Draw a sample when it first becomes visible, and again for another size or theme."""
         ratio = self.devicePixelRatioF()
-        now = side, ratio, theme.current()
-        if now != self._pictures_for:
+        key = side, ratio, theme.current()
+        if key != self._pictures_key:
             self._pictures.clear()
-            self._pictures_for = now
+            self._pictures_key = key
         if index not in self._pictures:
             image = self._images[index]
             self._pictures[index] = (
-                sketched(main_part(self._samples[index]), side, ratio)
+                draw_sketch(main_part(self._samples[index]), side, ratio)
                 if image.isNull()
-                else scaled(image, side, ratio)
+                else scale_thumbnail(image, side, ratio)
             )
         return self._pictures[index]
 
-    def _fitted(self, width: int) -> tuple[int, int]:
+    def _columns_and_side(self, width: int) -> tuple[int, int]:
         """The number per row, and their side: together as wide as the grid."""
-        least = _LARGE_CELL if width >= _LARGE_FROM_W else _CELL
-        room = width - 2 * _EDGE + S2
-        columns = max(1, room // (least + S2 + self._apart() // self._together))
-        columns = max(1, columns - columns % self._together)
-        room -= self._apart() * (columns // self._together - 1)
-        return columns, max(least, min(room // columns - S2, int(_MORE * least)))
+        min_side = _LARGE_CELL if width >= _LARGE_MIN_W else _CELL
+        free_w = width - 2 * _EDGE + S2
+        columns = max(1, free_w // (min_side + S2 + self._group_gap() // self._group_size))
+        columns = max(1, columns - columns % self._group_size)
+        free_w -= self._group_gap() * (columns // self._group_size - 1)
+        return columns, max(min_side, min(free_w // columns - S2, int(_MAX_GROWTH * min_side)))
 
-    def _apart(self) -> int:
+    def _group_gap(self) -> int:
         """The additional space between samples that do not belong together."""
-        return S3 if self._together > 1 else 0
+        return S3 if self._group_size > 1 else 0
 
-    def _cell(self, index: int) -> QRectF:
-        columns, side = self._fitted(self.width())
-        place = index % columns
-        x = place * (side + S2) + place // self._together * self._apart() + _EDGE
+    def _cell_rect(self, index: int) -> QRectF:
+        columns, side = self._columns_and_side(self.width())
+        column = index % columns
+        x = column * (side + S2) + column // self._group_size * self._group_gap() + _EDGE
         y = index // columns * (side + self._caption_h + S2) + _EDGE
         return QRectF(x, y, side, side + self._caption_h)
 
-    def _go(self, index: int) -> None:
-        self._at = index
+    def _select(self, index: int) -> None:
+        self._selected_index = index
         self._describe()
         self.update()
-        self.chosen.emit(self._samples[index])
+        self.sample_chosen.emit(self._samples[index])
 
     def _describe(self) -> None:
         if not self._samples:
-            self.setAccessibleDescription(self._empty_words)
+            self.setAccessibleDescription(self._empty_text)
             return
-        one = self._samples[self._at]
-        target = f", {' '.join(one.target.split())}" if one.target else ""
+        sample = self._samples[self._selected_index]
+        target = f", {' '.join(sample.target.split())}" if sample.target else ""
         self.setAccessibleDescription(
-            f"Sample {one.index}{target}; {self._at + 1} of {len(self._samples)} shown"
+            f"Sample {sample.index}{target}; {self._selected_index + 1} of {len(self._samples)} shown"
         )

@@ -15,7 +15,7 @@ from widgets.common.painting import draw_thin_line, fill_round, paint_text
 from widgets.common.theme import R_CELL, S1, S2
 
 _SKETCH_H = 96
-_LINE_W, _FAINTEST = 1.4, 0.12
+_LINE_W, _MIN_OPACITY = 1.4, 0.12
 
 
 class PartSketch(QWidget):
@@ -43,20 +43,20 @@ def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
     """Sketch a part that is no picture: wave as line, numbers as bars, table as shades, or text."""
     fill_round(painter, box, theme.current().q("sunken"), R_CELL)
     inner = box.adjusted(S2, S2, -S2, -S2)
-    if part is not None and part.look == "wave" and len(part.values) > 1:
+    if part is not None and part.display_kind == "wave" and len(part.values) > 1:
         _paint_wave(painter, inner, part.values)
-    elif part is not None and part.look == "values" and len(part.values) > 1:
+    elif part is not None and part.display_kind == "values" and len(part.values) > 1:
         _paint_bars(painter, inner, part.values)
-    elif part is not None and part.look == "table" and part.rows:
+    elif part is not None and part.display_kind == "table" and part.rows:
         _paint_table(painter, inner, part.rows)
-    elif part is not None and part.look == "values" and part.values:
+    elif part is not None and part.display_kind == "values" and part.values:
         paint_text(painter, inner, formats.metric(part.values[0]), "strong", center=True)
     else:
-        words = shape_words(part)
-        paint_text(painter, box.adjusted(S1, 0, -S1, 0), words, "tiny", center=True)
+        text = shape_text(part)
+        paint_text(painter, box.adjusted(S1, 0, -S1, 0), text, "tiny", center=True)
 
 
-def decoded(part: SamplePart | None) -> QImage:
+def decode_thumbnail(part: SamplePart | None) -> QImage:
     """The thumbnail of a part; a null image if there is none."""
     image = QImage()
     if part is not None and part.png:
@@ -65,20 +65,20 @@ def decoded(part: SamplePart | None) -> QImage:
     return image
 
 
-def sketched(part: SamplePart | None, side: int, ratio: float) -> QPixmap:
+def draw_sketch(part: SamplePart | None, side: int, ratio: float) -> QPixmap:
     """Draw a part that is no image, ``side`` pixels square; ``ratio`` as in `scaled`."""
-    dots = round(side * ratio)
-    picture = QPixmap(dots, dots)
-    picture.setDevicePixelRatio(ratio)
-    picture.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(picture)
+    side_px = round(side * ratio)
+    pixmap = QPixmap(side_px, side_px)
+    pixmap.setDevicePixelRatio(ratio)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     paint_part(painter, QRectF(0, 0, side, side), part)
     painter.end()
-    return picture
+    return pixmap
 
 
-def scaled(image: QImage, side: int, ratio: float) -> QPixmap:
+def scale_thumbnail(image: QImage, side: int, ratio: float) -> QPixmap:
     """A thumbnail, ``side`` pixels square at most; a null pixmap for a null image.
 
     Args:
@@ -86,22 +86,22 @@ def scaled(image: QImage, side: int, ratio: float) -> QPixmap:
     """
     if image.isNull():
         return QPixmap()
-    dots = round(side * ratio)
+    side_px = round(side * ratio)
     mode = (
         Qt.TransformationMode.FastTransformation
-        if image.width() < dots
+        if image.width() < side_px
         else Qt.TransformationMode.SmoothTransformation
     )
-    fitted = image.scaled(QSize(dots, dots), Qt.AspectRatioMode.KeepAspectRatio, mode)
-    fitted.setDevicePixelRatio(ratio)
-    return QPixmap.fromImage(fitted)
+    scaled_image = image.scaled(QSize(side_px, side_px), Qt.AspectRatioMode.KeepAspectRatio, mode)
+    scaled_image.setDevicePixelRatio(ratio)
+    return QPixmap.fromImage(scaled_image)
 
 
-def shape_words(part: SamplePart | None) -> str:
+def shape_text(part: SamplePart | None) -> str:
     """Return ``float32, 1 × 8 × 8``; a text is shown itself."""
     if part is None:
         return "–"
-    if part.look == "text":
+    if part.display_kind == "text":
         return part.text
     if part.shape is None:
         return part.dtype
@@ -119,7 +119,7 @@ def path_title(path: str) -> str:
     return path[:1].upper() + path[1:]
 
 
-def _range(values: tuple[float | None, ...], *, with_zero: bool) -> tuple[float, float]:
+def _value_range(values: tuple[float | None, ...], *, with_zero: bool) -> tuple[float, float]:
     finite = [value for value in values if value is not None]
     if with_zero:
         finite.append(0.0)
@@ -128,43 +128,47 @@ def _range(values: tuple[float | None, ...], *, with_zero: bool) -> tuple[float,
 
 
 def _paint_wave(painter: QPainter, box: QRectF, values: tuple[float | None, ...]) -> None:
-    low, high = _range(values, with_zero=False)
+    low, high = _value_range(values, with_zero=False)
     step = box.width() / (len(values) - 1)
     painter.setPen(QPen(theme.current().curve(0), _LINE_W))
-    stretch: list[QPointF] = []
+    segment: list[QPointF] = []
     for index, value in enumerate((*values, None)):
         if value is not None:
             y = box.bottom() - box.height() * (value - low) / (high - low)
-            stretch.append(QPointF(box.left() + index * step, y))
+            segment.append(QPointF(box.left() + index * step, y))
             continue
-        draw_thin_line(painter, stretch)
-        stretch.clear()
+        draw_thin_line(painter, segment)
+        segment.clear()
 
 
 def _paint_bars(painter: QPainter, box: QRectF, values: tuple[float | None, ...]) -> None:
-    low, high = _range(values, with_zero=True)
-    each = box.width() / len(values)
-    gap = min(2.0, each * 0.25)
+    low, high = _value_range(values, with_zero=True)
+    slot_w = box.width() / len(values)
+    gap = min(2.0, slot_w * 0.25)
     zero = box.bottom() + box.height() * low / (high - low)
     for index, value in enumerate(values):
         if value is None:
             continue
         y = box.bottom() - box.height() * (value - low) / (high - low)
-        top, tall = min(y, zero), max(1.0, abs(zero - y))
-        bar = QRectF(box.left() + index * each + gap / 2, top, each - gap, tall)
+        top, bar_h = min(y, zero), max(1.0, abs(zero - y))
+        bar = QRectF(box.left() + index * slot_w + gap / 2, top, slot_w - gap, bar_h)
         painter.fillRect(bar, theme.current().curve(0))
 
 
 def _paint_table(
     painter: QPainter, box: QRectF, rows: tuple[tuple[float | None, ...], ...]
 ) -> None:
-    low, high = _range(tuple(value for one in rows for value in one), with_zero=False)
-    tall = box.height() / len(rows)
-    for number, one in enumerate(rows):
-        wide = box.width() / max(1, len(one))
-        for index, value in enumerate(one):
+    low, high = _value_range(
+        tuple(value for row_values in rows for value in row_values), with_zero=False
+    )
+    cell_h = box.height() / len(rows)
+    for row_number, row_values in enumerate(rows):
+        cell_w = box.width() / max(1, len(row_values))
+        for index, value in enumerate(row_values):
             if value is None:
                 continue
-            share = _FAINTEST + (1 - _FAINTEST) * (value - low) / (high - low)
-            cell = QRectF(box.left() + index * wide, box.top() + number * tall, wide - 1, tall - 1)
+            share = _MIN_OPACITY + (1 - _MIN_OPACITY) * (value - low) / (high - low)
+            cell = QRectF(
+                box.left() + index * cell_w, box.top() + row_number * cell_h, cell_w - 1, cell_h - 1
+            )
             painter.fillRect(cell, theme.current().curve(0, share))

@@ -12,7 +12,7 @@ from backend.records.library.preview import Preview, SamplePart, SamplePreview, 
 from backend.records.library.sample_page import SamplePage
 from widgets.common import formats
 from widgets.common.buttons import IconButton
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S1, S2, S3, S4, SCROLL_BAR_W
@@ -22,19 +22,19 @@ from widgets.library.distribution_card import ValuesCard
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.sample_parts import (
     PartSketch,
-    decoded,
+    decode_thumbnail,
     main_part,
     path_title,
-    scaled,
-    shape_words,
+    scale_thumbnail,
+    shape_text,
 )
 
 _SIDE_W, _SIDE_NARROW_W, _NARROW_BELOW_W = 292, 268, 620
-_ROWS_MOST_H = 224
-PAGE = 48
+_ROWS_MAX_H = 224
+PAGE_SIZE = 48
 _LINE_CHARS = 32
 """Longer text is shown in several lines, if no picture is next to it."""
-_LARGE = 136
+_PICTURE_SIDE = 136
 
 
 class SamplesView(QWidget):
@@ -53,69 +53,69 @@ class SamplesView(QWidget):
         super().__init__(parent)
         self._preview: Preview | None = None
         self.filter = ClassFilter()
-        self.filter.chosen.connect(self.show_class)
+        self.filter.class_chosen.connect(self.show_class)
         self._grid = SampleGrid()
-        self._grid.chosen.connect(self._show_sample)
-        self._shown_words = Label("", "small", "text3", elide="right")
-        self._class = ""
-        self._pages: list[int] = []
+        self._grid.sample_chosen.connect(self._show_sample)
+        self._range_label = Label("", "small", "text3", elide="right")
+        self._class_name = ""
+        self._page_starts: list[int] = []
         """The first number of each page that was requested; none: the samples of the preview."""
-        self._end = 0
+        self._page_end = 0
         self._previous = IconButton("arrow-left", "Previous samples")
-        self._previous.clicked.connect(self._page_back)
+        self._previous.clicked.connect(self._show_previous_page)
         self._next = IconButton("arrow-right", "Next samples")
-        self._next.clicked.connect(self._page_on)
+        self._next.clicked.connect(self._show_next_page)
         self._make_classes()
         self._sample_title = Label("", "strong")
         self._sketch = PartSketch()
-        self._large = Label()
-        self._sample_facts = col(gap=S2)
-        large = row(self._large, (self._sample_facts, 1), gap=S4, top=True)
+        self._picture = Label()
+        self._sample_details = col(gap=S2)
+        large = row(self._picture, (self._sample_details, 1), gap=S4, top=True)
         self._sample_card = Card(self._sample_title, self._sketch, large)
         self._values = ValuesCard()
         holder = QWidget()
         holder.setLayout(
             col(
-                row((self._shown_words, 1), self._previous, self._next, gap=S1),
+                row((self._range_label, 1), self._previous, self._next, gap=S1),
                 *(self._grid, STRETCH),
                 gap=S2,
                 margins=(S4, S3, S4, S4),
             )
         )
-        self._grid_scroll = Scroll(holder)
+        self._grid_scroll = VerticalScrollArea(holder)
         grid_card = Card((self._grid_scroll, 1), margins=(0, 0, 0, 0))
         self._side = QWidget()
         cards = (self._classes_card, self._sample_card, self._values)
         self._side.setLayout(col(*cards, STRETCH, gap=S3))
-        self._side_scroll = Scroll(self._side, gutter=SCROLL_BAR_W)
+        self._side_scroll = VerticalScrollArea(self._side, gutter=SCROLL_BAR_W)
         self.setLayout(row((grid_card, 1), self._side_scroll, gap=S3))
-        self._fit()
+        self._fit_side()
 
     def show_preview(self, preview: Preview) -> None:
         self._preview = preview
         classes = preview.classes
         self.filter.show_classes(classes)
-        few = ClassColumns.suits(classes, _SIDE_NARROW_W - 2 * S4)
-        self._columns.show_classes(classes if few else ())
-        self._columns.setVisible(few)
-        self._rows.show_classes(() if few else classes)
-        self._rows_scroll.setVisible(not few)
-        self._rows_scroll.setFixedHeight(min(self._rows.height(), _ROWS_MOST_H))
+        shows_columns = ClassColumns.suits(classes, _SIDE_NARROW_W - 2 * S4)
+        self._columns.show_classes(classes if shows_columns else ())
+        self._columns.setVisible(shows_columns)
+        self._rows.show_classes(() if shows_columns else classes)
+        self._rows_scroll.setVisible(not shows_columns)
+        self._rows_scroll.setFixedHeight(min(self._rows.height(), _ROWS_MAX_H))
         self._classes_card.setVisible(bool(classes))
-        odd = len(rare_classes(classes))
-        word = formats.plural(len(classes), "class", "classes")
-        self._classes_word.setText(f"{word}, {odd} rare" if odd else word)
-        self._classes_word.set_tone("warn" if odd else "text3")
+        rare_count = len(rare_classes(classes))
+        text = formats.plural(len(classes), "class", "classes")
+        self._classes_label.setText(f"{text}, {rare_count} rare" if rare_count else text)
+        self._classes_label.set_color_role("warn" if rare_count else "text3")
         self._values.show_preview(preview)
-        has_facts = bool(classes or preview.samples or preview.statistics)
-        self._side_scroll.setVisible(has_facts)
+        has_details = bool(classes or preview.samples or preview.statistics)
+        self._side_scroll.setVisible(has_details)
         self.show_class("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_side()
 
-    def _fit(self) -> None:
+    def _fit_side(self) -> None:
         """In a narrow window the grid gets one more column."""
         width = _SIDE_W if self.width() >= _NARROW_BELOW_W else _SIDE_NARROW_W
         self._side.setFixedWidth(width)
@@ -127,15 +127,15 @@ class SamplesView(QWidget):
         self.filter.show_classes(())
 
     def _make_classes(self) -> None:
-        self._classes_word = Label("", "small", "text3")
+        self._classes_label = Label("", "small", "text3")
         self._columns = ClassColumns()
         self._rows = ClassRows()
-        for drawing in (self._columns, self._rows):
-            drawing.chosen.connect(self.show_class)
-        self._rows_scroll = Scroll(self._rows, gutter=SCROLL_BAR_W)
-        self._rows.moved.connect(lambda y: self._rows_scroll.ensureVisible(0, y + S4, 0, S4))
+        for chart in (self._columns, self._rows):
+            chart.class_chosen.connect(self.show_class)
+        self._rows_scroll = VerticalScrollArea(self._rows, gutter=SCROLL_BAR_W)
+        self._rows.row_selected.connect(lambda y: self._rows_scroll.ensureVisible(0, y + S4, 0, S4))
         self._classes_card = Card(
-            row(Label("Samples by class", "strong"), STRETCH, self._classes_word),
+            row(Label("Samples by class", "strong"), STRETCH, self._classes_label),
             self._columns,
             self._rows_scroll,
         )
@@ -147,117 +147,137 @@ class SamplesView(QWidget):
         if preview is None:
             return
         self.filter.choose(name)
-        self._columns.show_chosen(name)
-        self._rows.show_chosen(name)
+        self._columns.highlight_class(name)
+        self._rows.highlight_class(name)
         samples = preview.samples
         total = preview.count
         if name:
-            both = (*preview.samples, *preview.class_samples)
-            of_class = (sample for sample in both if sample.of_class == name)
-            samples = tuple(sorted(of_class, key=lambda sample: sample.index))
-            total = next((one.count for one in preview.classes if one.name == name), 0)
-        empty = f"No sample of class {name} is kept" if name else "No sample could be read"
-        self._class = name
-        self._pages.clear()
-        self._end = 0
+            all_samples = (*preview.samples, *preview.class_samples)
+            class_samples = (sample for sample in all_samples if sample.of_class == name)
+            samples = tuple(sorted(class_samples, key=lambda sample: sample.index))
+            total = next(
+                (class_count.count for class_count in preview.classes if class_count.name == name),
+                0,
+            )
+        empty_text = f"No sample of class {name} is kept" if name else "No sample could be read"
+        self._class_name = name
+        self._page_starts.clear()
+        self._page_end = 0
         for button in (self._previous, self._next):
             button.setVisible(len(samples) < total)
-        self._show_samples(samples, empty)
+        self._show_samples(samples, empty_text)
         self._previous.setEnabled(False)
         self._next.setEnabled(True)
-        words = f"{formats.of(len(samples), total)} samples"
-        where = f" of class {name}" if name else ", spread evenly"
-        self._shown_words.setText(words + where if name or len(samples) < total else words)
-        self._shown_words.setVisible(bool(samples))
+        text = f"{formats.count_of(len(samples), total)} samples"
+        qualifier = f" of class {name}" if name else ", spread evenly"
+        self._range_label.setText(text + qualifier if name or len(samples) < total else text)
+        self._range_label.setVisible(bool(samples))
 
-    def _show_samples(self, samples: tuple[SamplePreview, ...], empty: str) -> None:
-        self._grid.show_samples(samples, empty)
+    def _show_samples(self, samples: tuple[SamplePreview, ...], empty_text: str) -> None:
+        self._grid.show_samples(samples, empty_text)
         self._grid_scroll.verticalScrollBar().setValue(0)
         self._sample_card.setVisible(bool(samples))
         if samples:
             self._show_sample(samples[0])
 
     @Slot()
-    def _page_on(self) -> None:
-        self._pages.append(self._end)
+    def _show_next_page(self) -> None:
+        self._page_starts.append(self._page_end)
         self._request_page()
 
     @Slot()
-    def _page_back(self) -> None:
-        self._pages.pop()
-        if self._pages:
+    def _show_previous_page(self) -> None:
+        self._page_starts.pop()
+        if self._page_starts:
             self._request_page()
         else:
-            self.show_class(self._class)
+            self.show_class(self._class_name)
 
     def _request_page(self) -> None:
         for button in (self._previous, self._next):
             button.setEnabled(False)
-        self._shown_words.setText("Reading samples…")
-        self._shown_words.show()
-        self.page_requested.emit(self._asked())
+        self._range_label.setText("Reading samples…")
+        self._range_label.show()
+        self.page_requested.emit(self._page_request())
 
-    def _asked(self) -> dict[str, object]:
-        start = self._pages[-1] if self._pages else -1
-        return {"split": "training", "start": start, "count": PAGE, "of_class": self._class}
+    def _page_request(self) -> dict[str, object]:
+        start = self._page_starts[-1] if self._page_starts else -1
+        return {
+            "split": "training",
+            "start": start,
+            "count": PAGE_SIZE,
+            "of_class": self._class_name,
+        }
 
-    def show_page(self, asked: object, page: SamplePage) -> None:
+    def show_page(self, request: object, page: SamplePage) -> None:
         """Show the samples that were requested, unless others were meanwhile."""
-        if self._preview is None or asked != self._asked():
+        if self._preview is None or request != self._page_request():
             return
-        self._end = page.end
+        self._page_end = page.end
         self._previous.setEnabled(True)
         self._next.setEnabled(page.end < page.total)
-        samples = tuple(one.sample for one in page.samples)
-        of = f" of class {self._class}" if self._class else ""
-        self._show_samples(samples, f"No sample{of} was read here")
-        last = max(self._pages[-1], page.end - 1)
-        where = f"{formats.count(self._pages[-1])} to {formats.count(last)}"
-        broken = f", {formats.count(len(page.faults))} could not be read" if page.faults else ""
-        words = f"Samples{of}, numbers {where} of {formats.count(page.total)}{broken}"
-        self._shown_words.setText(words)
-        self._shown_words.setToolTip(plain_tip("\n".join(one.sentence for one in page.faults)))
+        samples = tuple(s.sample for s in page.samples)
+        class_text = f" of class {self._class_name}" if self._class_name else ""
+        self._show_samples(samples, f"No sample{class_text} was read here")
+        last_number = max(self._page_starts[-1], page.end - 1)
+        range_text = f"{formats.count(self._page_starts[-1])} to {formats.count(last_number)}"
+        errors_text = (
+            f", {formats.count(len(page.errors))} could not be read" if page.errors else ""
+        )
+        text = (
+            f"Samples{class_text}, numbers {range_text} of {formats.count(page.total)}{errors_text}"
+        )
+        self._range_label.setText(text)
+        self._range_label.setToolTip(plain_tip("\n".join(error.message for error in page.errors)))
 
-    def show_page_error(self, asked: object, sentence: str) -> None:
+    def show_page_error(self, request: object, message: str) -> None:
         """Show why the samples cannot be read."""
-        if asked == self._asked():
+        if request == self._page_request():
             self._previous.setEnabled(True)
-            self._shown_words.setText(sentence)
+            self._range_label.setText(message)
 
     def _show_sample(self, sample: SamplePreview) -> None:
         self._sample_title.setText(f"Sample {sample.index}")
-        main = main_part(sample)
-        large = scaled(decoded(main), _LARGE, self.devicePixelRatioF())
-        self._large.setPixmap(large)
-        self._large.setVisible(not large.isNull())
-        self._sketch.show_part(main)
-        can_be_drawn = main is not None and bool(len(main.values) > 1 or main.rows)
-        self._sketch.setVisible(large.isNull() and can_be_drawn)
-        clear(self._sample_facts)
-        facts: list[tuple[str, str]] = [("Target", sample.target)] if sample.target else []
-        shown = [part for part in sample.parts if not (sample.target and part.path == "target")]
-        facts += [(path_title(part.path), shape_words(part)) for part in shown]
-        facts += [(f"{path_title(part.path)}, first values", v) for part, v in _values(shown)]
-        facts.append(("Load time", formats.milliseconds(sample.time_ms)))
-        for caption, value in facts:
+        shown_part = main_part(sample)
+        picture = scale_thumbnail(
+            decode_thumbnail(shown_part), _PICTURE_SIDE, self.devicePixelRatioF()
+        )
+        self._picture.setPixmap(picture)
+        self._picture.setVisible(not picture.isNull())
+        self._sketch.show_part(shown_part)
+        can_be_drawn = shown_part is not None and bool(
+            len(shown_part.values) > 1 or shown_part.rows
+        )
+        self._sketch.setVisible(picture.isNull() and can_be_drawn)
+        clear(self._sample_details)
+        details: list[tuple[str, str]] = [("Target", sample.target)] if sample.target else []
+        shown_parts = [
+            part for part in sample.parts if not (sample.target and part.path == "target")
+        ]
+        details += [(path_title(part.path), shape_text(part)) for part in shown_parts]
+        details += [
+            (f"{path_title(part.path)}, first values", v) for part, v in _first_values(shown_parts)
+        ]
+        details.append(("Load time", formats.milliseconds(sample.time_ms)))
+        for caption, value in details:
             # Next to a picture there is no room for a kind and a shape in one line.
-            fact = Label(value, "strong", elide="right")
-            if large.isNull() and len(value) > _LINE_CHARS and " " in value:
-                fact = Label(value, "body", wrap=True)
-            elif " × " in value and not large.isNull():
-                fact = Label(
+            value_label = Label(value, "strong", elide="right")
+            if picture.isNull() and len(value) > _LINE_CHARS and " " in value:
+                value_label = Label(value, "body", wrap=True)
+            elif " × " in value and not picture.isNull():
+                value_label = Label(
                     value.replace(" × ", "\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}"),
                     "strong",
                     wrap=True,
                 )
             title = Label(caption, "tiny", "text3", elide="right")
-            self._sample_facts.addLayout(col(title, fact, gap=2))
-        self._sample_facts.addStretch(1)
+            self._sample_details.addLayout(col(title, value_label, gap=2))
+        self._sample_details.addStretch(1)
 
 
-def _values(parts: Sequence[SamplePart]) -> Sequence[tuple[SamplePart, str]]:
+def _first_values(parts: Sequence[SamplePart]) -> Sequence[tuple[SamplePart, str]]:
     return [
         (part, ", ".join(formats.metric(value) for value in part.values[:6]))
         for part in parts
-        if part.look in ("values", "wave") and part.values
+        if part.display_kind in ("values", "wave") and part.values
     ]

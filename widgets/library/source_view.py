@@ -12,7 +12,7 @@ from widgets.common.fields import TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.theme import S2, S3
-from widgets.common.view_style import TallRows, dress
+from widgets.common.view_style import TallRowDelegate, style_view
 
 _FILES_W = 200
 
@@ -32,35 +32,35 @@ class SourceView(QWidget):
         super().__init__(parent)
         self._model = QStringListModel()
         self._files = QListView()
-        dress(self._files, "Files")
+        style_view(self._files, "Files")
         self._files.setModel(self._model)
         self._files.setFixedWidth(_FILES_W)
-        self._files.setItemDelegate(TallRows(self._files))
+        self._files.setItemDelegate(TallRowDelegate(self._files))
         self._files.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._files.selectionModel().currentChanged.connect(self._chosen)
+        self._files.selectionModel().currentChanged.connect(self._request_text)
         self._name = Label("", "strong", elide="middle")
         self._text = TextBox(mono=True, read_only=True, name="Source")
         self._count = Label("", "small", "text3")
-        self._remove = Button("Remove added files", icon="trash")
-        self._remove.clicked.connect(self.cleanup_requested)
-        files = col(self._count, self._remove, (self._files, 1), gap=S2)
+        self._remove_button = Button("Remove added files", icon="trash")
+        self._remove_button.clicked.connect(self.cleanup_requested)
+        files = col(self._count, self._remove_button, (self._files, 1), gap=S2)
         code = col(self._name, (self._text, 1), gap=S2)
-        self._words = EmptyState("file-text", "")
+        self._message_page = EmptyState("file-text", "")
         self._pages = QStackedWidget()
         self._pages.addWidget(Card(row(files, (code, 1), gap=S3)))
-        self._pages.addWidget(self._words)
+        self._pages.addWidget(self._message_page)
         self.setLayout(row((self._pages, 1)))
         self.clear()
 
     def clear(self) -> None:
         """Show another version, whose files are not known yet."""
-        self._remove.hide()
+        self._remove_button.hide()
         self._show_paths(())
-        self._say("Reading the files…")
+        self._show_message("Reading the files…")
 
-    def show_fault(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why there is nothing to show."""
-        self._say("The files cannot be read", sentence)
+        self._show_message("The files cannot be read", message)
 
     def show_files(self, paths: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
         """Show these files; the entry file is opened, or else the first one.
@@ -68,17 +68,19 @@ class SourceView(QWidget):
         ``added``: those that were not in the version when it was imported.
         """
         self._show_paths(paths)
-        self._remove.setVisible(bool(added))
+        self._remove_button.setVisible(bool(added))
         if added:
-            more = f" and {formats.count(len(added) - 1)} more" if added[1:] else ""
-            self._remove.set_tip(f"Move {added[0]}{more}, which was not imported, to the trash")
+            suffix = f" and {formats.count(len(added) - 1)} more" if added[1:] else ""
+            self._remove_button.set_tip(
+                f"Move {added[0]}{suffix}, which was not imported, to the trash"
+            )
         if not paths:
-            self._say("No files", "Some loaders download their data themselves.")
+            self._show_message("No files", "Some loaders download their data themselves.")
             return
         self._pages.setCurrentIndex(0)
-        first = next((i for i, path in enumerate(paths) if path.startswith("bks_")), 0)
+        row_number = next((i for i, path in enumerate(paths) if path.startswith("bks_")), 0)
         self._files.selectionModel().setCurrentIndex(
-            self._model.index(first), QItemSelectionModel.SelectionFlag.ClearAndSelect
+            self._model.index(row_number), QItemSelectionModel.SelectionFlag.ClearAndSelect
         )
 
     def show_text(self, path: str, text: str) -> None:
@@ -94,12 +96,12 @@ class SourceView(QWidget):
         self._text.setPlainText("")
         self._name.setText("")
 
-    def _say(self, title: str, sentence: str = "") -> None:
-        self._words.say("file-text", title, sentence)
-        self._pages.setCurrentWidget(self._words)
+    def _show_message(self, title: str, message: str = "") -> None:
+        self._message_page.show_message("file-text", title, message)
+        self._pages.setCurrentWidget(self._message_page)
 
     @Slot()
-    def _chosen(self) -> None:
+    def _request_text(self) -> None:
         path = self._files.currentIndex().data()
         if path:
             self.text_requested.emit(str(path))

@@ -13,29 +13,29 @@ from backend.records.library.preview import ModelCheck, Preview
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState
-from widgets.common.key_value_row import Fact
+from widgets.common.key_value_row import KeyValue
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import S2, S4
 from widgets.library.check_view import CheckView
 from widgets.library.layers_view import LayersView
-from widgets.library.sample_parts import shape_words
+from widgets.library.sample_parts import shape_text
 from widgets.library.samples_view import SamplesView
 from widgets.library.scan_view import ScanView
 from widgets.library.statistics_view import StatisticsView
 
-_SHOWN = 6
+_MAX_ANSWERS = 6
 _NAME_CHARS = 40
 _EMPTY, _QUESTION = 1, 2
-_NOT_READ = (
+_NO_PREVIEW_TEXTS = (
     "No preview yet",
     "A loader reads the files and shows samples, classes and possible problems.",
 )
-_NO_LAYERS = (
+_NO_LAYERS_TEXTS = (
     "No layers yet",
     "Choose a dataset and a loader: one batch passes through the model and shows its layers.",
 )
-_NOT_CHECKED = (
+_NO_CHECK_TEXTS = (
     "Not checked yet",
     "The check imports the model and runs one step forward and backward.",
 )
@@ -61,16 +61,16 @@ class TrialPages:
         self._no_layers = EmptyState("stack", "")
         self.questions = (PartnerQuestion(), PartnerQuestion())
         self.pages = {
-            "samples": _with_empty(self.samples, self.no_samples, self.questions[0]),
-            "statistics": _with_empty(self.statistics, self._no_statistics, self.questions[1]),
-            "check": _with_empty(self.check, self._no_check),
-            "layers": _with_empty(self.layers, self._no_layers),
+            "samples": _stack_pages(self.samples, self.no_samples, self.questions[0]),
+            "statistics": _stack_pages(self.statistics, self._no_statistics, self.questions[1]),
+            "check": _stack_pages(self.check, self._no_check),
+            "layers": _stack_pages(self.layers, self._no_layers),
         }
-        self.say_not_yet()
+        self.show_no_result()
 
     def clear(self) -> None:
         """Show another version, which has no results yet."""
-        self.say_not_yet()
+        self.show_no_result()
         self.samples.clear()
         self.scan.clear()
         for pages in self.pages.values():
@@ -91,7 +91,7 @@ class TrialPages:
             ("statistics", self.statistics, self._no_statistics),
         ):
             self.pages[key].setCurrentWidget(view if preview.samples else empty)
-            empty.say("database", *_without_samples(preview))
+            empty.show_message("database", *_no_samples_texts(preview))
 
     def show_check(self, check: ModelCheck) -> None:
         self.check.show_check(check)
@@ -101,60 +101,60 @@ class TrialPages:
         self.layers.show_layers(layers)
         self.pages["layers"].setCurrentWidget(self.layers)
 
-    def say_not_yet(self) -> None:
+    def show_no_result(self) -> None:
         for empty in (self.no_samples, self._no_statistics):
-            empty.say("database", *_NOT_READ)
-        self._no_check.say("cube", *_NOT_CHECKED)
-        self._no_layers.say("stack", *_NO_LAYERS)
+            empty.show_message("database", *_NO_PREVIEW_TEXTS)
+        self._no_check.show_message("cube", *_NO_CHECK_TEXTS)
+        self._no_layers.show_message("stack", *_NO_LAYERS_TEXTS)
 
-    def say_under_way(self) -> None:
+    def show_running(self) -> None:
         # Another loader may have been chosen.
         self.scan.clear()
         for pages in self.pages.values():
             if pages.currentIndex() == _QUESTION:
                 pages.setCurrentIndex(_EMPTY)
         for empty in (self.no_samples, self._no_statistics):
-            empty.say("database", "Reading the samples…", _NOT_READ[1])
-        self._no_check.say("cube", "Checking the model…", _NOT_CHECKED[1])
-        self._no_layers.say("stack", "Reading the layers…", _NO_LAYERS[1])
+            empty.show_message("database", "Reading the samples…", _NO_PREVIEW_TEXTS[1])
+        self._no_check.show_message("cube", "Checking the model…", _NO_CHECK_TEXTS[1])
+        self._no_layers.show_message("stack", "Reading the layers…", _NO_LAYERS_TEXTS[1])
 
-    def say_failed(self) -> None:
+    def show_failed(self) -> None:
         for empty, title in (
             (self.no_samples, "No samples"),
             (self._no_statistics, "No statistics"),
         ):
-            empty.say("database", title, "Fix the problem above, then try again.")
-        self._no_check.say("cube", "No result", "Fix the problem above, then check again.")
-        self._no_layers.say("stack", "No layers", "Fix the problem above, then try again.")
+            empty.show_message("database", title, "Fix the problem above, then try again.")
+        self._no_check.show_message("cube", "No result", "Fix the problem above, then check again.")
+        self._no_layers.show_message("stack", "No layers", "Fix the problem above, then try again.")
 
 
-def preview_facts(preview: Preview) -> list[Fact]:
+def preview_details(preview: Preview) -> list[KeyValue]:
     """The facts of a preview, for the header of the page."""
-    facts = [
-        Fact("Samples", formats.count(preview.count)),
+    details = [
+        KeyValue("Samples", formats.count(preview.count)),
         *(
-            Fact(part.path.capitalize(), shape_words(part))
+            KeyValue(part.path.capitalize(), shape_text(part))
             for sample in preview.samples[:1]
             for part in sample.parts[:2]
         ),
     ]
     if preview.item_time_ms > 0:
         time = formats.milliseconds(preview.item_time_ms)
-        facts.append(Fact("Load time", f"{time} a sample"))
-    return facts
+        details.append(KeyValue("Load time", f"{time} a sample"))
+    return details
 
 
-def _without_samples(preview: Preview) -> tuple[str, str]:
+def _no_samples_texts(preview: Preview) -> tuple[str, str]:
     if not preview.count:
         return "No samples", "The loader found none in these files."
-    items = formats.plural(preview.count, "sample")
+    sample_count = formats.plural(preview.count, "sample")
     return (
         "No sample could be read",
-        f"None of the {items} could be read. Fix the loader, then try again.",
+        f"None of the {sample_count} could be read. Fix the loader, then try again.",
     )
 
 
-def _with_empty(*pages: QWidget) -> QStackedWidget:
+def _stack_pages(*pages: QWidget) -> QStackedWidget:
     stack = QStackedWidget()
     for page in pages:
         stack.addWidget(page)
@@ -172,38 +172,42 @@ class PartnerQuestion(QWidget):
         import_requested: The import button was pressed.
     """
 
-    chosen = Signal(str)
+    partner_chosen = Signal(str)
     import_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._asked: tuple[object, ...] = ()
+        self._question: tuple[object, ...] = ()
         self._icon = IconLabel("funnel", "text3", 32)
         self._title = Label("", "heading", align="center")
         self._answers = col(gap=S2)
-        self._more = Label("", "small", "text3", align="center")
-        self._import = Button("Import…", icon="upload-simple")
-        self._import.clicked.connect(self.import_requested)
-        lines = (self._icon, self._title, self._answers, self._more, self._import)
-        centred = (row(STRETCH, line, STRETCH) for line in lines)
-        self.setLayout(col(STRETCH, *centred, STRETCH, STRETCH, gap=S2, margins=(S4, S4, S4, S4)))
+        self._more_label = Label("", "small", "text3", align="center")
+        self._import_button = Button("Import…", icon="upload-simple")
+        self._import_button.clicked.connect(self.import_requested)
+        lines = (self._icon, self._title, self._answers, self._more_label, self._import_button)
+        centered_lines = (row(STRETCH, line, STRETCH) for line in lines)
+        self.setLayout(
+            col(STRETCH, *centered_lines, STRETCH, STRETCH, gap=S2, margins=(S4, S4, S4, S4))
+        )
 
     def ask(self, icon: str, title: str, names: Sequence[str], button: str) -> None:
         """Offer ``names``, the most likely first; the list above has those without a button."""
-        asked = (icon, title, tuple(names), button)
-        if asked == self._asked:
+        question = (icon, title, tuple(names), button)
+        if question == self._question:
             return
-        self._asked = asked
+        self._question = question
         self._icon.set_icon(icon, "text3")
         self._title.setText(title)
-        self._import.setText(button)
-        self._import.setVisible(bool(button))
+        self._import_button.setText(button)
+        self._import_button.setVisible(bool(button))
         clear(self._answers)
-        for name in names[:_SHOWN]:
+        for name in names[:_MAX_ANSWERS]:
             answer = Button(sanitize(name, _NAME_CHARS), icon=icon, tip=name)
-            answer.clicked.connect(lambda _checked=False, name=name: self.chosen.emit(name))
+            answer.clicked.connect(
+                lambda _is_checked=False, name=name: self.partner_chosen.emit(name)
+            )
             self._answers.addLayout(row(STRETCH, answer, STRETCH))
-        left = len(names) - _SHOWN
-        self._more.setText(f"{left} more in the list above" if left > 0 else "")
-        self._more.setVisible(left > 0)
+        remaining = len(names) - _MAX_ANSWERS
+        self._more_label.setText(f"{remaining} more in the list above" if remaining > 0 else "")
+        self._more_label.setVisible(remaining > 0)
         self.setAccessibleName(title)

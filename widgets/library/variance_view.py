@@ -24,40 +24,40 @@ class VarianceView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._shown = DepthVariance()
-        self.sentence = Label("", "strong", wrap=True, selectable=True)
+        self._variance = DepthVariance()
+        self.summary = Label("", "strong", wrap=True, selectable=True)
         self._warnings = Label("", "small", "warn", wrap=True)
         self.panel = CurvePanel(_TITLE, x_text=self._layer_at)
         self.panel.set_log_y(True)
         self.pictures = PictureButton("of the variances", lambda: self.panel)
         plot = Card((self.panel, 1), Label(_AXIS, "small", "text3", wrap=True), gap=S1)
-        head = row((self.sentence, 1), self.pictures, top=True)
-        says = Card(head, self._warnings, gap=S2, margins=HEADED_CARD)
-        self.setLayout(col(says, (plot, 1), gap=S3))
+        head = row((self.summary, 1), self.pictures, top=True)
+        summary_card = Card(head, self._warnings, gap=S2, margins=HEADED_CARD)
+        self.setLayout(col(summary_card, (plot, 1), gap=S3))
 
-    def show_variance(self, found: DepthVariance) -> None:
-        self._shown = found
-        is_well, sentence = found.judge()
-        self.sentence.setText(sentence)
-        self.sentence.set_tone("text" if is_well else "warn")
-        self._warnings.setText(" ".join(found.warnings))
-        self._warnings.setVisible(bool(found.warnings))
-        places = list(range(1, len(found.layers) + 1))
-        with self.panel.drawn_once():
+    def show_variance(self, variance: DepthVariance) -> None:
+        self._variance = variance
+        is_healthy, summary = variance.judge()
+        self.summary.setText(summary)
+        self.summary.set_color_role("text" if is_healthy else "warn")
+        self._warnings.setText(" ".join(variance.warnings))
+        self._warnings.setVisible(bool(variance.warnings))
+        positions = list(range(1, len(variance.layers) + 1))
+        with self.panel.batch_redraws():
             for colour, (name, values) in enumerate(
                 (
-                    ("Activations", [one.activation for one in found.layers]),
-                    ("Gradients", [one.gradient for one in found.layers]),
+                    ("Activations", [layer.activation for layer in variance.layers]),
+                    ("Gradients", [layer.gradient for layer in variance.layers]),
                 )
             ):
                 data = CurveData()
-                data.extend(places, [math.nan if one is None else one for one in values])
+                data.extend(positions, [math.nan if v is None else v for v in values])
                 self.panel.set_curve(name, name, data, colour, smooth=False)
             self.panel.fit()
 
-    def _layer_at(self, place: float) -> str:
-        number = round(place)
-        if not 1 <= number <= len(self._shown.layers):
+    def _layer_at(self, position: float) -> str:
+        number = round(position)
+        if not 1 <= number <= len(self._variance.layers):
             return ""
-        layer = self._shown.layers[number - 1]
+        layer = self._variance.layers[number - 1]
         return f"layer {number} · {layer.name} · {layer.kind}"

@@ -12,13 +12,13 @@ from backend.records.base.timestamps import instant
 from backend.records.library.item import LibraryItem, VersionChanges
 from widgets.common import formats
 from widgets.common.cards import Card
-from widgets.common.layout import REST, col
+from widgets.common.layout import SLACK, col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import CARD_PADDING, S3
-from widgets.common.view_style import AsHighAsRows, dress
+from widgets.common.view_style import TableHeightLimit, style_view
 from widgets.library.changes_card import ChangesCard
 
-_FROM, _HASH = 5, 6
+_SOURCE_COLUMN, _HASH_COLUMN = 5, 6
 _NARROW_BELOW_W = 680
 _MEASURED_ROWS = 30
 
@@ -36,7 +36,7 @@ class VersionsView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._jobs: dict[str, int] = {}
-        self._asked: tuple[str, ...] = ()
+        self._compared_references: tuple[str, ...] = ()
         self._model = RowTableModel(
             (
                 TableColumn[LibraryItem](
@@ -46,8 +46,8 @@ class VersionsView(QWidget):
                 ),
                 TableColumn[LibraryItem](
                     "Imported",
-                    lambda item: formats.moment_long(instant(item.created), datetime.now(UTC)),
-                    lambda item: formats.exact(instant(item.created)),
+                    lambda item: formats.time_with_day(instant(item.created), datetime.now(UTC)),
+                    lambda item: formats.full_time(instant(item.created)),
                 ),
                 TableColumn[LibraryItem](
                     "Size", lambda item: formats.disk(item.bytes), is_figure=True
@@ -55,7 +55,7 @@ class VersionsView(QWidget):
                 TableColumn[LibraryItem](
                     "Files", lambda item: formats.count(item.files), is_figure=True
                 ),
-                TableColumn[LibraryItem]("Used by", self._used_by),
+                TableColumn[LibraryItem]("Used by", self._jobs_text),
                 TableColumn[LibraryItem]("From", lambda item: item.source or "–"),
                 TableColumn[LibraryItem](
                     "SHA-256", lambda item: item.sha256[:12], lambda item: item.sha256
@@ -64,38 +64,40 @@ class VersionsView(QWidget):
         )
         self._table = table = QTableView()
         table.setModel(self._model)
-        dress(table, "Versions")
+        style_view(table, "Versions")
         table.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        table.horizontalHeader().setSectionResizeMode(_FROM, QHeaderView.ResizeMode.Stretch)
+        table.horizontalHeader().setSectionResizeMode(
+            _SOURCE_COLUMN, QHeaderView.ResizeMode.Stretch
+        )
         table.horizontalHeader().setStretchLastSection(False)
         card = Card((table, 1))
-        AsHighAsRows(table, card, 2 * CARD_PADDING)
+        TableHeightLimit(table, card, 2 * CARD_PADDING)
         # Equal widths for a hundred versions: measuring each took 0.2 s.
         table.horizontalHeader().setResizeContentsPrecision(_MEASURED_ROWS)
         self._changes = ChangesCard()
         self._changes.hide()
-        self.setLayout(col((card, 1), (self._changes, 1), REST, gap=S3))
+        self.setLayout(col((card, 1), (self._changes, 1), SLACK, gap=S3))
         table.selectionModel().currentRowChanged.connect(self._compare)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """If the columns do not fit, the hash is in the tool tip only."""
         super().resizeEvent(event)
-        self._table.setColumnHidden(_HASH, self.width() < _NARROW_BELOW_W)
+        self._table.setColumnHidden(_HASH_COLUMN, self.width() < _NARROW_BELOW_W)
 
     def show_versions(
         self, items: tuple[LibraryItem, ...], jobs_by_reference: dict[str, int]
     ) -> None:
         self._jobs = dict(jobs_by_reference)
-        self._model.put(items)
+        self._model.set_records(items)
         self._compare()
 
-    def show_changes(self, found: VersionChanges) -> None:
-        if self._asked == (found.newer, found.older):
-            self._changes.show_changes(found)
+    def show_changes(self, changes: VersionChanges) -> None:
+        if self._compared_references == (changes.newer, changes.older):
+            self._changes.show_changes(changes)
 
-    def show_changes_fault(self, newer: str, older: str, sentence: str) -> None:
-        if self._asked == (newer, older):
-            self._changes.show_fault(older, newer, sentence)
+    def show_changes_error(self, newer: str, older: str, message: str) -> None:
+        if self._compared_references == (newer, older):
+            self._changes.show_error(older, newer, message)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -108,16 +110,16 @@ class VersionsView(QWidget):
             return
         if not self._table.currentIndex().isValid():
             self._table.setCurrentIndex(self._model.index(0, 0))
-        at = self._table.currentIndex().row()
-        asked = tuple(item.reference for item in self._model.rows[at : at + 2])
-        self._changes.setVisible(len(asked) == 2)
-        if len(asked) != 2 or asked == self._asked:
+        row = self._table.currentIndex().row()
+        references = tuple(item.reference for item in self._model.rows[row : row + 2])
+        self._changes.setVisible(len(references) == 2)
+        if len(references) != 2 or references == self._compared_references:
             return
-        self._asked = asked
-        newer, older = asked
+        self._compared_references = references
+        newer, older = references
         self._changes.show_waiting(older, newer)
         self.changes_requested.emit(newer, older)
 
-    def _used_by(self, item: LibraryItem) -> str:
-        jobs = self._jobs.get(item.reference, 0)
-        return formats.plural(jobs, "job") if jobs else "–"
+    def _jobs_text(self, item: LibraryItem) -> str:
+        job_count = self._jobs.get(item.reference, 0)
+        return formats.plural(job_count, "job") if job_count else "–"

@@ -11,29 +11,29 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from widgets.plots.annotations import (
-    ABOVE,
+    TOP_MARGIN,
     NAME_H,
     AxisSpan,
     Boundary,
     PlotGeometry,
-    Post,
+    VerticalMarker,
     ThresholdLine,
     curve_colour,
     paint_boundaries,
     paint_outliers,
-    paint_posts,
+    paint_vertical_markers,
     paint_span_texts,
     paint_thresholds,
 )
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMarks, MarkKind, paint_row
-from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve, pixels
-from widgets.plots.end_labels import CurveEnd, name_rects, name_span, name_width, paint_endings
+from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve, to_pixels
+from widgets.plots.end_labels import CurveEnd, name_rects, name_span, name_width, paint_curve_ends
 from widgets.plots.growable_array import Floats
 
-_ASIDE = 15.0
-_ON_NAME = 1000
-_LEAST_X = 1e-9
+_SHIFT_STEP = 15.0
+_NAME_OVERLAP_COST = 1000
+_MIN_X = 1e-9
 """The start of a span that began at 0 on a logarithmic axis: left of everything visible."""
 
 
@@ -41,38 +41,40 @@ _LEAST_X = 1e-9
 class PlotMarks:
     """The marks of a plot, apart from its curves."""
 
-    posts: tuple[Post, ...] = ()
+    vertical_markers: tuple[VerticalMarker, ...] = ()
     boundaries: tuple[Boundary, ...] = ()
     spans: tuple[AxisSpan, ...] = ()
     thresholds: tuple[ThresholdLine, ...] = ()
-    on_axis: AxisMarks = field(default_factory=AxisMarks)
+    axis_marks: AxisMarks = field(default_factory=AxisMarks)
 
-    def past_posts(self, x: float, reach: float) -> float:
+    def label_x(self, x: float, reach: float) -> float:
         """The x of the name of a curve that ends at `x`: right of a post that it would overlap."""
-        return max([x, *(post.x for post in self.posts if x <= post.x <= x + reach)])
+        return max([x, *(post.x for post in self.vertical_markers if x <= post.x <= x + reach)])
 
-    def placed(self, places: AxisMapping) -> PlotMarks:
+    def to_coordinates(self, mapping: AxisMapping) -> PlotMarks:
         """The same in places of the x axis; marks without a place are dropped."""
-        if not places.log_x:
+        if not mapping.log_x:
             return self
         return PlotMarks(
-            tuple(replace(one, x=places.x(one.x)) for one in self.posts if one.x > 0),
-            tuple(replace(one, x=places.x(one.x)) for one in self.boundaries if one.x > 0),
             tuple(
-                replace(one, x0=places.x(max(one.x0, _LEAST_X)), x1=places.x(one.x1))
-                for one in self.spans
-                if one.x1 > _LEAST_X
+                replace(mark, x=mapping.x(mark.x)) for mark in self.vertical_markers if mark.x > 0
+            ),
+            tuple(replace(mark, x=mapping.x(mark.x)) for mark in self.boundaries if mark.x > 0),
+            tuple(
+                replace(mark, x0=mapping.x(max(mark.x0, _MIN_X)), x1=mapping.x(mark.x1))
+                for mark in self.spans
+                if mark.x1 > _MIN_X
             ),
             self.thresholds,
-            self.on_axis.placed(places),
+            self.axis_marks.to_coordinates(mapping),
         )
 
     def paint(
         self,
         painter: QPainter,
         frame: PlotGeometry,
-        places: AxisMapping,
-        crowd: Callable[[QRectF], int],
+        mapping: AxisMapping,
+        count_points_under: Callable[[QRectF], int],
     ) -> None:
         """Paint all of them.
 
@@ -81,20 +83,22 @@ class PlotMarks:
         """
         paint_span_texts(painter, frame, self.spans)
         paint_boundaries(painter, frame, self.boundaries)
-        drawn = [replace(each, y=places.y(each.y)) for each in self.thresholds]
-        paint_thresholds(painter, frame, drawn)
-        paint_posts(painter, frame, self.posts, crowd)
-        self.on_axis.paint(painter, frame)
+        visible_thresholds = [
+            replace(threshold, y=mapping.y(threshold.y)) for threshold in self.thresholds
+        ]
+        paint_thresholds(painter, frame, visible_thresholds)
+        paint_vertical_markers(painter, frame, self.vertical_markers, count_points_under)
+        self.axis_marks.paint(painter, frame)
 
 
 @dataclass(frozen=True)
-class EndsOf:
+class CurveEnds:
     """The ends of a plot's curves: which have names, and which curve is highlighted."""
 
-    places: AxisMapping
-    named: bool
-    lifted: str
-    text: Callable[[DrawnCurve], str]
+    mapping: AxisMapping
+    with_labels: bool
+    highlighted_key: str
+    label_text: Callable[[DrawnCurve], str]
     marks: PlotMarks
 
     def paint(
@@ -105,88 +109,92 @@ class EndsOf:
         Dots and names at the ends, an arrow for each value outside the picture, and a cross where
         NaN begins.
         """
-        listed = list(curves)
-        for key, curve in listed:
-            y = self.places.ys(curve.raw_y)
+        items = list(curves)
+        for key, curve in items:
+            y = self.mapping.ys(curve.raw_y)
             # On a logarithmic axis zero has no place; it is not a value below the picture.
             paint_outliers(painter, frame, curve.raw_x, y, self._colour(key, curve))
-            lost = self.places.xs(curve.data.lost(self.places.axis))
-            paint_row(painter, frame, lost, MarkKind.NO_NUMBER)
-        paint_endings(painter, frame, _lifted_last(self.endings(frame, listed)), self.named)
+            nan_starts = self.mapping.xs(curve.data.nan_starts(self.mapping.axis))
+            paint_row(painter, frame, nan_starts, MarkKind.NON_FINITE)
+        paint_curve_ends(
+            painter, frame, _sort_by_alpha(self.curve_ends(frame, items)), self.with_labels
+        )
 
-    def crowd(
+    def points_counter(
         self, frame: PlotGeometry, curves: Iterable[tuple[str, DrawnCurve]]
     ) -> Callable[[QRectF], int]:
         """Return a function that counts how much of curves and names is in a rectangle."""
-        listed = list(curves)
-        lines = [self._line(frame, curve) for _, curve in listed]
-        names = name_rects(frame, self.endings(frame, listed)) if self.named else []
+        items = list(curves)
+        lines = [self._line(frame, curve) for _, curve in items]
+        names = name_rects(frame, self.curve_ends(frame, items)) if self.with_labels else []
 
         def count(rect: QRectF) -> int:
-            crossed = sum(_crossings(x, y, rect) for x, y in lines if len(x))
-            return crossed + _ON_NAME * sum(rect.intersects(name) for name in names)
+            crossing_count = sum(_count_crossings(x, y, rect) for x, y in lines if len(x))
+            return crossing_count + _NAME_OVERLAP_COST * sum(
+                rect.intersects(name) for name in names
+            )
 
         return count
 
-    def endings(
+    def curve_ends(
         self,
         frame: PlotGeometry,
         curves: Iterable[tuple[str, DrawnCurve]],
     ) -> list[CurveEnd]:
         """The preferred places of the names of curves that end in the picture."""
-        endings: list[CurveEnd] = []
+        ends: list[CurveEnd] = []
         lines: list[tuple[Floats, Floats]] = []
         for key, curve in curves:
-            if not curve.named or curve.last is None:
+            if not curve.with_label or curve.last_point is None:
                 continue
-            x = self.places.x(curve.end(self.places.axis))
-            y_end = self.places.y(curve.last.smoothed)
-            if frame.has(x) and frame.y0 <= y_end <= frame.y1:
-                words = self.text(curve)
-                reach = name_width(words) / frame.rect.width() * (frame.x1 - frame.x0)
-                past = frame.px(self.marks.past_posts(x, reach))
+            x = self.mapping.x(curve.end_x(self.mapping.axis))
+            y_end = self.mapping.y(curve.last_point.smoothed)
+            if frame.contains_x(x) and frame.y0 <= y_end <= frame.y1:
+                text = self.label_text(curve)
+                reach = name_width(text) / frame.rect.width() * (frame.x1 - frame.x0)
+                min_x = frame.px(self.marks.label_x(x, reach))
                 colour = self._colour(key, curve)
-                endings.append(CurveEnd(frame.at(x, y_end), words, colour, past=past))
-                if self.named:
+                ends.append(CurveEnd(frame.point(x, y_end), text, colour, min_x=min_x))
+                if self.with_labels:
                     lines.append(self._line(frame, curve))
-        if not self.named:
-            return endings
-        lines += self._thresholds(frame)
+        if not self.with_labels:
+            return ends
+        lines += self._threshold_lines(frame)
         return [
-            replace(each, shift=_shift(frame, each, name_span(frame, each), lines))
-            for each in endings
+            replace(end, shift=_best_shift(frame, end, name_span(frame, end), lines))
+            for end in ends
         ]
 
     def _colour(self, key: str, curve: DrawnCurve) -> QColor:
-        is_faint = bool(self.lifted) and key != self.lifted
+        is_faint = bool(self.highlighted_key) and key != self.highlighted_key
         return curve_colour(curve.colour, FAINT_ALPHA if is_faint else 1.0)
 
     def _line(self, frame: PlotGeometry, curve: DrawnCurve) -> tuple[Floats, Floats]:
         """A curve in pixels."""
-        return pixels(frame, curve.x, self.places.ys(curve.y))
+        return to_pixels(frame, curve.x, self.mapping.ys(curve.y))
 
-    def _thresholds(self, frame: PlotGeometry) -> list[tuple[Floats, Floats]]:
+    def _threshold_lines(self, frame: PlotGeometry) -> list[tuple[Floats, Floats]]:
         """The threshold lines in pixels."""
-        across = np.arange(frame.rect.left(), frame.rect.right())
+        columns = np.arange(frame.rect.left(), frame.rect.right())
         return [
-            (across, np.full(len(across), frame.py(self.places.y(one.y))))
-            for one in self.marks.thresholds
+            (columns, np.full(len(columns), frame.py(self.mapping.y(threshold.y))))
+            for threshold in self.marks.thresholds
         ]
 
 
-def _crossings(x: Floats, y: Floats, rect: QRectF) -> int:
+def _count_crossings(x: Floats, y: Floats, rect: QRectF) -> int:
     """The number of pixel columns in which a line crosses a rectangle."""
     columns = np.arange(rect.left(), rect.right())
-    at = np.interp(columns, x, y, math.nan, math.nan)
-    low, high = np.fmin(at[:-1], at[1:]), np.fmax(at[:-1], at[1:])
+    column_y = np.interp(columns, x, y, math.nan, math.nan)
+    low, high = np.fmin(column_y[:-1], column_y[1:]), np.fmax(column_y[:-1], column_y[1:])
     # Between two columns a line with many points may rise and fall, too.
-    inside = (x > rect.left()) & (x < rect.right()) & (y > rect.top()) & (y < rect.bottom())
-    return int(((low < rect.bottom()) & (high > rect.top())).sum()) + int(inside.sum())
+    is_inside = (x > rect.left()) & (x < rect.right()) & (y > rect.top()) & (y < rect.bottom())
+    return int(((low < rect.bottom()) & (high > rect.top())).sum()) + int(is_inside.sum())
 
 
-def _shift(
+def _best_shift(
     frame: PlotGeometry,
-    ending: CurveEnd,
+    curve_end: CurveEnd,
     span: tuple[float, float],
     lines: Sequence[tuple[Floats, Floats]],
 ) -> float:
@@ -194,20 +202,22 @@ def _shift(
 
     Right of its point only those count that cross the whole plot.
     """
-    left, right = span
-    beside = [y[(x > left) & (x < right)] for x, y in lines]
-    below = np.concatenate(beside) - ending.point.y() if beside else np.empty(0)
+    x0, x1 = span
+    near_parts = [y[(x > x0) & (x < x1)] for x, y in lines]
+    offsets = np.concatenate(near_parts) - curve_end.point.y() if near_parts else np.empty(0)
 
-    highest = frame.rect.top() - ABOVE + NAME_H / 2 - ending.point.y()
-    lowest = frame.rect.bottom() - NAME_H / 2 - ending.point.y()
+    min_shift = frame.rect.top() - TOP_MARGIN + NAME_H / 2 - curve_end.point.y()
+    max_shift = frame.rect.bottom() - NAME_H / 2 - curve_end.point.y()
 
-    def covered(shift: float) -> int:
-        there = max(min(shift, lowest), highest)
-        return int((np.abs(below - there) < NAME_H / 2).sum())
+    def count_covered(shift: float) -> int:
+        name_offset = max(min(shift, max_shift), min_shift)
+        return int((np.abs(offsets - name_offset) < NAME_H / 2).sum())
 
-    return min((0.0, _ASIDE, -_ASIDE, 2 * _ASIDE, -2 * _ASIDE), key=covered)
+    return min(
+        (0.0, _SHIFT_STEP, -_SHIFT_STEP, 2 * _SHIFT_STEP, -2 * _SHIFT_STEP), key=count_covered
+    )
 
 
-def _lifted_last(endings: Sequence[CurveEnd]) -> list[CurveEnd]:
+def _sort_by_alpha(curve_ends: Sequence[CurveEnd]) -> list[CurveEnd]:
     """Faint ones first, so that no faint name covers the highlighted one."""
-    return sorted(endings, key=lambda ending: ending.colour.alphaF())
+    return sorted(curve_ends, key=lambda end: end.colour.alphaF())

@@ -20,28 +20,28 @@ from widgets.plots.growable_array import Floats
 LINE_W = 2.2
 NAME_GAP, NAME_H = 9, 16
 DOT = 3.5
-NEAR_PX = 5
+HIT_RADIUS_PX = 5
 """The distance within which the pointer selects a mark."""
-ABOVE = 6
+TOP_MARGIN = 6
 """Pixels of the view above its frame, for names at the top of a plot."""
-_TITLE_H, _HEADLESS, _ROW_H, _SIDE = 24, 4, 18, 10
-_MOST_OUTLIERS = 200
-_POST_TOP = 0.14
+_TITLE_H, _UNTITLED_TOP, _ROW_H, _SIDE = 24, 4, 18, 10
+_MAX_OUTLIERS = 200
+_MARKER_TEXT_TOP = 0.14
 """The possible heights of a post's text, from above."""
-_ON_TEXT = 100_000
+_TEXT_OVERLAP_COST = 100_000
 _BACKGROUND_ALPHA = 0.85
 _SHADE_ALPHA = 0.14
 
-_Places = TypeVar("_Places", float, Floats)
+_Coordinates = TypeVar("_Places", float, Floats)
 
 
 @dataclass(frozen=True)
-class Post:
+class VerticalMarker:
     """A line at a place on the x axis: a run failed, or NaN appeared."""
 
     x: float
     text: str = ""
-    tone: str = "bad"
+    color_role: str = "bad"
     dashed: bool = False
 
 
@@ -59,7 +59,7 @@ class AxisSpan:
 
     x0: float
     x1: float
-    tone: str = "warn"
+    color_role: str = "warn"
     text: str = ""
 
 
@@ -69,7 +69,7 @@ class ThresholdLine:
 
     y: float
     text: str = ""
-    tone: str = "text3"
+    color_role: str = "text3"
 
 
 @dataclass(frozen=True)
@@ -82,19 +82,19 @@ class PlotGeometry:
     y0: float
     y1: float
 
-    def at(self, x: float, y: float) -> QPointF:
+    def point(self, x: float, y: float) -> QPointF:
         return QPointF(self.px(x), self.py(y))
 
-    def px(self, x: _Places) -> _Places:
+    def px(self, x: _Coordinates) -> _Coordinates:
         return self.rect.left() + (x - self.x0) / (self.x1 - self.x0) * self.rect.width()
 
-    def py(self, y: _Places) -> _Places:
+    def py(self, y: _Coordinates) -> _Coordinates:
         return self.rect.bottom() - (y - self.y0) / (self.y1 - self.y0) * self.rect.height()
 
     def x_at(self, px: float) -> float:
         return self.x0 + (px - self.rect.left()) / self.rect.width() * (self.x1 - self.x0)
 
-    def has(self, x: float) -> bool:
+    def contains_x(self, x: float) -> bool:
         return self.x0 <= x <= self.x1
 
     @property
@@ -142,60 +142,73 @@ def paint_boundaries(
     """Paint thin lines with the number of the run that begins there."""
     t = theme.current()
     for boundary in boundaries:
-        if not frame.has(boundary.x):
+        if not frame.contains_x(boundary.x):
             continue
         x = round(frame.px(boundary.x)) + 0.5
         painter.setPen(QPen(t.q("line_strong"), 1))
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
-        _paint_beside(
+        _paint_line_label(
             painter, frame, x, frame.rect.top(), f"run {boundary.number}", "tiny", "text3"
         )
 
 
-def paint_posts(
-    painter: QPainter, frame: PlotGeometry, posts: Sequence[Post], crowd: Callable[[QRectF], int]
+def paint_vertical_markers(
+    painter: QPainter,
+    frame: PlotGeometry,
+    markers: Sequence[VerticalMarker],
+    count_points_under: Callable[[QRectF], int],
 ) -> None:
     """Paint events. Solid 2 px; dashed 1 px for minor ones.
 
     Args:
         crowd: Returns how much of the curves is in a rectangle: texts go where it is least.
     """
-    taken: list[QRectF] = []
-    for post in sorted(posts, key=lambda post: post.x):
-        if not frame.has(post.x):
+    text_rects: list[QRectF] = []
+    for marker in sorted(markers, key=lambda marker: marker.x):
+        if not frame.contains_x(marker.x):
             continue
-        x = frame.px(post.x)
-        pen = QPen(theme.current().fill(post.tone), 1.0 if post.dashed else 2.0)
-        if post.dashed:
+        x = frame.px(marker.x)
+        pen = QPen(theme.current().fill(marker.color_role), 1.0 if marker.dashed else 2.0)
+        if marker.dashed:
             pen.setDashPattern([3, 3])
         painter.setPen(pen)
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
-        if post.text:
-            taken.append(_post_rect(frame, x, post.text, taken, crowd))
-            _paint_on_background(painter, taken[-1], post.text, "small_strong", post.tone)
+        if marker.text:
+            text_rects.append(
+                _marker_text_rect(frame, x, marker.text, text_rects, count_points_under)
+            )
+            _paint_on_background(
+                painter, text_rects[-1], marker.text, "small_strong", marker.color_role
+            )
 
 
-def _post_rect(
+def _marker_text_rect(
     frame: PlotGeometry,
     x: float,
     text: str,
-    taken: Sequence[QRectF],
-    crowd: Callable[[QRectF], int],
+    text_rects: Sequence[QRectF],
+    count_points_under: Callable[[QRectF], int],
 ) -> QRectF:
     """The text's place beside its post, as high as fits: over no text and few curves."""
-    top, room = frame.rect.top(), frame.rect.height() - NAME_H
+    top, height = frame.rect.top(), frame.rect.height() - NAME_H
     rects = [
-        _rect_beside(
-            frame, x, top + min(room * _POST_TOP + line * NAME_H, room), text, "small_strong"
+        _line_label_rect(
+            frame,
+            x,
+            top + min(height * _MARKER_TEXT_TOP + line * NAME_H, height),
+            text,
+            "small_strong",
         )
-        for line in range(max(int(room * (1 - _POST_TOP) / NAME_H), 1))
+        for line in range(max(int(height * (1 - _MARKER_TEXT_TOP) / NAME_H), 1))
     ]
 
-    def covered(rect: QRectF) -> int:
-        apart = rect.adjusted(-NAME_GAP, 1, NAME_GAP, -1)
-        return crowd(rect) + _ON_TEXT * sum(apart.intersects(other) for other in taken)
+    def overlap_cost(rect: QRectF) -> int:
+        padded_rect = rect.adjusted(-NAME_GAP, 1, NAME_GAP, -1)
+        return count_points_under(rect) + _TEXT_OVERLAP_COST * sum(
+            padded_rect.intersects(text_rect) for text_rect in text_rects
+        )
 
-    return min(rects, key=covered)
+    return min(rects, key=overlap_cost)
 
 
 def paint_thresholds(
@@ -206,39 +219,39 @@ def paint_thresholds(
         if not frame.y0 <= threshold.y <= frame.y1:
             continue
         y = round(frame.py(threshold.y)) + 0.5
-        pen = QPen(theme.current().fill(threshold.tone), 1)
+        pen = QPen(theme.current().fill(threshold.color_role), 1)
         pen.setDashPattern([4, 3])
         painter.setPen(pen)
         painter.drawLine(QPointF(frame.rect.left(), y), QPointF(frame.rect.right(), y))
         if threshold.text:
-            above = QRectF(frame.rect.left() + 10, y - 18, frame.rect.width() - 20, 16)
-            _paint_on_background(painter, above, threshold.text, "tiny", threshold.tone)
+            text_rect = QRectF(frame.rect.left() + 10, y - 18, frame.rect.width() - 20, 16)
+            _paint_on_background(painter, text_rect, threshold.text, "tiny", threshold.color_role)
 
 
 def paint_shades(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
     """Paint the tints of spans, behind the curves."""
     for span in spans:
-        colour = theme.current().fill(span.tone)
+        colour = theme.current().fill(span.color_role)
         colour.setAlphaF(_SHADE_ALPHA)
-        room = QRectF(frame.at(span.x0, frame.y1), frame.at(span.x1, frame.y0))
-        painter.fillRect(room & frame.rect, colour)
+        rect = QRectF(frame.point(span.x0, frame.y1), frame.point(span.x1, frame.y0))
+        painter.fillRect(rect & frame.rect, colour)
 
 
 def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[AxisSpan]) -> None:
     """Paint the texts of shaded spans at the bottom: their causes are usually at the top."""
     for span in spans:
-        left = max(frame.px(span.x0), frame.rect.left())
-        right = min(frame.px(span.x1), frame.rect.right())
-        if span.text and text_width(span.text, "tiny") <= right - left - 8:
-            rect = QRectF(left + 4, frame.rect.bottom() - 18, right - left - 8, 16)
-            _paint_on_background(painter, rect, span.text, "tiny", span.tone)
+        x0 = max(frame.px(span.x0), frame.rect.left())
+        x1 = min(frame.px(span.x1), frame.rect.right())
+        if span.text and text_width(span.text, "tiny") <= x1 - x0 - 8:
+            rect = QRectF(x0 + 4, frame.rect.bottom() - 18, x1 - x0 - 8, 16)
+            _paint_on_background(painter, rect, span.text, "tiny", span.color_role)
 
 
-def paint_left_out(painter: QPainter, frame: PlotGeometry, sentence: str) -> None:
+def paint_hidden_values_message(painter: QPainter, frame: PlotGeometry, message: str) -> None:
     """Paint what the axes cannot show, at the lower left, above the marks on the axis."""
-    if sentence:
+    if message:
         rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
-        _paint_on_background(painter, rect, sentence, "tiny", "text3")
+        _paint_on_background(painter, rect, message, "tiny", "text3")
 
 
 def paint_outliers(
@@ -249,15 +262,15 @@ def paint_outliers(
         return
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(colour)
-    seen = (x >= frame.x0) & (x <= frame.x1)
-    for beyond, edge, way in (
-        (seen & (y > frame.y1), frame.rect.top(), 1),
-        (seen & (y < frame.y0), frame.rect.bottom(), -1),
+    in_range = (x >= frame.x0) & (x <= frame.x1)
+    for is_outlier, edge, direction in (
+        (in_range & (y > frame.y1), frame.rect.top(), 1),
+        (in_range & (y < frame.y0), frame.rect.bottom(), -1),
     ):
-        columns = {round(frame.px(float(place))) for place in x[beyond]}
-        for px in sorted(columns)[:_MOST_OUTLIERS]:
+        columns = {round(frame.px(float(outlier_x))) for outlier_x in x[is_outlier]}
+        for px in sorted(columns)[:_MAX_OUTLIERS]:
             tip = QPointF(px, edge)
-            base = [QPointF(px - 3, edge + 5 * way), QPointF(px + 3, edge + 5 * way)]
+            base = [QPointF(px - 3, edge + 5 * direction), QPointF(px + 3, edge + 5 * direction)]
             painter.drawPolygon(QPolygonF([tip, *base]))
 
 
@@ -288,58 +301,69 @@ def paint_read_out(
     """Paint the box at the pointer: its place, if `title` is given, and the value of each curve."""
     t = theme.current()
     # In a plot of one curve its title already has the name.
-    alone = not title and len(rows) == 1
-    names = 0 if alone else max((text_width(row.name, "small") for row in rows), default=0)
-    values = max((text_width(row.value, "small_strong") for row in rows), default=0)
+    is_single = not title and len(rows) == 1
+    names_w = 0 if is_single else max((text_width(row.name, "small") for row in rows), default=0)
+    values_w = max((text_width(row.value, "small_strong") for row in rows), default=0)
     width = max(
-        names + values + (18 if alone else 26) + 2 * _SIDE, text_width(title, "tiny") + 2 * _SIDE
+        names_w + values_w + (18 if is_single else 26) + 2 * _SIDE,
+        text_width(title, "tiny") + 2 * _SIDE,
     )
     width = min(width, int(frame.rect.width()) - 8)
-    head = _TITLE_H if title else _HEADLESS
-    height = head + _ROW_H * len(rows) + 6
+    header_h = _TITLE_H if title else _UNTITLED_TOP
+    height = header_h + _ROW_H * len(rows) + 6
     px = frame.px(x)
-    left = px + 12
-    if left + width > frame.rect.right():
-        left = max(px - 12 - width, frame.rect.left())
-    box = QRectF(left, frame.rect.top() + 4, width, height)
+    box_x = px + 12
+    if box_x + width > frame.rect.right():
+        box_x = max(px - 12 - width, frame.rect.left())
+    box = QRectF(box_x, frame.rect.top() + 4, width, height)
     dots = [row.point for row in rows if row.point is not None]
     if any(box.adjusted(-DOT, 0, DOT, DOT).contains(dot) for dot in dots):
-        below = box.translated(0, frame.rect.height() - height - 2 * (box.top() - frame.rect.top()))
-        if not any(below.adjusted(-DOT, -DOT, DOT, 0).contains(dot) for dot in dots):
-            box = below
+        lower_box = box.translated(
+            0, frame.rect.height() - height - 2 * (box.top() - frame.rect.top())
+        )
+        if not any(lower_box.adjusted(-DOT, -DOT, DOT, 0).contains(dot) for dot in dots):
+            box = lower_box
     painter.setPen(QPen(t.q("line_strong", 0.6), 1))
     painter.setBrush(t.q("raised"))
     painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
     inner = box.adjusted(_SIDE, 0, -_SIDE, 0)
-    place = QRectF(inner.left(), box.top() + 5, inner.width(), 16)
+    title_rect = QRectF(inner.left(), box.top() + 5, inner.width(), 16)
     if title:
-        paint_text(painter, place, title, "tiny", "text3")
+        paint_text(painter, title_rect, title, "tiny", "text3")
     for i, row in enumerate(rows):
-        line = QRectF(inner.left(), box.top() + head + _ROW_H * i, inner.width(), _ROW_H)
+        line = QRectF(inner.left(), box.top() + header_h + _ROW_H * i, inner.width(), _ROW_H)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(row.colour)
         painter.drawRoundedRect(QRectF(line.left(), line.top() + 7, 10, 3), 1.5, 1.5)
-        if not alone:
-            room = line.adjusted(16, 0, -values - 8, 0)
-            paint_text(painter, room, row.name, "small", "text2")
+        if not is_single:
+            name_rect = line.adjusted(16, 0, -values_w - 8, 0)
+            paint_text(painter, name_rect, row.name, "small", "text2")
         paint_text(painter, line, row.value, "small_strong", "text", right=True)
 
 
-def _paint_beside(
-    painter: QPainter, frame: PlotGeometry, x: float, y: float, text: str, role: Role, tone: str
+def _paint_line_label(
+    painter: QPainter,
+    frame: PlotGeometry,
+    x: float,
+    y: float,
+    text: str,
+    role: Role,
+    color_role: str,
 ) -> None:
-    _paint_on_background(painter, _rect_beside(frame, x, y, text, role), text, role, tone)
+    _paint_on_background(painter, _line_label_rect(frame, x, y, text, role), text, role, color_role)
 
 
-def _rect_beside(frame: PlotGeometry, x: float, y: float, text: str, role: Role) -> QRectF:
+def _line_label_rect(frame: PlotGeometry, x: float, y: float, text: str, role: Role) -> QRectF:
     """The place right of a line, or left of it at the edge of the picture."""
     width = text_width(text, role) + 2
-    left = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width
-    return QRectF(left, y, width, NAME_H)
+    label_x = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width
+    return QRectF(label_x, y, width, NAME_H)
 
 
-def _paint_on_background(painter: QPainter, rect: QRectF, text: str, role: Role, tone: str) -> None:
+def _paint_on_background(
+    painter: QPainter, rect: QRectF, text: str, role: Role, color_role: str
+) -> None:
     width = min(text_width(text, role), rect.width())
     background = QRectF(rect.left() - 2, rect.top() + 1, width + 4, rect.height() - 2)
     painter.fillRect(background, theme.current().q("surface", _BACKGROUND_ALPHA))
-    paint_text(painter, rect, text, role, tone)
+    paint_text(painter, rect, text, role, color_role)

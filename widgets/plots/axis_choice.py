@@ -13,10 +13,10 @@ _TIPS = {
 }
 
 
-def axis_choice(chosen: XAxis) -> SegmentedControl:
+def axis_choice(selected_axis: XAxis) -> SegmentedControl:
     """A choice of all x axes, by the values of `XAxis`."""
-    axes = [(axis.value, words) for axis, (words, _) in _TIPS.items()]
-    choice = SegmentedControl(axes, chosen.value, name="Horizontal axis")
+    axes = [(axis.value, label) for axis, (label, _) in _TIPS.items()]
+    control = SegmentedControl(axes, selected_axis.value, name="Horizontal axis")
     for axis, (_, tip) in _TIPS.items():
-        choice.set_tip(axis.value, tip)
-    return choice
+        control.set_tip(axis.value, tip)
+    return control

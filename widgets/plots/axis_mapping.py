@@ -29,9 +29,9 @@ class AxisMapping:
         """The place of `x`, which is in the unit of the axis."""
         return _logarithm(x) if self.log_x else x
 
-    def x_at(self, place: float) -> float:
+    def x_at(self, coordinate: float) -> float:
         """The value at a place, in the unit of the axis."""
-        return 10.0 ** min(max(place, -300.0), 300.0) if self.log_x else place
+        return 10.0 ** min(max(coordinate, -300.0), 300.0) if self.log_x else coordinate
 
     def y(self, value: float) -> float:
         return _logarithm(value) if self.log_y else value

@@ -11,13 +11,13 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from widgets.common import theme
-from widgets.plots.annotations import NEAR_PX, PlotGeometry
+from widgets.plots.annotations import HIT_RADIUS_PX, PlotGeometry
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.growable_array import Floats
 
-_H = 7
-_HALF = 4.0
-_APART_PX = 7
+_MARK_H = 7
+_HALF_W = 4.0
+_MIN_DISTANCE_PX = 7
 
 
 class MarkKind(Enum):
@@ -25,14 +25,14 @@ class MarkKind(Enum):
 
     EVALUATION = "evaluated"
     CHECKPOINT = "checkpoint"
-    CHECKPOINT_GONE = "checkpoint, removed since"
+    CHECKPOINT_REMOVED = "checkpoint, removed since"
     RATE_STEP = "learning rate lowered"
     STOP = "stopped"
     FAILURE = "failed"
-    NO_NUMBER = "NaN or infinite"
+    NON_FINITE = "NaN or infinite"
 
 
-_TONES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NO_NUMBER: "bad"}
+_COLOR_ROLES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NON_FINITE: "bad"}
 
 
 @dataclass(frozen=True)
@@ -52,30 +52,33 @@ class AxisMarks:
     """The marks of a plot in axis order: with a million, a query costs what is visible."""
 
     def __init__(self, marks: Sequence[AxisMark] = ()) -> None:
-        self._kinds = {
-            kind: sorted((one for one in marks if one.kind is kind), key=_place)
+        self._marks_by_kind = {
+            kind: sorted((mark for mark in marks if mark.kind is kind), key=_mark_x)
             for kind in MarkKind
         }
-        self._at = {kind: [one.x for one in found] for kind, found in self._kinds.items()}
+        self._x_by_kind = {
+            kind: [mark.x for mark in kind_marks]
+            for kind, kind_marks in self._marks_by_kind.items()
+        }
 
-    def at(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
+    def marks_near(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
         """The marks under the pointer, the nearest one of each kind."""
-        reach = NEAR_PX * frame.per_px
-        near: list[AxisMark] = []
-        for kind, at in self._at.items():
-            begin, end = bisect_left(at, x - reach), bisect_right(at, x + reach)
-            found = self._kinds[kind][begin:end]
-            near += sorted(found, key=lambda mark: abs(mark.x - x))[:1]
-        return tuple(near)
+        reach = HIT_RADIUS_PX * frame.per_px
+        nearest_marks: list[AxisMark] = []
+        for kind, xs in self._x_by_kind.items():
+            start, end = bisect_left(xs, x - reach), bisect_right(xs, x + reach)
+            near_marks = self._marks_by_kind[kind][start:end]
+            nearest_marks += sorted(near_marks, key=lambda mark: abs(mark.x - x))[:1]
+        return tuple(nearest_marks)
 
-    def placed(self, places: AxisMapping) -> AxisMarks:
+    def to_coordinates(self, mapping: AxisMapping) -> AxisMarks:
         """The same in places of an axis; marks without a place are dropped."""
-        if not places.log_x:
+        if not mapping.log_x:
             return self
         return AxisMarks(
             [
-                replace(mark, x=places.x(mark.x))
-                for marks in self._kinds.values()
+                replace(mark, x=mapping.x(mark.x))
+                for marks in self._marks_by_kind.values()
                 for mark in marks
                 if mark.x > 0
             ]
@@ -83,50 +86,55 @@ class AxisMarks:
 
     def paint(self, painter: QPainter, frame: PlotGeometry) -> None:
         """Paint a row of glyphs on the axis, each kind with its shape."""
-        for kind, at in self._at.items():
-            paint_row(painter, frame, at, kind)
+        for kind, xs in self._x_by_kind.items():
+            paint_row(painter, frame, xs, kind)
 
 
 def paint_row(
-    painter: QPainter, frame: PlotGeometry, at: Sequence[float] | Floats, kind: MarkKind
+    painter: QPainter, frame: PlotGeometry, xs: Sequence[float] | Floats, kind: MarkKind
 ) -> None:
     """Paint a glyph at each of these rising places; of many only a few."""
-    apart = _APART_PX * frame.per_px
+    min_distance = _MIN_DISTANCE_PX * frame.per_px
     x = frame.x0
     while True:
         # Ten thousand evaluations would form a bar.
-        index = bisect_left(at, x)
-        if index == len(at) or at[index] > frame.x1:
+        index = bisect_left(xs, x)
+        if index == len(xs) or xs[index] > frame.x1:
             return
-        _paint(painter, QPointF(frame.px(float(at[index])), frame.rect.bottom()), kind)
-        x = float(at[index]) + apart
+        _paint(painter, QPointF(frame.px(float(xs[index])), frame.rect.bottom()), kind)
+        x = float(xs[index]) + min_distance
 
 
-def _place(mark: AxisMark) -> float:
+def _mark_x(mark: AxisMark) -> float:
     return mark.x
 
 
 def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
     t = theme.current()
-    ink = t.q(_TONES.get(kind, "text3"))
+    ink = t.q(_COLOR_ROLES.get(kind, "text3"))
     x, y = foot.x(), foot.y()
     painter.setPen(QPen(t.q("surface"), 1))
     painter.setBrush(ink)
-    if kind in (MarkKind.CHECKPOINT, MarkKind.CHECKPOINT_GONE):
-        if kind is MarkKind.CHECKPOINT_GONE:
+    if kind in (MarkKind.CHECKPOINT, MarkKind.CHECKPOINT_REMOVED):
+        if kind is MarkKind.CHECKPOINT_REMOVED:
             painter.setPen(QPen(ink, 1))
             painter.setBrush(t.q("surface"))
-        corners = [QPointF(x - _HALF, y), QPointF(x + _HALF, y), QPointF(x, y - _H)]
+        corners = [QPointF(x - _HALF_W, y), QPointF(x + _HALF_W, y), QPointF(x, y - _MARK_H)]
         painter.drawPolygon(QPolygonF(corners))
     elif kind is MarkKind.RATE_STEP:
         # A step down, above the checkpoint that is often made at the same step.
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(ink, 1.5))
-        stair = [(-_HALF, 2.0 * _H + 2), (0.0, 2.0 * _H + 2), (0.0, _H + 2.0), (_HALF, _H + 2.0)]
+        stair = [
+            (-_HALF_W, 2.0 * _MARK_H + 2),
+            (0.0, 2.0 * _MARK_H + 2),
+            (0.0, _MARK_H + 2.0),
+            (_HALF_W, _MARK_H + 2.0),
+        ]
         painter.drawPolyline(QPolygonF([QPointF(x + dx, y - dy) for dx, dy in stair]))
     elif kind in (MarkKind.STOP, MarkKind.FAILURE):
-        painter.drawRect(QRectF(x - 3, y - _H, 6, 6))
-    elif kind is MarkKind.NO_NUMBER:
+        painter.drawRect(QRectF(x - 3, y - _MARK_H, 6, 6))
+    elif kind is MarkKind.NON_FINITE:
         cross = [QLineF(x - 3, y - 7, x + 3, y - 1), QLineF(x - 3, y - 1, x + 3, y - 7)]
         for colour, width in ((t.q("surface"), 4.0), (ink, 1.8)):
             painter.setPen(QPen(colour, width))

@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from widgets.common import formats
-from widgets.plots.annotations import NEAR_PX, PlotGeometry, ReadOutRow, curve_colour
+from widgets.plots.annotations import HIT_RADIUS_PX, PlotGeometry, ReadOutRow, curve_colour
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.curve_data import CurvePoint, XAxis
 from widgets.plots.curve_item import DrawnCurve
 
-_RAW_ROWS_UP_TO = 3
-NO_NUMBER = "NaN or infinite"
+_MAX_CURVES_WITH_RAW = 3
+NON_FINITE_TEXT = "NaN or infinite"
 
 
 def read_rows(
     curves: Iterable[DrawnCurve],
     x: float,
     frame: PlotGeometry,
-    places: AxisMapping,
+    mapping: AxisMapping,
     value_text: Callable[[float], str],
     *,
-    alone: bool = True,
+    is_single_run: bool = True,
 ) -> tuple[list[ReadOutRow], CurvePoint | None]:
     """Return a line for each named curve, and the nearest point of the first one.
 
@@ -33,79 +33,87 @@ def read_rows(
         x: In the unit of the x axis.
         alone: All curves are of one run: raw values follow the smoothed ones.
     """
-    known = list(curves)
+    all_curves = list(curves)
     rows: list[ReadOutRow] = []
     nearest: CurvePoint | None = None
-    for curve in known:
-        sample = curve.data.at(places.axis, x) if curve.named else None
-        if sample is None:
+    for curve in all_curves:
+        curve_point = curve.data.nearest_point(mapping.axis, x) if curve.with_label else None
+        if curve_point is None:
             continue
         if nearest is None:
-            nearest = sample
+            nearest = curve_point
         colour = curve_colour(curve.colour)
-        y = places.y(sample.smoothed)
+        y = mapping.y(curve_point.smoothed)
         in_picture = math.isfinite(y) and frame.y0 <= y <= frame.y1
-        at = places.x(curve.x_of(sample, places.axis))
-        point = frame.at(at, y) if in_picture and math.isfinite(at) else None
-        name = curve.name_of_line if alone else curve.name
-        rows.append(ReadOutRow(colour, name, value_text(sample.smoothed), point))
-        if alone and curve.has_raw and len(known) <= _RAW_ROWS_UP_TO:
-            rows.append(ReadOutRow(colour, f"{curve.name}, raw", value_text(sample.raw)))
-        for beyond in _out_of_view(curve, places.x(x), frame, places):
-            if value_text(beyond) not in (rows[-1].value, value_text(sample.smoothed)):
-                rows.append(ReadOutRow(colour, f"{curve.name}, out of view", value_text(beyond)))
+        coordinate = mapping.x(curve.point_x(curve_point, mapping.axis))
+        point = frame.point(coordinate, y) if in_picture and math.isfinite(coordinate) else None
+        name = curve.line_name if is_single_run else curve.name
+        rows.append(ReadOutRow(colour, name, value_text(curve_point.smoothed), point))
+        if is_single_run and curve.has_raw and len(all_curves) <= _MAX_CURVES_WITH_RAW:
+            rows.append(ReadOutRow(colour, f"{curve.name}, raw", value_text(curve_point.raw)))
+        for outlier in _outliers_near(curve, mapping.x(x), frame, mapping):
+            if value_text(outlier) not in (rows[-1].value, value_text(curve_point.smoothed)):
+                rows.append(ReadOutRow(colour, f"{curve.name}, out of view", value_text(outlier)))
     return rows, nearest
 
 
-def lost_near(
-    curves: Iterable[DrawnCurve], place: float, frame: PlotGeometry, places: AxisMapping
+def nan_start_labels(
+    curves: Iterable[DrawnCurve], coordinate: float, frame: PlotGeometry, mapping: AxisMapping
 ) -> Iterator[str]:
     """Yield the curves that are NaN from the pointer on, as text."""
-    reach = NEAR_PX * frame.per_px
+    reach = HIT_RADIUS_PX * frame.per_px
     for curve in curves:
-        at = places.xs(curve.data.lost(places.axis))
-        index = int(np.searchsorted(at, place - reach, "left"))
-        if curve.named and index < len(at) and at[index] <= place + reach:
-            yield f"{curve.name}: {NO_NUMBER}"
+        nan_starts = mapping.xs(curve.data.nan_starts(mapping.axis))
+        index = int(np.searchsorted(nan_starts, coordinate - reach, "left"))
+        if curve.with_label and index < len(nan_starts) and nan_starts[index] <= coordinate + reach:
+            yield f"{curve.name}: {NON_FINITE_TEXT}"
 
 
-def _out_of_view(
-    curve: DrawnCurve, place: float, frame: PlotGeometry, places: AxisMapping
+def _outliers_near(
+    curve: DrawnCurve, coordinate: float, frame: PlotGeometry, mapping: AxisMapping
 ) -> Iterator[float]:
     """The extreme values outside the picture that an arrow near the pointer stands for."""
-    reach = NEAR_PX * frame.per_px
-    near = curve.raw_y[(curve.raw_x >= place - reach) & (curve.raw_x <= place + reach)]
-    finite = near[np.isfinite(near)]
+    reach = HIT_RADIUS_PX * frame.per_px
+    near_values = curve.raw_y[
+        (curve.raw_x >= coordinate - reach) & (curve.raw_x <= coordinate + reach)
+    ]
+    finite = near_values[np.isfinite(near_values)]
     if not len(finite):
         return
     low, high = float(finite.min()), float(finite.max())
-    if places.y(high) > frame.y1:
+    if mapping.y(high) > frame.y1:
         yield high
-    if places.y(low) < frame.y0:
+    if mapping.y(low) < frame.y0:
         yield low
 
 
-def place_text(axis: XAxis, x: float, sample: CurvePoint | None, *, alone: bool = True) -> str:
+def position_text(
+    axis: XAxis, x: float, point: CurvePoint | None, *, is_single_run: bool = True
+) -> str:
     """Return "step 7 800 · epoch 20 · 14:48": the axis first, then the other coordinates.
 
     Args:
         alone: All curves are of one run. One step of several runs is at several times.
     """
     now_s = time.time()
-    if axis is XAxis.CLOCK and (sample is None or not alone):
-        return formats.moment_s(x, now_s)
-    if sample is None:
+    if axis is XAxis.CLOCK and (point is None or not is_single_run):
+        return formats.time_with_day_s(x, now_s)
+    if point is None:
         return ""
-    step = f"step {formats.count(round(sample.step))}"
-    epoch = f"epoch {sample.epoch:.4g}" if math.isfinite(sample.epoch) else ""
-    when = formats.moment_long(sample.time_s, now_s) if math.isfinite(sample.time_s) else ""
+    step = f"step {formats.count(round(point.step))}"
+    epoch = f"epoch {point.epoch:.4g}" if math.isfinite(point.epoch) else ""
+    time_text = formats.time_with_day(point.time_s, now_s) if math.isfinite(point.time_s) else ""
     if axis is XAxis.EPOCH:
-        parts = [epoch, step, when]
+        parts = [epoch, step, time_text]
     elif axis is XAxis.TIME:
         parts = [f"after {formats.duration(x)}", step, epoch]
     elif axis is XAxis.CLOCK:
         # A node has no steps: its points are numbered by their times.
-        parts = [formats.moment_s(x, now_s), "" if sample.step == sample.time_s else step, epoch]
+        parts = [
+            formats.time_with_day_s(x, now_s),
+            "" if point.step == point.time_s else step,
+            epoch,
+        ]
     else:
-        parts = [step, epoch, when]
-    return " · ".join(part for part in (parts if alone else parts[:1]) if part)
+        parts = [step, epoch, time_text]
+    return " · ".join(part for part in (parts if is_single_run else parts[:1]) if part)

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from widgets.plots.growable_array import Floats, GrowableArray
 from widgets.plots.minmax_pyramid import Pyramid
 from widgets.plots.monotonic_axis import MonotonicAxis
-from widgets.plots.smoothing import Smoothed
+from widgets.plots.smoothing import SmoothedColumn
 
-_STRETCH_POINTS = 1024  # this many points need no octave of their own
+_MIN_OCTAVE_POINTS = 1024  # this many points need no octave of their own
 
 
 class XAxis(Enum):
@@ -42,13 +42,13 @@ class XAxis(Enum):
     """Seconds since 1970: curves of several sources are at their real times."""
 
 
-class Gaps(Enum):
+class GapReason(Enum):
     """The reason why a point has no value."""
 
     NO_READING = "no reading"
     NOT_MEASURED = "not measured"
     """Or NaN or infinite, if there was a value at every step before."""
-    NO_NUMBER = "NaN or infinite"
+    NON_FINITE = "NaN or infinite"
     """Every step has a value."""
 
 
@@ -71,16 +71,18 @@ class CurveData:
     everything from there on.
     """
 
-    def __init__(self, smoothing: float = 0.0, gaps: Gaps = Gaps.NO_READING) -> None:
-        self._gaps = gaps
+    def __init__(
+        self, smoothing: float = 0.0, gap_reason: GapReason = GapReason.NO_READING
+    ) -> None:
+        self._gap_reason = gap_reason
         self._step = MonotonicAxis()
         self._epoch = MonotonicAxis()
         self._time = MonotonicAxis()
         self._raw = GrowableArray()
         self._raw_levels = Pyramid()
-        self._smooth: Smoothed | None = None
+        self._smooth: SmoothedColumn | None = None
         self._time_origin = math.nan
-        self._lost = GrowableArray()
+        self._nan_starts = GrowableArray()
         self.revision = 0
         """Increases with each change, so that a plot detects changes."""
         self.set_smoothing(smoothing)
@@ -138,22 +140,27 @@ class CurveData:
             return
         if not np.isfinite(step).all():
             raise ValueError("a step is NaN or infinite")
-        kept = _not_replaced_later(step)
-        if kept is not None:
-            step, value, epoch, time_s = step[kept], value[kept], epoch[kept], time_s[kept]
+        is_kept = _surviving_points(step)
+        if is_kept is not None:
+            step, value, epoch, time_s = (
+                step[is_kept],
+                value[is_kept],
+                epoch[is_kept],
+                time_s[is_kept],
+            )
         if self._step.size and step[0] <= self._step.last:
             self.truncate(float(step[0]))
-        self._note_lost(value)
+        self._record_nan_starts(value)
         value[~np.isfinite(value)] = math.nan
         # An axis is searched by bisection. If it is unknown, or a clock was set back, it stays
         # constant.
         self._step.extend(step)
-        self._epoch.extend(_rising(epoch, self._epoch.last))
-        self._time.extend(_rising(time_s, self._time.last))
+        self._epoch.extend(_make_rising(epoch, self._epoch.last))
+        self._time.extend(_make_rising(time_s, self._time.last))
         self._raw.extend(value)
         self._raw_levels.extend(self._raw.cut(self._raw_levels.size, self._raw.size))
         if self._smooth is not None:
-            self._smooth.follow()
+            self._smooth.append_growth()
         self.revision += 1
 
     def truncate(self, step: float) -> None:
@@ -164,7 +171,7 @@ class CurveData:
         for axis in (self._step, self._epoch, self._time):
             axis.shorten(size)
         self._raw.shorten(size)
-        self._lost.shorten(self._lost.find(size, "left"))
+        self._nan_starts.shorten(self._nan_starts.find(size, "left"))
         self._raw_levels.shorten(size)
         if self._smooth is not None:
             self._smooth.shorten(size)
@@ -174,9 +181,9 @@ class CurveData:
         """Smooth with another weight: 0 is none, 0.6 much, 0.99 very much."""
         weight = _valid_weight(weight)
         if weight != self.smoothing:
-            self._smooth = Smoothed(weight, self._raw) if weight > 0 else None
+            self._smooth = SmoothedColumn(weight, self._raw) if weight > 0 else None
             if self._smooth is not None:
-                self._smooth.follow()
+                self._smooth.append_growth()
             self.revision += 1
 
     def set_time_origin(self, time_s: float) -> None:
@@ -192,14 +199,14 @@ class CurveData:
         """The places of the points on an axis; rising, or NaN if the axis is unknown."""
         return self._axis(axis).values - self._origin(axis)
 
-    def place(self, index: int, axis: XAxis) -> float:
+    def x_at_index(self, index: int, axis: XAxis) -> float:
         """The place of one point on an axis."""
-        return self._axis(axis).at(index) - self._origin(axis)
+        return self._axis(axis).value_at(index) - self._origin(axis)
 
-    def places(self, steps: Floats, axis: XAxis) -> Floats:
+    def x_at_steps(self, steps: Floats, axis: XAxis) -> Floats:
         """The places of steps on an axis: of the last point up to each, NaN before the first."""
-        index = [self._step.find(step, "right") - 1 for step in steps.tolist()]
-        return np.array([self.place(at, axis) if at >= 0 else math.nan for at in index])
+        indices = [self._step.find(step, "right") - 1 for step in steps.tolist()]
+        return np.array([self.x_at_index(i, axis) if i >= 0 else math.nan for i in indices])
 
     def x_range(self, axis: XAxis, *, log: bool = False) -> tuple[float, float] | None:
         """The places of the first and last point, or None without points on this axis.
@@ -207,25 +214,25 @@ class CurveData:
         On a logarithmic axis these are logarithms, and values up to 0 are no points.
         """
         values, origin = self._axis(axis), self._origin(axis)
-        first = self._first(axis, log=log)
+        first = self._first_index(axis, log=log)
         if first == values.size:
             return None
-        low, high = values.at(first) - origin, values.last - origin
+        low, high = values.value_at(first) - origin, values.last - origin
         return (math.log10(low), math.log10(high)) if log else (low, high)
 
-    def without_place(self, axis: XAxis) -> int:
+    def nonpositive_count(self, axis: XAxis) -> int:
         """The number of points that a logarithmic axis cannot show: those up to 0."""
-        return self._first(axis, log=True) - self._axis(axis).untold
+        return self._first_index(axis, log=True) - self._axis(axis).nan_count
 
-    def lost(self, axis: XAxis) -> Floats:
+    def nan_starts(self, axis: XAxis) -> Floats:
         """The places where NaN begins, rising.
 
         Infinity counts as NaN, and so does a gap after two values; after one value the metric is
         measured only now and then.
         """
-        index = self._lost.values.astype(np.int64)
-        is_measured = self._gaps is not Gaps.NO_READING
-        if is_measured and not len(index) and len(self) and self.last() is None:
+        index = self._nan_starts.values.astype(np.int64)
+        is_measured = self._gap_reason is not GapReason.NO_READING
+        if is_measured and not len(index) and len(self) and self.last_point() is None:
             index = np.zeros(1, np.int64)
         return self._axis(axis).take(index) - self._origin(axis)
 
@@ -252,100 +259,107 @@ class CurveData:
             return _EMPTY, _EMPTY
         x, origin = self._axis(axis), self._origin(axis)
         low_x, high_x = (_power(x0), _power(x1)) if log else (x0, x1)
-        begin = max(x.find(low_x + origin, "left") - 1, self._first(axis, log=log))
+        start = max(x.find(low_x + origin, "left") - 1, self._first_index(axis, log=log))
         end = min(x.find(high_x + origin, "right") + 1, x.size)
-        if end <= begin:
+        if end <= start:
             return _EMPTY, _EMPTY
 
-        def placed(raw_places: Floats) -> Floats:
-            return np.log10(raw_places - origin) if log else raw_places - origin
+        def to_coordinates(raw_x: Floats) -> Floats:
+            return np.log10(raw_x - origin) if log else raw_x - origin
 
         read = partial(self._cut, smoothed=smoothed)
-        if end - begin <= 2 * width_px:
-            return placed(x.cut(begin, end)), read(begin, end)
+        if end - start <= 2 * width_px:
+            return to_coordinates(x.cut(start, end)), read(start, end)
         smooth = self._smooth if smoothed else None
         levels = self._raw_levels if smooth is None else smooth.levels
-        edges = [begin, end]
+        edges = [start, end]
         if log:
-            edges = _octaves(x, origin, begin, end)
+            edges = _octaves(x, origin, start, end)
         parts = []
-        for one, next_one in pairwise(edges):
-            px = width_px
+        for part_start, part_end in pairwise(edges):
+            part_px = width_px
             if log:
-                ends = placed(x.take(np.array([one, next_one - 1])))
-                px = max(int((ends[1] - ends[0]) / (x1 - x0) * width_px), 1)
-            parts.append(levels.blocks(read, one, next_one, (next_one - one) / px))
-        starts, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
-        at = placed(x.take(starts))
-        column = np.floor((at - x0) * (width_px / (x1 - x0)))
-        cuts = np.flatnonzero(np.diff(column, prepend=-np.inf))
-        low = np.fmin.reduceat(low, cuts)
-        high = np.fmax.reduceat(high, cuts)
+                part_range = to_coordinates(x.take(np.array([part_start, part_end - 1])))
+                part_px = max(int((part_range[1] - part_range[0]) / (x1 - x0) * width_px), 1)
+            parts.append(
+                levels.blocks(read, part_start, part_end, (part_end - part_start) / part_px)
+            )
+        starts, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        block_x = to_coordinates(x.take(starts))
+        column_numbers = np.floor((block_x - x0) * (width_px / (x1 - x0)))
+        column_starts = np.flatnonzero(np.diff(column_numbers, prepend=-np.inf))
+        low = np.fmin.reduceat(low, column_starts)
+        high = np.fmax.reduceat(high, column_starts)
         # The last point keeps its own place: the name of the curve is next to it.
-        last_x, last_y = placed(x.cut(end - 1, end)), read(end - 1, end)
-        middle = low / 2 + high / 2
+        last_x, last_y = to_coordinates(x.cut(end - 1, end)), read(end - 1, end)
+        centre = low / 2 + high / 2
         if smooth is not None:
-            return np.append(at[cuts], last_x), np.append(middle, last_y)
-        in_pairs, py = np.repeat(at[cuts], 2), np.empty(2 * len(cuts))
+            return np.append(block_x[column_starts], last_x), np.append(centre, last_y)
+        pair_x, pair_y = np.repeat(block_x[column_starts], 2), np.empty(2 * len(column_starts))
         # A falling line meets the upper end of a column first.
-        falls = np.concatenate(([True], middle[1:] <= middle[:-1]))
-        py[0::2] = np.where(falls, high, low)
-        py[1::2] = np.where(falls, low, high)
-        return np.append(in_pairs, last_x), np.append(py, last_y)
+        falls = np.concatenate(([True], centre[1:] <= centre[:-1]))
+        pair_y[0::2] = np.where(falls, high, low)
+        pair_y[1::2] = np.where(falls, low, high)
+        return np.append(pair_x, last_x), np.append(pair_y, last_y)
 
-    def at(self, axis: XAxis, x: float) -> CurvePoint | None:
+    def nearest_point(self, axis: XAxis, x: float) -> CurvePoint | None:
         """The point nearest to `x`; None outside the curve."""
         span = self.x_range(axis)
         if span is None or not span[0] <= x <= span[1]:
             return None
-        values, wanted = self._axis(axis), x + self._origin(axis)
-        index = min(values.find(wanted, "left"), values.size - 1)
-        if index > values.untold and wanted - values.at(index - 1) < values.at(index) - wanted:
+        values, target = self._axis(axis), x + self._origin(axis)
+        index = min(values.find(target, "left"), values.size - 1)
+        if (
+            index > values.nan_count
+            and target - values.value_at(index - 1) < values.value_at(index) - target
+        ):
             index -= 1
-        return self._sample(index)
+        return self._point(index)
 
-    def last(self) -> CurvePoint | None:
+    def last_point(self) -> CurvePoint | None:
         """The last point that has a value."""
         # From the end, in blocks: a curve may end in a million NaN, but usually does not.
         for end in range(len(self), 0, -1024):
             start = max(end - 1024, 0)
             numbers = np.flatnonzero(~np.isnan(self._raw.cut(start, end)))
             if len(numbers):
-                return self._sample(start + int(numbers[-1]))
+                return self._point(start + int(numbers[-1]))
         return None
 
-    def _sample(self, index: int) -> CurvePoint:
+    def _point(self, index: int) -> CurvePoint:
         return CurvePoint(
             index,
-            self._step.at(index),
-            self._epoch.at(index),
-            self._time.at(index),
-            self._raw.at(index),
+            self._step.value_at(index),
+            self._epoch.value_at(index),
+            self._time.value_at(index),
+            self._raw.value_at(index),
             float(self._cut(index, index + 1, smoothed=True)[0]),
         )
 
-    def _cut(self, begin: int, end: int, *, smoothed: bool) -> Floats:
+    def _cut(self, start: int, end: int, *, smoothed: bool) -> Floats:
         if smoothed and self._smooth is not None:
-            return self._smooth.cut(begin, end)
-        return self._raw.cut(begin, end)
+            return self._smooth.cut(start, end)
+        return self._raw.cut(start, end)
 
-    def _note_lost(self, new: Floats) -> None:
+    def _record_nan_starts(self, values: Floats) -> None:
         """Before `new` is added, record the points at which NaN begins."""
-        gap = ~np.isfinite(new)
-        if self._gaps is Gaps.NO_READING or not gap.any():
+        new_gaps = ~np.isfinite(values)
+        if self._gap_reason is GapReason.NO_READING or not new_gaps.any():
             return
-        is_gap = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
-        before = np.concatenate((np.array([True, False])[: 2 - len(is_gap)], is_gap))
-        both = np.concatenate((before, gap))
-        begins = gap & ~both[1:-1]
-        if self._gaps is Gaps.NOT_MEASURED:
-            begins &= np.isinf(new) | ~both[:-2]
-        self._lost.extend(np.flatnonzero(begins).astype(np.float64) + self._raw.size)
+        previous_gaps = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
+        padded_gaps = np.concatenate(
+            (np.array([True, False])[: 2 - len(previous_gaps)], previous_gaps)
+        )
+        all_gaps = np.concatenate((padded_gaps, new_gaps))
+        is_start = new_gaps & ~all_gaps[1:-1]
+        if self._gap_reason is GapReason.NOT_MEASURED:
+            is_start &= np.isinf(values) | ~all_gaps[:-2]
+        self._nan_starts.extend(np.flatnonzero(is_start).astype(np.float64) + self._raw.size)
 
-    def _first(self, axis: XAxis, *, log: bool) -> int:
+    def _first_index(self, axis: XAxis, *, log: bool) -> int:
         """The index of the first point that has a place."""
         values = self._axis(axis)
-        return values.find(self._origin(axis), "right") if log else values.untold
+        return values.find(self._origin(axis), "right") if log else values.nan_count
 
     def _axis(self, axis: XAxis) -> MonotonicAxis:
         if axis is XAxis.STEP:
@@ -357,26 +371,26 @@ class CurveData:
             return 0.0
         if math.isfinite(self._time_origin):
             return self._time_origin
-        return self._time.first if self._time.size > self._time.untold else 0.0
+        return self._time.first if self._time.size > self._time.nan_count else 0.0
 
 
 _EMPTY: Floats = np.empty(0)
 
 
-def _octaves(x: MonotonicAxis, origin: float, begin: int, end: int) -> list[int]:
+def _octaves(x: MonotonicAxis, origin: float, start: int, end: int) -> list[int]:
     """The indices at which to split the points for a logarithmic axis.
 
     In no part are they much denser at its end than at its beginning.
     """
     edges = [end]
-    upper = x.at(end - 1) - origin
-    while edges[-1] - begin > _STRETCH_POINTS:
+    upper = x.value_at(end - 1) - origin
+    while edges[-1] - start > _MIN_OCTAVE_POINTS:
         upper /= 2
-        edge = max(x.find(upper + origin, "left"), begin)
+        edge = max(x.find(upper + origin, "left"), start)
         if edge < edges[-1]:
             edges.append(edge)
-    if edges[-1] > begin:
-        edges.append(begin)
+    if edges[-1] > start:
+        edges.append(start)
     return edges[::-1]
 
 
@@ -399,18 +413,18 @@ def _same_length(values: Sequence[float] | Floats | None, length: int) -> Floats
     return result
 
 
-def _not_replaced_later(steps: Floats) -> NDArray[np.bool_] | None:
+def _surviving_points(steps: Floats) -> NDArray[np.bool_] | None:
     """A mask of the points that no later point replaces (same or smaller step); None for all."""
     if len(steps) < 2 or (steps[1:] > steps[:-1]).all():
         return None
-    least_after = np.minimum.accumulate(steps[::-1])[::-1]
-    kept = np.ones(len(steps), np.bool_)
-    kept[:-1] = steps[:-1] < least_after[1:]
-    return kept
+    min_later_step = np.minimum.accumulate(steps[::-1])[::-1]
+    survives = np.ones(len(steps), np.bool_)
+    survives[:-1] = steps[:-1] < min_later_step[1:]
+    return survives
 
 
-def _rising(values: Floats, last: float) -> Floats:
+def _make_rising(values: Floats, last: float) -> Floats:
     """`values` made to rise: a gap repeats the value before; leading gaps stay NaN."""
     values[np.isinf(values)] = math.nan
-    joined = np.concatenate(([last], values))
-    return np.fmax.accumulate(joined)[1:]
+    values_with_last = np.concatenate(([last], values))
+    return np.fmax.accumulate(values_with_last)[1:]

@@ -22,14 +22,14 @@ FAINT_ALPHA = 0.25
 RAW_FAINT_ALPHA = 0.08
 _FILL_ALPHA, _FILL_FAINT_ALPHA = 0.10, 0.03
 _MANY_POINTS = 300
-_WINDING_WAY, _BAND_WAY = 2, 20
+_WINDING_VARIATION, _BAND_VARIATION = 2, 20
 """The total rise and fall of a curve, in plot heights, from which it is drawn differently."""
 
 
 class Stroke(Enum):
     """The drawing method of a line. Times are for 150 points that wind over 900 × 260 px."""
 
-    WHOLE = auto()
+    CONTINUOUS = auto()
     """One antialiased stroke: 30 ms."""
     SEGMENTS = auto()
     """A stroke for each two points: 1 ms.
@@ -54,53 +54,53 @@ class DrawnCurve:
     colour: int | str
     smooth: bool
     with_raw: bool
-    named: bool
+    with_label: bool
     width: float
     fill: bool
     x: Floats = field(default_factory=lambda: np.empty(0))
     y: Floats = field(default_factory=lambda: np.empty(0))
     raw_y: Floats = field(default_factory=lambda: np.empty(0))
     raw_x: Floats = field(default_factory=lambda: np.empty(0))
-    last: CurvePoint | None = None
-    _cut_for: tuple[object, ...] = ()
+    last_point: CurvePoint | None = None
+    _cut_arguments: tuple[object, ...] = ()
 
     @property
     def has_raw(self) -> bool:
         return self.smooth and self.with_raw and self.data.smoothing > 0
 
     @property
-    def name_of_line(self) -> str:
+    def line_name(self) -> str:
         """The name, with a note if the line is smoothed; the line behind it is raw."""
         return f"{self.name}, smoothed" if self.has_raw else self.name
 
-    def end(self, axis: XAxis) -> float:
+    def end_x(self, axis: XAxis) -> float:
         """The place of the last point, in the unit of the x axis; NaN without one."""
-        return math.nan if self.last is None else self.x_of(self.last, axis)
+        return math.nan if self.last_point is None else self.point_x(self.last_point, axis)
 
-    def x_of(self, sample: CurvePoint, axis: XAxis) -> float:
+    def point_x(self, point: CurvePoint, axis: XAxis) -> float:
         if axis is XAxis.STEP:
-            return sample.step
+            return point.step
         if axis is XAxis.EPOCH:
-            return sample.epoch
-        return self.data.place(sample.index, axis)
+            return point.epoch
+        return self.data.x_at_index(point.index, axis)
 
-    def cut(self, places: AxisMapping, x0: float, x1: float, width_px: int) -> None:
+    def cut_points(self, mapping: AxisMapping, x0: float, x1: float, width_px: int) -> None:
         """Cut the points to a range of x. Cheap if nothing changed."""
-        stretch = (places.axis, x0, x1, width_px)
-        wanted = (self.data.revision, *stretch, places.log_x)
-        if wanted == self._cut_for:
+        column_arguments = (mapping.axis, x0, x1, width_px)
+        arguments = (self.data.revision, *column_arguments, mapping.log_x)
+        if arguments == self._cut_arguments:
             return
-        self._cut_for = wanted
-        self.x, self.y = self.data.columns(*stretch, smoothed=True, log=places.log_x)
+        self._cut_arguments = arguments
+        self.x, self.y = self.data.columns(*column_arguments, smoothed=True, log=mapping.log_x)
         if self.data.smoothing > 0:
-            self.raw_x, self.raw_y = self.data.columns(*stretch, log=places.log_x)
+            self.raw_x, self.raw_y = self.data.columns(*column_arguments, log=mapping.log_x)
         else:
             self.raw_x, self.raw_y = self.x, self.y
-        self.last = self.data.last()
+        self.last_point = self.data.last_point()
 
-    def values_outside(self, places: AxisMapping, frame: PlotGeometry) -> list[float]:
+    def values_outside(self, mapping: AxisMapping, frame: PlotGeometry) -> list[float]:
         """Return the values above or below the plot: those that have an arrow at its edge."""
-        y = places.ys(self.raw_y)
+        y = mapping.ys(self.raw_y)
         in_view = (self.raw_x >= frame.x0) & (self.raw_x <= frame.x1)
         return [float(value) for value in self.raw_y[in_view & ((y > frame.y1) | (y < frame.y0))]]
 
@@ -108,7 +108,7 @@ class DrawnCurve:
         self,
         painter: QPainter,
         frame: PlotGeometry,
-        places: AxisMapping,
+        mapping: AxisMapping,
         *,
         faint: bool,
         to_file: bool,
@@ -116,7 +116,7 @@ class DrawnCurve:
         """Paint the raw trace behind the smoothed line; see `paint_line`."""
         if not self.has_raw:
             return
-        x, y = _line(frame, self.raw_x, places.ys(self.raw_y), to_file=to_file)
+        x, y = _line_in_pixels(frame, self.raw_x, mapping.ys(self.raw_y), to_file=to_file)
         # Antialiasing of a thousand steep strokes is invisible and costs 5 ms a curve.
         is_smooth = to_file or len(x) < frame.rect.width() / 2
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, is_smooth)
@@ -128,7 +128,7 @@ class DrawnCurve:
         self,
         painter: QPainter,
         frame: PlotGeometry,
-        places: AxisMapping,
+        mapping: AxisMapping,
         *,
         faint: bool,
         to_file: bool,
@@ -139,11 +139,11 @@ class DrawnCurve:
             to_file: Speed does not matter: one stroke, which any viewer can enlarge, and which is
             clipped here, because most viewers of SVG ignore clip paths.
         """
-        x, y = _line(frame, self.x, places.ys(self.y), to_file=to_file)
+        x, y = _line_in_pixels(frame, self.x, mapping.ys(self.y), to_file=to_file)
         if self.fill:
             shade = curve_colour(self.colour, _FILL_FAINT_ALPHA if faint else _FILL_ALPHA)
             paint_fill(painter, x, y, frame.rect.bottom(), shade)
-        stroke = Stroke.WHOLE if to_file else self._best_stroke(frame.rect, y, faint=faint)
+        stroke = Stroke.CONTINUOUS if to_file else self._best_stroke(frame.rect, y, faint=faint)
         alpha = FAINT_ALPHA if faint else 1.0
         pen = curve_pen(self.colour, self.width, alpha)
         if stroke is Stroke.HAIR:
@@ -164,18 +164,18 @@ class DrawnCurve:
             painter.drawPath(arrayToQPath(x, y, "finite"))
 
     def _best_stroke(self, rect: QRectF, y: Floats, *, faint: bool) -> Stroke:
-        inside = np.clip(y, rect.top(), rect.bottom())
-        way = float(np.nansum(np.abs(np.diff(inside)))) / max(rect.height(), 1.0)
+        clipped_y = np.clip(y, rect.top(), rect.bottom())
+        variation = float(np.nansum(np.abs(np.diff(clipped_y)))) / max(rect.height(), 1.0)
         is_raw = self.data.smoothing == 0 and len(self.x) > rect.width()
         # A filled curve is alone in its plot, as the learning rate is, which has as many points and
         # is smooth.
-        if is_raw and (not self.fill or way > _BAND_WAY):
+        if is_raw and (not self.fill or variation > _BAND_VARIATION):
             return Stroke.BAND
         if faint or is_dashed(self.colour):
-            return Stroke.HAIR if way > _WINDING_WAY else Stroke.WHOLE
-        if way > _WINDING_WAY or (len(self.x) > _MANY_POINTS and not is_raw):
+            return Stroke.HAIR if variation > _WINDING_VARIATION else Stroke.CONTINUOUS
+        if variation > _WINDING_VARIATION or (len(self.x) > _MANY_POINTS and not is_raw):
             return Stroke.SEGMENTS
-        return Stroke.WHOLE
+        return Stroke.CONTINUOUS
 
 
 def paint_fill(
@@ -185,10 +185,10 @@ def paint_fill(
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(brush)
     edges = np.flatnonzero(np.diff(np.isfinite(y), prepend=False, append=False))
-    for first, after in edges.reshape(-1, 2).tolist():
-        across = np.pad(x[first:after], 1, "edge")
-        down = np.pad(y[first:after], 1, constant_values=bottom)
-        painter.drawPolygon(arrayToQPolygonF(across, down))
+    for start, end in edges.reshape(-1, 2).tolist():
+        polygon_x = np.pad(x[start:end], 1, "edge")
+        polygon_y = np.pad(y[start:end], 1, constant_values=bottom)
+        painter.drawPolygon(arrayToQPolygonF(polygon_x, polygon_y))
 
 
 def paint_segments(painter: QPainter, x: Floats, y: Floats) -> None:
@@ -198,47 +198,49 @@ def paint_segments(painter: QPainter, x: Floats, y: Floats) -> None:
     painter.drawLines(*lines.drawargs())
 
 
-def pixels(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def to_pixels(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """A line in pixels, at most 1000 heights outside: a painter's coordinates overflow."""
-    rect, room = frame.rect, 1000 * frame.rect.height()
+    rect, margin = frame.rect, 1000 * frame.rect.height()
     # A diverged curve may be at infinity.
     with np.errstate(over="ignore"):
-        return frame.px(x), np.clip(frame.py(y), rect.top() - room, rect.bottom() + room)
+        return frame.px(x), np.clip(frame.py(y), rect.top() - margin, rect.bottom() + margin)
 
 
-def clipped(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def clip_line(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """The parts of a line inside the plot, in pixels, with NaN between them.
 
     Each segment is clipped separately (Liang and Barsky, doi:10.1145/357332.357333).
     """
     rect = frame.rect
-    points = np.column_stack(pixels(frame, x, y))
+    points = np.column_stack(to_pixels(frame, x, y))
     low, high = (rect.left(), rect.top()), (rect.right(), rect.bottom())
-    start, way = points[:-1], np.diff(points, axis=0)
-    enters, leaves = np.zeros(len(way)), np.ones(len(way))
-    inside = np.isfinite(way).all(axis=1)
+    starts, steps = points[:-1], np.diff(points, axis=0)
+    enters, leaves = np.zeros(len(steps)), np.ones(len(steps))
+    inside = np.isfinite(steps).all(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         for side in (0, 1):
-            a = (low[side] - start[:, side]) / way[:, side]
-            b = (high[side] - start[:, side]) / way[:, side]
-            moves = way[:, side] != 0
+            a = (low[side] - starts[:, side]) / steps[:, side]
+            b = (high[side] - starts[:, side]) / steps[:, side]
+            moves = steps[:, side] != 0
             enters = np.where(moves, np.maximum(enters, np.minimum(a, b)), enters)
             leaves = np.where(moves, np.minimum(leaves, np.maximum(a, b)), leaves)
-            at = start[:, side]
-            inside &= moves | ((at >= low[side]) & (at <= high[side]))
-    kept = np.flatnonzero(inside & (enters <= leaves))
-    if not len(kept):
+            side_starts = starts[:, side]
+            inside &= moves | ((side_starts >= low[side]) & (side_starts <= high[side]))
+    visible = np.flatnonzero(inside & (enters <= leaves))
+    if not len(visible):
         return np.empty(0), np.empty(0)
-    begins = start[kept] + way[kept] * enters[kept, None]
-    ends = start[kept] + way[kept] * leaves[kept, None]
+    clipped_starts = starts[visible] + steps[visible] * enters[visible, None]
+    clipped_ends = starts[visible] + steps[visible] * leaves[visible, None]
     # Two segments form one line if neither is clipped at the point between them.
-    joined = (np.diff(kept) == 1) & (leaves[kept][:-1] >= 1) & (enters[kept][1:] <= 0)
-    breaks = np.flatnonzero(~joined) + 1
-    between = np.full((2 * len(breaks), 2), math.nan)
-    between[::2] = ends[breaks - 1]
-    line = np.insert(begins, np.repeat(breaks, 2), between, axis=0)
-    return np.append(line[:, 0], ends[-1, 0]), np.append(line[:, 1], ends[-1, 1])
+    is_joined = (np.diff(visible) == 1) & (leaves[visible][:-1] >= 1) & (enters[visible][1:] <= 0)
+    breaks = np.flatnonzero(~is_joined) + 1
+    separators = np.full((2 * len(breaks), 2), math.nan)
+    separators[::2] = clipped_ends[breaks - 1]
+    line = np.insert(clipped_starts, np.repeat(breaks, 2), separators, axis=0)
+    return np.append(line[:, 0], clipped_ends[-1, 0]), np.append(line[:, 1], clipped_ends[-1, 1])
 
 
-def _line(frame: PlotGeometry, x: Floats, y: Floats, *, to_file: bool) -> tuple[Floats, Floats]:
-    return (clipped if to_file else pixels)(frame, x, y)
+def _line_in_pixels(
+    frame: PlotGeometry, x: Floats, y: Floats, *, to_file: bool
+) -> tuple[Floats, Floats]:
+    return (clip_line if to_file else to_pixels)(frame, x, y)

@@ -19,23 +19,23 @@ from widgets.common import formats, theme
 from widgets.common.painting import paint_focus, text_width
 from widgets.common.theme import SOLID_CURVES
 from widgets.plots import plot_range
-from widgets.plots.annotation_layer import EndsOf, PlotMarks
+from widgets.plots.annotation_layer import CurveEnds, PlotMarks
 from widgets.plots.annotations import (
     LINE_W,
     AxisSpan,
     Boundary,
     PlotGeometry,
-    Post,
+    VerticalMarker,
     ReadOutRow,
     ThresholdLine,
-    paint_left_out,
+    paint_hidden_values_message,
     paint_pointer,
     paint_read_out,
     paint_shades,
 )
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMark, AxisMarks
-from widgets.plots.cursor_readout import lost_near, place_text, read_rows
+from widgets.plots.cursor_readout import nan_start_labels, position_text, read_rows
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_item import DrawnCurve
 from widgets.plots.curve_legend import Legend
@@ -44,15 +44,15 @@ from widgets.plots.image_export import Picture
 from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.plot_curves import PlotCurves
 from widgets.plots.plot_range import Range, Scale
-from widgets.plots.plot_view import LEFT_MIN, RIGHT, PlotView
+from widgets.plots.plot_view import LEFT_AXIS_MIN_W, RIGHT_MARGIN, PlotView
 
-_LEGEND_FROM = SOLID_CURVES + 1
-_NAME_SHARE = 0.33
+_MIN_LEGEND_CURVES = SOLID_CURVES + 1
+_MAX_NAME_SHARE = 0.33
 _STEP, _LEAP, _PAN = 0.01, 0.1, 0.25
 """What a key moves by: shares of the visible range."""
 _ZOOM = 0.6
 
-_IN_LINES = Qt.AlignmentFlag.AlignCenter.value | Qt.TextFlag.TextWordWrap.value
+_WRAPPED_TEXT = Qt.AlignmentFlag.AlignCenter.value | Qt.TextFlag.TextWordWrap.value
 
 
 class CurvePanel(QWidget):
@@ -78,7 +78,7 @@ class CurvePanel(QWidget):
     """
 
     x_range_changed = Signal(float, float)
-    fitted = Signal()
+    fit_requested = Signal()
     redrawn = Signal()
 
     def __init__(
@@ -117,15 +117,15 @@ class CurvePanel(QWidget):
         self._end_names = end_names
         self._several_runs = several_runs
         self._log_y = self._log_x = False
-        self._fitted = True
-        self._held = 0
+        self._is_fitted = True
+        self._batch_depth = 0
         self._fixed_x: Range | None = None
         self._to_file = False
         self.curves = PlotCurves()
-        self._known_marks = self.marks = PlotMarks()
+        self._value_marks = self.marks = PlotMarks()
         self._empty_text = "No points yet"
         self._plot = PlotView(show_x, self._paint)
-        self._legend = Legend(LEFT_MIN, self)
+        self._legend = Legend(LEFT_AXIS_MIN_W, self)
         self._legend.hide()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -136,17 +136,17 @@ class CurvePanel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._link = link if link is not None else HoverLink(self)
-        self._link.moved.connect(self._repaint)
-        self._link.left.connect(self._repaint)
-        self._plot.pointer_moved.connect(self._point)
+        self._link.pointer_moved.connect(self._repaint)
+        self._link.pointer_left.connect(self._repaint)
+        self._plot.pointer_moved.connect(self._handle_pointer)
         self._plot.pointer_left.connect(self._link.leave)
-        self._plot.double_clicked.connect(self._fit_again)
-        self._plot.box.sigRangeChangedManually.connect(self._keep_in_sight)
+        self._plot.double_clicked.connect(self._fit_on_request)
+        self._plot.box.sigRangeChangedManually.connect(self._clamp_range)
         # The room of the plot itself changes after that of the widget, and with the labels of the y
         # axis.
         self._plot.box.sigResized.connect(self.refresh)
-        self._dressed_for: theme.Theme | None = None
-        self._dress()
+        self._applied_theme: theme.Theme | None = None
+        self._apply_theme()
 
     # -- Content
 
@@ -163,7 +163,7 @@ class CurvePanel(QWidget):
         *,
         smooth: bool = True,
         with_raw: bool = True,
-        named: bool = True,
+        with_label: bool = True,
         width: float = LINE_W,
         fill: bool = False,
     ) -> None:
@@ -177,7 +177,7 @@ class CurvePanel(QWidget):
             with_raw: The raw line is visible behind the smoothed one.
             named: It has name and value at its end and a line in the read-out.
         """
-        self.curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, named, width, fill)
+        self.curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, with_label, width, fill)
         if smooth:
             data.set_smoothing(self.smoothing)
         self._curves_changed()
@@ -195,22 +195,24 @@ class CurvePanel(QWidget):
     def set_marks(
         self,
         *,
-        posts: Sequence[Post] | None = None,
+        vertical_markers: Sequence[VerticalMarker] | None = None,
         boundaries: Sequence[Boundary] | None = None,
         spans: Sequence[AxisSpan] | None = None,
         thresholds: Sequence[ThresholdLine] | None = None,
-        on_axis: Sequence[AxisMark] | None = None,
+        axis_marks: Sequence[AxisMark] | None = None,
     ) -> None:
         """Set the marks besides the curves; omitted ones stay unchanged."""
-        before = self._known_marks
-        self._known_marks = PlotMarks(
-            before.posts if posts is None else tuple(posts),
-            before.boundaries if boundaries is None else tuple(boundaries),
-            before.spans if spans is None else tuple(spans),
-            before.thresholds if thresholds is None else tuple(thresholds),
-            before.on_axis if on_axis is None else AxisMarks(on_axis),
+        previous_marks = self._value_marks
+        self._value_marks = PlotMarks(
+            previous_marks.vertical_markers
+            if vertical_markers is None
+            else tuple(vertical_markers),
+            previous_marks.boundaries if boundaries is None else tuple(boundaries),
+            previous_marks.spans if spans is None else tuple(spans),
+            previous_marks.thresholds if thresholds is None else tuple(thresholds),
+            previous_marks.axis_marks if axis_marks is None else AxisMarks(axis_marks),
         )
-        self._place_marks()
+        self._map_marks()
         self.refresh()
 
     def set_empty_text(self, text: str) -> None:
@@ -219,9 +221,9 @@ class CurvePanel(QWidget):
             self._empty_text = text
             self._repaint()
 
-    def lift(self, key: str) -> None:
+    def highlight(self, key: str) -> None:
         """Highlight one curve and draw the others faint; "" for none."""
-        self.curves.asked = key
+        self.curves.requested_key = key
         self._repaint()
 
     @property
@@ -247,7 +249,7 @@ class CurvePanel(QWidget):
         if axis is not self._axis:
             self._axis = axis
             self._fixed_x = None
-            self._place_marks()
+            self._map_marks()
             self.fit()
 
     @property
@@ -258,35 +260,35 @@ class CurvePanel(QWidget):
         """
         return self._log_x and self._axis is not XAxis.CLOCK
 
-    def set_log_x(self, on: bool) -> None:
+    def set_log_x(self, enabled: bool) -> None:
         """Set a logarithmic x axis, all of it in view. It has no points at or below zero."""
-        if on != self._log_x:
-            self._log_x = on
-            self._place_marks()
+        if enabled != self._log_x:
+            self._log_x = enabled
+            self._map_marks()
             self.fit()
 
     @property
     def log_y(self) -> bool:
         return self._log_y
 
-    def set_log_y(self, on: bool) -> None:
+    def set_log_y(self, enabled: bool) -> None:
         """Set a logarithmic y axis. Values at or below zero are gaps."""
-        if on != self._log_y:
-            self._log_y = on
+        if enabled != self._log_y:
+            self._log_y = enabled
             self.refresh()
 
     def fit(self) -> None:
         """Show all points, and from now on also new ones."""
-        self._fitted = True
+        self._is_fitted = True
         self.refresh()
 
     def is_fitted(self) -> bool:
-        return self._fitted
+        return self._is_fitted
 
     def set_x_range(self, x0: float, x1: float) -> None:
         """Show this range, as another plot of the page does."""
-        self._fitted = False
-        self._put_range(x0, x1)
+        self._is_fitted = False
+        self._set_range(x0, x1)
         self.refresh()
 
     def set_fixed_x(self, x0: float, x1: float) -> None:
@@ -294,16 +296,16 @@ class CurvePanel(QWidget):
         self._fixed_x = (x0, x1)
         self.refresh()
 
-    def data_begin(self) -> float:
+    def data_start(self) -> float:
         """The first place of the first curve; minus infinity without one."""
-        return min((low for low, _ in self.curves.x_ranges(self._places)), default=-math.inf)
+        return min((low for low, _ in self.curves.x_ranges(self._mapping)), default=-math.inf)
 
     def data_end(self) -> float:
         """The last place of the last curve; infinity without one.
 
         Right of it is room for names.
         """
-        return max((high for _, high in self.curves.x_ranges(self._places)), default=math.inf)
+        return max((high for _, high in self.curves.x_ranges(self._mapping)), default=math.inf)
 
     def x_range(self) -> Range:
         """The range of x in view."""
@@ -315,59 +317,61 @@ class CurvePanel(QWidget):
         frame = self._frame()
         return frame.y0, frame.y1
 
-    def stretch_px(self) -> tuple[float, float]:
+    def visible_span_px(self) -> tuple[float, float]:
         """The ends of the visible range, in pixels from the widget's left edge."""
-        rect, left = self._frame().rect, self._plot.x()
-        return left + rect.left(), left + rect.right()
+        rect, plot_x = self._frame().rect, self._plot.x()
+        return plot_x + rect.left(), plot_x + rect.right()
 
     @contextmanager
-    def drawn_once(self) -> Iterator[None]:
+    def batch_redraws(self) -> Iterator[None]:
         """Draw all changes inside the block once, at the end: a drawing visits every curve."""
-        self._held += 1
+        self._batch_depth += 1
         try:
             yield
         finally:
-            self._held -= 1
-        if not self._held:
+            self._batch_depth -= 1
+        if not self._batch_depth:
             self.refresh()
 
     @Slot()
     def refresh(self) -> None:
         """Draw the present data of the curves. Cheap if nothing changed."""
-        if self._held:
+        if self._batch_depth:
             return
-        if self._fitted:
-            whole = self._whole_range()
-            if whole is not None:
-                self._put_range(*whole)
+        if self._is_fitted:
+            full_range = self._full_range()
+            if full_range is not None:
+                self._set_range(*full_range)
         self._redraw()
 
     # -- Read-out
 
     @property
-    def pointed(self) -> float | None:
+    def pointer_x(self) -> float | None:
         """The place of the read-out, None if it is hidden."""
         return self._link.x
 
-    def point_at(self, x: float | None) -> None:
+    def move_pointer(self, x: float | None) -> None:
         """Move the read-out of all plots of the page to a place and announce it; None hides it."""
         if x is None:
             self._link.leave()
         else:
             self._link.point(x)
-        rows, title = self.read(self._places.x_at(x)) if x is not None else ([], "")
-        words = [f"{name} {value}".strip() for name, value in rows]
-        said = ": ".join(filter(None, (title, ", ".join(words))))
-        self.setAccessibleDescription(". ".join(filter(None, (said, self.left_out()))))
+        rows, title = self.readout(self._mapping.x_at(x)) if x is not None else ([], "")
+        values = [f"{name} {value}".strip() for name, value in rows]
+        readout_text = ": ".join(filter(None, (title, ", ".join(values))))
+        self.setAccessibleDescription(
+            ". ".join(filter(None, (readout_text, self.hidden_values_message())))
+        )
 
-    def read(self, x: float) -> tuple[list[tuple[str, str]], str]:
+    def readout(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """The name and value of every curve at `x`, and the place: the text of the read-out."""
-        rows, title = self._read(self._frame(), self._places.x(x))
+        rows, title = self._readout(self._frame(), self._mapping.x(x))
         return [(row.name, row.value) for row in rows], title
 
-    def left_out(self) -> str:
+    def hidden_values_message(self) -> str:
         """Sentences about the points that the axes do not show."""
-        return self.curves.left_out(self._places, self._frame(), self._value_text)
+        return self.curves.hidden_values_message(self._mapping, self._frame(), self._value_text)
 
     # -- Export
 
@@ -380,7 +384,7 @@ class CurvePanel(QWidget):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            self._dress()
+            self._apply_theme()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
@@ -394,31 +398,33 @@ class CurvePanel(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         modifiers = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
-        pans = modifiers == Qt.KeyboardModifier.ShiftModifier
-        if (modifiers and not pans) or not self._press(event.key(), pans):
+        is_pan = modifiers == Qt.KeyboardModifier.ShiftModifier
+        if (modifiers and not is_pan) or not self._handle_key(event.key(), is_pan):
             super().keyPressEvent(event)
 
-    def _press(self, key: int, pans: bool) -> bool:
+    def _handle_key(self, key: int, is_pan: bool) -> bool:
         """Do what a key stands for; return False if it stands for nothing."""
         keys = Qt.Key
         low, high = self.x_range()
-        begin, end = max(low, self.data_begin()), min(high, self.data_end())
-        at = self.pointed if self.pointed is not None and low <= self.pointed <= high else None
-        way = -1 if key in (keys.Key_Left, keys.Key_PageUp) else 1
-        if key in (keys.Key_Left, keys.Key_Right) and pans:
-            self._move_to(low + way * _PAN * (high - low), high + way * _PAN * (high - low))
+        start, end = max(low, self.data_start()), min(high, self.data_end())
+        x = self.pointer_x if self.pointer_x is not None and low <= self.pointer_x <= high else None
+        direction = -1 if key in (keys.Key_Left, keys.Key_PageUp) else 1
+        if key in (keys.Key_Left, keys.Key_Right) and is_pan:
+            self._show_range(
+                low + direction * _PAN * (high - low), high + direction * _PAN * (high - low)
+            )
         elif key in (keys.Key_Left, keys.Key_Right, keys.Key_PageUp, keys.Key_PageDown):
             share = _STEP if key in (keys.Key_Left, keys.Key_Right) else _LEAP
-            to = (low + end) / 2 if at is None else at + way * share * (high - low)
-            self.point_at(to if at is None else min(max(to, begin), end))
+            target = (low + end) / 2 if x is None else x + direction * share * (high - low)
+            self.move_pointer(target if x is None else min(max(target, start), end))
         elif key in (keys.Key_Home, keys.Key_End):
-            self.point_at(begin if key == keys.Key_Home else end)
+            self.move_pointer(start if key == keys.Key_Home else end)
         elif key in (keys.Key_Plus, keys.Key_Equal, keys.Key_Minus):
-            middle = (low + high) / 2 if at is None else at
+            centre = (low + high) / 2 if x is None else x
             factor = 1 / _ZOOM if key == keys.Key_Minus else _ZOOM
-            self._move_to(middle - (middle - low) * factor, middle + (high - middle) * factor)
-        elif key == keys.Key_Escape and self.pointed is not None:
-            self.point_at(None)
+            self._show_range(centre - (centre - low) * factor, centre + (high - centre) * factor)
+        elif key == keys.Key_Escape and self.pointer_x is not None:
+            self.move_pointer(None)
         else:
             return False
         return True
@@ -429,137 +435,137 @@ class CurvePanel(QWidget):
         return self._plot.frame()
 
     @property
-    def _places(self) -> AxisMapping:
+    def _mapping(self) -> AxisMapping:
         """Map values to both axes in their present state."""
         return AxisMapping(self._axis, self.log_x, self._log_y)
 
     def _width_px(self) -> int:
         return max(int(self._plot.box.width()), 2)
 
-    def _put_range(self, x0: float, x1: float) -> None:
+    def _set_range(self, x0: float, x1: float) -> None:
         if x1 > x0 and (x0, x1) != self.x_range():
             self._plot.box.setXRange(x0, x1, padding=0)
 
-    def _move_to(self, x0: float, x1: float) -> None:
+    def _show_range(self, x0: float, x1: float) -> None:
         """Show this range, as if the user zoomed or panned."""
-        self._put_range(x0, x1)
-        self._keep_in_sight()
+        self._set_range(x0, x1)
+        self._clamp_range()
 
-    def _whole_range(self) -> Range | None:
+    def _full_range(self) -> Range | None:
         """The whole x axis, and the room for names beyond its end."""
         if self._fixed_x is not None:
-            low, high = plot_range.widened(*self._fixed_x)
+            low, high = plot_range.widen_empty_range(*self._fixed_x)
             # A curve may extend beyond what was requested.
-            seen = [room for room in self._name_rooms() if room[0] <= high]
-            return plot_range.with_names((low, high), seen)
-        ranges = self.curves.x_ranges(self._places)
-        return plot_range.whole(ranges, self._name_rooms(), log=self.log_x)
+            visible_names = [name for name in self._name_widths() if name[0] <= high]
+            return plot_range.widen_for_names((low, high), visible_names)
+        ranges = self.curves.x_ranges(self._mapping)
+        return plot_range.full_range(ranges, self._name_widths(), log=self.log_x)
 
     @Slot()
-    def _keep_in_sight(self) -> None:
-        whole = self._whole_range()
+    def _clamp_range(self) -> None:
+        full_range = self._full_range()
         low, high = self.x_range()
-        if whole is not None:
+        if full_range is not None:
             # Zooming out or panning beyond all curves is corrected.
-            width = min(high - low, whole[1] - whole[0])
-            low = min(max(low, whole[0]), whole[1] - width)
+            width = min(high - low, full_range[1] - full_range[0])
+            low = min(max(low, full_range[0]), full_range[1] - width)
             high = low + width
-            self._put_range(low, high)
-        self._fitted = whole is not None and (low, high) == whole
+            self._set_range(low, high)
+        self._is_fitted = full_range is not None and (low, high) == full_range
         self._redraw()
         self.x_range_changed.emit(low, high)
 
     @Slot()
-    def _fit_again(self) -> None:
+    def _fit_on_request(self) -> None:
         self.fit()
-        self.fitted.emit()
+        self.fit_requested.emit()
 
     @Slot()
     def _redraw(self) -> None:
-        places, (x0, x1) = self._places, self.x_range()
+        mapping, (x0, x1) = self._mapping, self.x_range()
         for curve in self.curves.values():
-            curve.cut(places, x0, x1, self._width_px())
-        shown = plot_range.values(
-            self.curves.with_starts(places, x0),
-            [places.y(threshold.y) for threshold in self.marks.thresholds],
+            curve.cut_points(mapping, x0, x1, self._width_px())
+        y_range = plot_range.value_range(
+            self.curves.values_and_starts(mapping, x0),
+            [mapping.y(threshold.y) for threshold in self.marks.thresholds],
             float(self._plot.box.height()),
             log=self._log_y,
             scale=self._scale,
         )
-        self._plot.box.setYRange(*shown, padding=0)
-        self._put_ticks()
+        self._plot.box.setYRange(*y_range, padding=0)
+        self._set_ticks()
         self._repaint()
         self.redrawn.emit()
 
-    def _put_ticks(self) -> None:
+    def _set_ticks(self) -> None:
         if not self.curves.has_points():
-            self._plot.left.setTicks([[]])
-            self._plot.bottom.setTicks([[]])
+            self._plot.left_axis.setTicks([[]])
+            self._plot.bottom_axis.setTicks([[]])
             return
         height = float(self._plot.box.height())
-        places = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
-        self._plot.left.setTicks([places])
-        widest = max((text_width(text, "tiny") for _, text in places), default=0)
-        self._plot.left.setWidth(max(widest + 12, LEFT_MIN))
-        stretch = self.x_range(), self._width_px(), self._axis
-        along = plot_range.x_ticks(*stretch, log=self.log_x)
-        self._plot.bottom.setTicks([[each for each in along if self._has_room(*each)]])
+        y_ticks = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
+        self._plot.left_axis.setTicks([y_ticks])
+        widest = max((text_width(text, "tiny") for _, text in y_ticks), default=0)
+        self._plot.left_axis.setWidth(max(widest + 12, LEFT_AXIS_MIN_W))
+        x_axis = self.x_range(), self._width_px(), self._axis
+        x_ticks = plot_range.x_ticks(*x_axis, log=self.log_x)
+        self._plot.bottom_axis.setTicks([[tick for tick in x_ticks if self._fits_label(*tick)]])
 
-    def _has_room(self, x: float, text: str) -> bool:
+    def _fits_label(self, x: float, text: str) -> bool:
         """Return True if a tick is in the range of the curves and its label is not cut off."""
         low, high = self.x_range()
-        if self._fitted and self._fixed_x is None and x > self.data_end():
+        if self._is_fitted and self._fixed_x is None and x > self.data_end():
             return False
-        beyond = (high - x) / (high - low) * self._width_px() + RIGHT
-        return text_width(text, "tiny") / 2 <= beyond
+        right_space = (high - x) / (high - low) * self._width_px() + RIGHT_MARGIN
+        return text_width(text, "tiny") / 2 <= right_space
 
     # -- Painting
 
-    def _dress(self) -> None:
+    def _apply_theme(self) -> None:
         """Qt also reports a change of style whenever a plot gets another parent."""
-        if theme.current() != self._dressed_for:
-            self._dressed_for = theme.current()
-            self._plot.dress()
+        if theme.current() != self._applied_theme:
+            self._applied_theme = theme.current()
+            self._plot.apply_theme()
             self._repaint()
 
-    def _place_marks(self) -> None:
-        self.marks = self._known_marks.placed(self._places)
+    def _map_marks(self) -> None:
+        self.marks = self._value_marks.to_coordinates(self._mapping)
 
-    def _names_ends(self) -> bool:
+    def _has_end_names(self) -> bool:
         """Names that are also in the legend are at the ends only if they have room."""
         if not self._end_names or not self._legend.isVisibleTo(self):
             return self._end_names
-        named = [curve.name for curve in self.curves.named()]
-        widest = max((text_width(name, "small_strong") for name in named), default=0)
-        return widest < _NAME_SHARE * self._width_px()
+        names = [curve.name for curve in self.curves.labelled_curves()]
+        widest = max((text_width(name, "small_strong") for name in names), default=0)
+        return widest < _MAX_NAME_SHARE * self._width_px()
 
     def _curves_changed(self) -> None:
-        named = self.curves.named()
-        self._legend.show_curves([(curve.name, curve.colour) for curve in named])
-        self._legend.setVisible(len(named) >= _LEGEND_FROM)
+        labelled_curves = self.curves.labelled_curves()
+        self._legend.show_curves([(curve.name, curve.colour) for curve in labelled_curves])
+        self._legend.setVisible(len(labelled_curves) >= _MIN_LEGEND_CURVES)
         self.refresh()
 
-    def _name_rooms(self) -> list[tuple[float, float]]:
+    def _name_widths(self) -> list[tuple[float, float]]:
         """For each name at the end of a curve its x, and its share of the plot's width."""
         for curve in self.curves.values():
-            curve.last = curve.data.last()
-        rooms = []
-        for curve in self.curves.named() if self._names_ends() else ():
-            if curve.last is not None:
+            curve.last_point = curve.data.last_point()
+        widths = []
+        for curve in self.curves.labelled_curves() if self._has_end_names() else ():
+            if curve.last_point is not None:
                 share = name_width(self._end_text(curve)) / self._width_px()
-                reach = share * (self.data_end() - self.data_begin())
-                end = self._places.x(curve.end(self._axis))
-                rooms.append((self.marks.past_posts(end, reach), share))
-        return rooms
+                reach = share * (self.data_end() - self.data_start())
+                end_x = self._mapping.x(curve.end_x(self._axis))
+                widths.append((self.marks.label_x(end_x, reach), share))
+        return widths
 
     def _end_text(self, curve: DrawnCurve) -> str:
-        if curve.last is None or self._legend.isVisibleTo(self):
+        if curve.last_point is None or self._legend.isVisibleTo(self):
             return curve.name
-        name = curve.name if self._several_runs else curve.name_of_line
-        return f"{name} {self._value_text(curve.last.smoothed)}"
+        name = curve.name if self._several_runs else curve.line_name
+        return f"{name} {self._value_text(curve.last_point.smoothed)}"
 
     @Slot(QPointF)
-    def _point(self, position: QPointF) -> None:
+    def _handle_pointer(self, position: QPointF) -> None:
         frame = self._frame()
         if frame.rect.contains(position):
             self._link.point(frame.x_at(position.x()))
@@ -575,14 +581,14 @@ class CurvePanel(QWidget):
         if self.hasFocus():
             paint_focus(painter, QRectF(self._plot.viewport().rect()))
         x = self._link.x
-        if x is None or not frame.has(x):
+        if x is None or not frame.contains_x(x):
             return
-        rows, title = self._read(frame, x)
+        rows, title = self._readout(frame, x)
         if rows:
             paint_pointer(painter, frame, x, rows)
             # Small plots are below the one with the pointer, which shows the place.
-            is_here = self._end_names or self.underMouse() or self.hasFocus()
-            paint_read_out(painter, frame, x, title if is_here else "", rows)
+            shows_title = self._end_names or self.underMouse() or self.hasFocus()
+            paint_read_out(painter, frame, x, title if shows_title else "", rows)
 
     def _paint_curves(self, painter: QPainter, frame: PlotGeometry) -> None:
         """Paint the curves and all marks."""
@@ -590,23 +596,33 @@ class CurvePanel(QWidget):
         if not self.curves.has_points():
             painter.setFont(theme.font("small"))
             painter.setPen(theme.current().q("text3"))
-            painter.drawText(frame.rect, _IN_LINES, self._empty_text)
+            painter.drawText(frame.rect, _WRAPPED_TEXT, self._empty_text)
             return
-        places, lifted, is_faint = self._places, self.curves.lifted, self.curves.is_faint
+        mapping, highlighted_key, is_faint = (
+            self._mapping,
+            self.curves.highlighted_key,
+            self.curves.is_faint,
+        )
         curves = tuple(self.curves.items())
         painter.save()
         # Qt paints a translucent line with many turns six times as fast with a clip.
         painter.setClipRect(frame.rect)
         for key, curve in curves:
-            curve.paint_raw(painter, frame, places, faint=is_faint(key), to_file=self._to_file)
-        for key, curve in sorted(curves, key=lambda one: one[0] == lifted):
-            curve.paint_line(painter, frame, places, faint=is_faint(key), to_file=self._to_file)
+            curve.paint_raw(painter, frame, mapping, faint=is_faint(key), to_file=self._to_file)
+        for key, curve in sorted(curves, key=lambda item: item[0] == highlighted_key):
+            curve.paint_line(painter, frame, mapping, faint=is_faint(key), to_file=self._to_file)
         painter.restore()
-        ends = EndsOf(places, self._names_ends(), lifted, self._end_text, self.marks)
-        crowd = ends.crowd(frame, curves) if self.marks.posts else lambda _rect: 0
-        self.marks.paint(painter, frame, places, crowd)
-        ends.paint(painter, frame, curves)
-        paint_left_out(painter, frame, self.left_out())
+        curve_ends = CurveEnds(
+            mapping, self._has_end_names(), highlighted_key, self._end_text, self.marks
+        )
+        count_points_under = (
+            curve_ends.points_counter(frame, curves)
+            if self.marks.vertical_markers
+            else lambda _rect: 0
+        )
+        self.marks.paint(painter, frame, mapping, count_points_under)
+        curve_ends.paint(painter, frame, curves)
+        paint_hidden_values_message(painter, frame, self.hidden_values_message())
 
     def _paint_picture(self, painter: QPainter) -> None:
         if self._legend.isVisibleTo(self):
@@ -616,23 +632,29 @@ class CurvePanel(QWidget):
         self._plot.render(painter, target, self._plot.viewport().rect())
         self._to_file = False
 
-    def _read(self, frame: PlotGeometry, place: float) -> tuple[list[ReadOutRow], str]:
+    def _readout(self, frame: PlotGeometry, coordinate: float) -> tuple[list[ReadOutRow], str]:
         """The lines of the read-out at a place, and the place as text."""
         curves = self.curves.values()
-        places, alone = self._places, not self._several_runs
-        x = places.x_at(place)
-        rows, nearest = read_rows(curves, x, frame, places, self._value_text, alone=alone)
+        mapping, is_single_run = self._mapping, not self._several_runs
+        x = mapping.x_at(coordinate)
+        rows, nearest = read_rows(
+            curves, x, frame, mapping, self._value_text, is_single_run=is_single_run
+        )
         # A span too narrow for its text shows it under the pointer.
         rows += [
-            ReadOutRow(theme.current().fill(span.tone), span.text, "")
+            ReadOutRow(theme.current().fill(span.color_role), span.text, "")
             for span in self.marks.spans
-            if span.text and span.x0 <= place <= span.x1
+            if span.text and span.x0 <= coordinate <= span.x1
         ]
-        happened = [mark.label for mark in self.marks.on_axis.at(frame, place)]
-        happened += lost_near(curves, place, frame, places)
-        at = self._x_text
-        where = at(x) if at is not None else place_text(self._axis, x, nearest, alone=alone)
-        return rows, " · ".join([where, *happened] if where else happened)
+        events = [mark.label for mark in self.marks.axis_marks.marks_near(frame, coordinate)]
+        events += nan_start_labels(curves, coordinate, frame, mapping)
+        x_text = self._x_text
+        position = (
+            x_text(x)
+            if x_text is not None
+            else position_text(self._axis, x, nearest, is_single_run=is_single_run)
+        )
+        return rows, " · ".join([position, *events] if position else events)
 
     @Slot()
     def _repaint(self) -> None:

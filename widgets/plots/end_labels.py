@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QPainter
 
 from widgets.common import theme
 from widgets.common.painting import text_width
-from widgets.plots.annotations import ABOVE, NAME_GAP, NAME_H, PlotGeometry, paint_dot
+from widgets.plots.annotations import TOP_MARGIN, NAME_GAP, NAME_H, PlotGeometry, paint_dot
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,23 @@ class CurveEnd:
     text: str
     colour: QColor
     shift: float = 0.0
-    past: float = -math.inf
+    min_x: float = -math.inf
 
 
-def paint_endings(
-    painter: QPainter, frame: PlotGeometry, endings: Sequence[CurveEnd], named: bool
+def paint_curve_ends(
+    painter: QPainter, frame: PlotGeometry, curve_ends: Sequence[CurveEnd], with_labels: bool
 ) -> None:
     """Paint a dot at each last point and, if there is room for all, its name and value."""
-    for ending in endings:
-        paint_dot(painter, ending.point, ending.colour)
-    if not named or not endings:
+    for curve_end in curve_ends:
+        paint_dot(painter, curve_end.point, curve_end.colour)
+    if not with_labels or not curve_ends:
         return
-    for ending, room in zip(endings, name_rects(frame, endings), strict=True):
-        painter.fillRect(room.adjusted(-2, 1, 2, -1), theme.current().q("surface", 0.8))
+    for curve_end, rect in zip(curve_ends, name_rects(frame, curve_ends), strict=True):
+        painter.fillRect(rect.adjusted(-2, 1, 2, -1), theme.current().q("surface", 0.8))
         painter.setFont(theme.font("small_strong"))
-        painter.setPen(ending.colour)
+        painter.setPen(curve_end.colour)
         flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.drawText(room.adjusted(0, 0, 2, 0), flags, ending.text)
+        painter.drawText(rect.adjusted(0, 0, 2, 0), flags, curve_end.text)
 
 
 def name_width(text: str) -> int:
@@ -50,35 +50,37 @@ def name_width(text: str) -> int:
     return NAME_GAP + text_width(text, "small_strong") + 2
 
 
-def name_span(frame: PlotGeometry, ending: CurveEnd) -> tuple[float, float]:
+def name_span(frame: PlotGeometry, curve_end: CurveEnd) -> tuple[float, float]:
     """The left and right end of the name: right of its point, or left if there is no room."""
     rect = frame.rect
-    width = text_width(ending.text, "small_strong") + 1
-    left = max(ending.point.x(), ending.past) + NAME_GAP
-    if left + width > rect.right() + 1:
+    width = text_width(curve_end.text, "small_strong") + 1
+    name_x = max(curve_end.point.x(), curve_end.min_x) + NAME_GAP
+    if name_x + width > rect.right() + 1:
         # After a zoom, or as time advances: on a background of its own.
-        left = max(min(rect.right() - width, ending.point.x() - width - NAME_GAP), rect.left())
-    return left, left + min(width, rect.width())
+        name_x = max(min(rect.right() - width, curve_end.point.x() - width - NAME_GAP), rect.left())
+    return name_x, name_x + min(width, rect.width())
 
 
-def name_rects(frame: PlotGeometry, endings: Sequence[CurveEnd]) -> list[QRectF]:
+def name_rects(frame: PlotGeometry, curve_ends: Sequence[CurveEnd]) -> list[QRectF]:
     """The places of the names: right of their points, moved up or down if they would touch."""
     rect = frame.rect
-    spans = [name_span(frame, ending) for ending in endings]
-    middles = [0.0] * len(endings)
+    spans = [name_span(frame, end) for end in curve_ends]
+    centres = [0.0] * len(curve_ends)
     # Only names that share a part of the x axis can touch.
-    for group in _overlapping(spans):
-        wanted = [endings[i].point.y() + endings[i].shift for i in group]
-        places = spread_labels(wanted, NAME_H, rect.top() - ABOVE, rect.bottom())
-        for i, place in zip(group, places, strict=True):
-            middles[i] = place
+    for group in _overlapping_groups(spans):
+        preferred_centres = [curve_ends[i].point.y() + curve_ends[i].shift for i in group]
+        group_centres = spread_labels(
+            preferred_centres, NAME_H, rect.top() - TOP_MARGIN, rect.bottom()
+        )
+        for i, centre in zip(group, group_centres, strict=True):
+            centres[i] = centre
     return [
-        QRectF(left, middle - NAME_H / 2, right - left, NAME_H)
-        for (left, right), middle in zip(spans, middles, strict=True)
+        QRectF(x0, centre - NAME_H / 2, x1 - x0, NAME_H)
+        for (x0, x1), centre in zip(spans, centres, strict=True)
     ]
 
 
-def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
+def _overlapping_groups(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
     """Indices of spans in groups: no two groups overlap."""
     groups: list[list[int]] = []
     end = float("-inf")
@@ -91,30 +93,32 @@ def _overlapping(spans: Sequence[tuple[float, float]]) -> list[list[int]]:
     return groups
 
 
-def spread_labels(wanted: Sequence[float], height: float, low: float, high: float) -> list[float]:
+def spread_labels(
+    preferred: Sequence[float], height: float, low: float, high: float
+) -> list[float]:
     """Return centres for labels of one height, without overlap, all within low…high.
 
     Each is as near to its preferred place as the others allow: labels that would touch form a
     group, which is centred at the mean of its preferred places. They keep their order. If there are
     too many, they begin at `low` and overflow at the other end.
     """
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    order = sorted(range(len(preferred)), key=lambda i: preferred[i])
     groups: list[tuple[float, list[int]]] = []  # the centre of the group, its members
 
-    def held(members: list[int]) -> tuple[float, list[int]]:
-        half = height * len(members) / 2
-        mean = sum(wanted[j] for j in members) / len(members)
-        return max(min(mean, high - half), low + half), members
+    def make_group(members: list[int]) -> tuple[float, list[int]]:
+        half_height = height * len(members) / 2
+        mean = sum(preferred[j] for j in members) / len(members)
+        return max(min(mean, high - half_height), low + half_height), members
 
     for i in order:
-        groups.append(held([i]))
+        groups.append(make_group([i]))
         while len(groups) > 1:
-            (above, upper), (below, lower) = groups[-2:]
-            if below - above >= height * (len(upper) + len(lower)) / 2:
+            (upper_centre, upper), (lower_centre, lower) = groups[-2:]
+            if lower_centre - upper_centre >= height * (len(upper) + len(lower)) / 2:
                 break
-            groups[-2:] = [held(upper + lower)]
-    places = [0.0] * len(wanted)
-    for middle, members in groups:
+            groups[-2:] = [make_group(upper + lower)]
+    centres = [0.0] * len(preferred)
+    for centre, members in groups:
         for rank, i in enumerate(members):
-            places[i] = middle + height * (rank - (len(members) - 1) / 2)
-    return places
+            centres[i] = centre + height * (rank - (len(members) - 1) / 2)
+    return centres

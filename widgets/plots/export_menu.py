@@ -9,25 +9,25 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QMenu
 
 from widgets.common.buttons import IconButton
-from widgets.plots.image_export import Pictured
+from widgets.plots.image_export import PictureSource
 
 _FORMATS = {"png": "PNG", "svg": "SVG", "pdf": "PDF"}
 
 
-def add_pictures(
-    menu: QMenu, plot: Callable[[], Pictured], save: Callable[[str, bytes], object]
+def add_export_actions(
+    menu: QMenu, plot: Callable[[], PictureSource], save: Callable[[str, bytes], object]
 ) -> None:
     """Add an entry for each format; `save` gets a file name and the contents."""
 
-    def take(ending: str) -> None:
+    def save_picture(suffix: str) -> None:
         picture = plot().as_picture()
-        made = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[ending]()
+        content = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[suffix]()
         # A metric has a user's name: "validation/loss" is not a file name.
         name = picture.title.replace("/", " ").replace("\\", " ").strip() or "plot"
-        save(f"{name}.{ending}", made)
+        save(f"{name}.{suffix}", content)
 
-    for ending, words in _FORMATS.items():
-        menu.addAction(f"This plot as {words}…", partial(take, ending))
+    for suffix, format_name in _FORMATS.items():
+        menu.addAction(f"This plot as {format_name}…", partial(save_picture, suffix))
 
 
 class PictureButton(IconButton):
@@ -39,9 +39,9 @@ class PictureButton(IconButton):
 
     saved = Signal(str, object)
 
-    def __init__(self, title: str, plot: Callable[[], Pictured]) -> None:
+    def __init__(self, title: str, plot: Callable[[], PictureSource]) -> None:
         """Build the button of `plot`, which may change; its tool tip has `title`."""
         super().__init__("download-simple", f"Save the plot {title}")
         menu = QMenu(self)
-        add_pictures(menu, plot, self.saved.emit)
+        add_export_actions(menu, plot, self.saved.emit)
         self.setMenu(menu)

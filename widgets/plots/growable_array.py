@@ -20,7 +20,7 @@ Side: TypeAlias = Literal["left", "right"]
 
 _BLOCK = 1 << 16
 _FIRST_CAPACITY = 256
-_OWN_PAGES_BYTES = 1 << 15
+_MIN_MMAP_BYTES = 1 << 15
 
 
 class GrowableArray:
@@ -43,20 +43,20 @@ class GrowableArray:
 
     @property
     def last(self) -> float:
-        return self.at(self.size - 1) if self.size else math.nan
+        return self.value_at(self.size - 1) if self.size else math.nan
 
-    def at(self, index: int) -> float:
+    def value_at(self, index: int) -> float:
         return float(self._blocks[index // _BLOCK][index % _BLOCK])
 
-    def cut(self, begin: int, end: int) -> Floats:
+    def cut(self, start: int, end: int) -> Floats:
         """Return those from ``begin`` up to, not including, ``end``."""
-        if end <= begin:
+        if end <= start:
             return np.empty(0)
-        first, last = begin // _BLOCK, (end - 1) // _BLOCK
+        first, last = start // _BLOCK, (end - 1) // _BLOCK
         if first == last:
-            return self._block(first)[begin - first * _BLOCK : end - first * _BLOCK]
+            return self._block(first)[start - first * _BLOCK : end - first * _BLOCK]
         parts = [self._block(number) for number in range(first, last + 1)]
-        parts[0] = parts[0][begin - first * _BLOCK :]
+        parts[0] = parts[0][start - first * _BLOCK :]
         parts[-1] = parts[-1][: end - last * _BLOCK]
         return np.concatenate(parts)
 
@@ -71,47 +71,47 @@ class GrowableArray:
     def find(self, value: float, side: Side) -> int:
         """The number of values less than ``value``, or not larger; all values must rise."""
         bisect = bisect_left if side == "left" else bisect_right
-        number = max(bisect(self._blocks, value, key=_first) - 1, 0)
+        number = max(bisect(self._blocks, value, key=_first_value) - 1, 0)
         return number * _BLOCK + int(np.searchsorted(self._block(number), value, side))
 
     def shorten(self, size: int) -> None:
         self.size = min(size, self.size)
         del self._blocks[max(-(-self.size // _BLOCK), 1) :]
 
-    def extend(self, new: Floats) -> None:
-        done = 0
-        while done < len(new):
-            number, filled = divmod(self.size, _BLOCK)
+    def extend(self, values: Floats) -> None:
+        copied_count = 0
+        while copied_count < len(values):
+            number, filled_count = divmod(self.size, _BLOCK)
             if number == len(self._blocks):
-                self._blocks.append(_room(_BLOCK))
-            count = min(len(new) - done, _BLOCK - filled)
-            block = self._roomy(number, filled + count)
-            block[filled : filled + count] = new[done : done + count]
-            done += count
+                self._blocks.append(_allocate(_BLOCK))
+            count = min(len(values) - copied_count, _BLOCK - filled_count)
+            block = self._ensure_capacity(number, filled_count + count)
+            block[filled_count : filled_count + count] = values[copied_count : copied_count + count]
+            copied_count += count
             self.size += count
 
     def _block(self, number: int) -> Floats:
         """The filled part of a block."""
         return self._blocks[number][: self.size - number * _BLOCK]
 
-    def _roomy(self, number: int, count: int) -> Floats:
+    def _ensure_capacity(self, number: int, count: int) -> Floats:
         """Return a block with room for this many.
 
         Only the first one ever grows: curves may be short and many.
         """
         block = self._blocks[number]
         if count > len(block):
-            grown = _room(min(max(count, 2 * len(block)), _BLOCK))
-            grown[: len(block)] = block
-            self._blocks[number] = block = grown
+            larger_block = _allocate(min(max(count, 2 * len(block)), _BLOCK))
+            larger_block[: len(block)] = block
+            self._blocks[number] = block = larger_block
         return block
 
 
-def _first(block: Floats) -> float:
+def _first_value(block: Floats) -> float:
     return float(block[0])
 
 
-def _room(count: int) -> Floats:
+def _allocate(count: int) -> Floats:
     """Allocate a buffer. Large ones are separate pages of the system and leave no hole in a heap.
 
     They come and go with each opened job, and small objects that stay would fill their places: the
@@ -119,7 +119,7 @@ def _room(count: int) -> Floats:
     the beginning. Separate pages from glibc for all pieces of this size help as much, but painting
     makes hundreds of them per frame, at 20 µs each.
     """
-    room_bytes = count * np.dtype(np.float64).itemsize
-    if sys.platform != "linux" or room_bytes < _OWN_PAGES_BYTES:
+    size_bytes = count * np.dtype(np.float64).itemsize
+    if sys.platform != "linux" or size_bytes < _MIN_MMAP_BYTES:
         return np.empty(count)
-    return np.frombuffer(mmap.mmap(-1, room_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    return np.frombuffer(mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))

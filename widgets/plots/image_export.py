@@ -28,7 +28,7 @@ TITLE_H = 28
 _SIDE = 8
 
 
-class Pictured(Protocol):
+class PictureSource(Protocol):
     """A plot that can be exported as it is displayed."""
 
     def as_picture(self) -> Picture:
@@ -46,10 +46,10 @@ class Picture:
 
     def png(self, ratio: float = 2.0) -> bytes:
         """A picture with `ratio` device pixels per pixel of the window."""
-        image = QImage(self._whole() * ratio, QImage.Format.Format_RGB32)
+        image = QImage(self._full_size() * ratio, QImage.Format.Format_RGB32)
         image.setDevicePixelRatio(ratio)
         self._paint_on(image)
-        return _bytes(lambda buffer: QImageWriter(buffer, QByteArray(b"PNG")).write(image))
+        return _write_to_bytes(lambda buffer: QImageWriter(buffer, QByteArray(b"PNG")).write(image))
 
     def svg(self) -> bytes:
         """A drawing at the resolution of the window.
@@ -62,12 +62,12 @@ class Picture:
             generator = QSvgGenerator()
             generator.setOutputDevice(buffer)
             generator.setResolution(_dpi())
-            generator.setSize(self._whole())
-            generator.setViewBox(QRect(QPoint(), self._whole()))
+            generator.setSize(self._full_size())
+            generator.setViewBox(QRect(QPoint(), self._full_size()))
             generator.setTitle(self.title)
             return self._paint_on(generator)
 
-        return _bytes(draw)
+        return _write_to_bytes(draw)
 
     def pdf(self) -> bytes:
         """One page as large as the plot, with text as text, at the resolution of the window.
@@ -79,22 +79,22 @@ class Picture:
             writer = QPdfWriter(buffer)
             writer.setResolution(_dpi())
             writer.setTitle(self.title)
-            page = QSizeF(self._whole()) * 72 / _dpi()
+            page = QSizeF(self._full_size()) * 72 / _dpi()
             writer.setPageSize(
                 QPageSize(page, QPageSize.Unit.Point, "plot", QPageSize.SizeMatchPolicy.ExactMatch)
             )
             writer.setPageMargins(QMarginsF(0, 0, 0, 0))
             return self._paint_on(writer)
 
-        return _bytes(draw)
+        return _write_to_bytes(draw)
 
-    def _whole(self) -> QSize:
+    def _full_size(self) -> QSize:
         return QSize(self.size.width(), self.size.height() + TITLE_H)
 
     def _paint_on(self, device: QPaintDevice) -> bool:
         painter = QPainter(device)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillRect(QRect(QPoint(), self._whole()), theme.current().q("surface"))
+        painter.fillRect(QRect(QPoint(), self._full_size()), theme.current().q("surface"))
         heading = QRectF(_SIDE, 2, self.size.width() - 2 * _SIDE, TITLE_H - 4)
         paint_text(painter, heading, self.title, "strong")
         painter.translate(0, TITLE_H)
@@ -102,18 +102,19 @@ class Picture:
         return painter.end()
 
 
-def stacked(pictures: Sequence[Picture]) -> Picture:
+def stack_pictures(pictures: Sequence[Picture]) -> Picture:
     """Several plots one below the other, under the title of the first."""
     size = QSize(
-        max(one.size.width() for one in pictures), sum(one.size.height() for one in pictures)
+        max(picture.size.width() for picture in pictures),
+        sum(picture.size.height() for picture in pictures),
     )
 
     def paint(painter: QPainter) -> None:
-        for one in pictures:
+        for picture in pictures:
             painter.save()
-            one.paint(painter)
+            picture.paint(painter)
             painter.restore()
-            painter.translate(0, one.size.height())
+            painter.translate(0, picture.size.height())
 
     return Picture(pictures[0].title, size, paint)
 
@@ -122,7 +123,7 @@ def _dpi() -> int:
     return round(QApplication.primaryScreen().logicalDotsPerInchX())
 
 
-def _bytes(write: Callable[[QBuffer], bool]) -> bytes:
+def _write_to_bytes(write: Callable[[QBuffer], bool]) -> bytes:
     """Return what `write` puts into a buffer; a failure is a bug."""
     store = QByteArray()
     buffer = QBuffer(store)

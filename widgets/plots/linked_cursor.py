@@ -13,8 +13,8 @@ class HoverLink(QObject):
         left: The pointer left the plots.
     """
 
-    moved = Signal(float)
-    left = Signal()
+    pointer_moved = Signal(float)
+    pointer_left = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -29,10 +29,10 @@ class HoverLink(QObject):
         """Set the pointer to `x`."""
         if x != self._x:
             self._x = x
-            self.moved.emit(x)
+            self.pointer_moved.emit(x)
 
     def leave(self) -> None:
         """Report that the pointer is on no plot."""
         if self._x is not None:
             self._x = None
-            self.left.emit()
+            self.pointer_left.emit()

@@ -36,9 +36,9 @@ class _Level:
         """Add the blocks that these points complete, after the present ones."""
         count = len(low) // FACTOR
         if count:
-            whole = slice(0, count * FACTOR)
-            self.low.extend(np.fmin.reduce(low[whole].reshape(-1, FACTOR), axis=1))
-            self.high.extend(np.fmax.reduce(high[whole].reshape(-1, FACTOR), axis=1))
+            complete_blocks = slice(0, count * FACTOR)
+            self.low.extend(np.fmin.reduce(low[complete_blocks].reshape(-1, FACTOR), axis=1))
+            self.high.extend(np.fmax.reduce(high[complete_blocks].reshape(-1, FACTOR), axis=1))
 
 
 class Pyramid:
@@ -60,8 +60,8 @@ class Pyramid:
         low = high = values
         for number, level in enumerate(self._levels):
             level.extend(low, high)
-            begin = self._levels[number + 1].size * FACTOR if number + 1 < len(self._levels) else 0
-            low, high = (each.cut(begin, level.size) for each in (level.low, level.high))
+            start = self._levels[number + 1].size * FACTOR if number + 1 < len(self._levels) else 0
+            low, high = (extremes.cut(start, level.size) for extremes in (level.low, level.high))
         while len(low) >= FACTOR:
             level = _Level()
             level.extend(low, high)
@@ -74,7 +74,7 @@ class Pyramid:
             level.shorten(size)
 
     def blocks(
-        self, read: Read, begin: int, end: int, per_column: float
+        self, read: Read, start: int, end: int, points_per_column: float
     ) -> tuple[Indices, Floats, Floats]:
         """Points ``begin`` … ``end`` in blocks, a few per pixel column.
 
@@ -85,25 +85,36 @@ class Pyramid:
         Returns:
             The start of each block, its minimum and its maximum.
         """
-        level, block = 0, 1
-        while level < len(self._levels) and block * FACTOR * _BLOCKS_PER_COLUMN <= per_column:
-            level, block = level + 1, block * FACTOR
+        level, block_size = 0, 1
+        while (
+            level < len(self._levels)
+            and block_size * FACTOR * _BLOCKS_PER_COLUMN <= points_per_column
+        ):
+            level, block_size = level + 1, block_size * FACTOR
         if not level:
-            values = read(begin, end)
-            return np.arange(begin, end), values, values
-        known = self._levels[level - 1]
-        whole = end // block
-        first = min(-(-begin // block), whole)
+            values = read(start, end)
+            return np.arange(start, end), values, values
+        stored_level = self._levels[level - 1]
+        block_end = end // block_size
+        block_start = min(-(-start // block_size), block_end)
         # The points before and after the whole blocks form blocks made here.
-        after = max(whole * block, begin)
-        head, tail = read(begin, first * block), read(after, end)
-        inner = np.arange(first, whole) * block
-        starts = np.concatenate(([begin][: len(head)], inner, [after][: len(tail)]))
-        low = (_of_all(np.fmin, head), known.low.cut(first, whole), _of_all(np.fmin, tail))
-        high = (_of_all(np.fmax, head), known.high.cut(first, whole), _of_all(np.fmax, tail))
+        tail_start = max(block_end * block_size, start)
+        head, tail = read(start, block_start * block_size), read(tail_start, end)
+        inner_starts = np.arange(block_start, block_end) * block_size
+        starts = np.concatenate(([start][: len(head)], inner_starts, [tail_start][: len(tail)]))
+        low = (
+            _reduce_to_one(np.fmin, head),
+            stored_level.low.cut(block_start, block_end),
+            _reduce_to_one(np.fmin, tail),
+        )
+        high = (
+            _reduce_to_one(np.fmax, head),
+            stored_level.high.cut(block_start, block_end),
+            _reduce_to_one(np.fmax, tail),
+        )
         return starts.astype(np.int64), np.concatenate(low), np.concatenate(high)
 
 
-def _of_all(pick: np.ufunc, rest: Floats) -> Floats:
+def _reduce_to_one(extreme: np.ufunc, values: Floats) -> Floats:
     """One number, or none for an empty array."""
-    return np.array([pick.reduce(rest)]) if len(rest) else np.empty(0)
+    return np.array([extreme.reduce(values)]) if len(values) else np.empty(0)

@@ -23,23 +23,23 @@ class MonotonicAxis:
     """
 
     def __init__(self) -> None:
-        self.untold = 0
-        self._even = 0
+        self.nan_count = 0
+        self._even_count = 0
         self._start, self._stride = 0.0, 0.0
-        self._rest = GrowableArray()
+        self._column = GrowableArray()
 
     @property
     def size(self) -> int:
-        return self._even_end + self._rest.size
+        return self._even_end + self._column.size
 
     @property
     def first(self) -> float:
         """The first known value, NaN if there is none."""
-        return self.at(self.untold) if self.size > self.untold else math.nan
+        return self.value_at(self.nan_count) if self.size > self.nan_count else math.nan
 
     @property
     def last(self) -> float:
-        return self.at(self.size - 1) if self.size else math.nan
+        return self.value_at(self.size - 1) if self.size else math.nan
 
     @property
     def values(self) -> Floats:
@@ -47,93 +47,99 @@ class MonotonicAxis:
 
     @property
     def _even_end(self) -> int:
-        return self.untold + self._even
+        return self.nan_count + self._even_count
 
-    def at(self, index: int) -> float:
+    def value_at(self, index: int) -> float:
         if index >= self._even_end:
-            return self._rest.at(index - self._even_end)
-        return self._even_at(index - self.untold) if index >= self.untold else math.nan
+            return self._column.value_at(index - self._even_end)
+        return self._even_value(index - self.nan_count) if index >= self.nan_count else math.nan
 
-    def cut(self, begin: int, end: int) -> Floats:
+    def cut(self, start: int, end: int) -> Floats:
         """Return those from ``begin`` up to, not including, ``end``."""
-        rest = self._even_end
-        if begin >= rest:
-            return self._rest.cut(begin - rest, end - rest)
-        untold = np.full(max(min(end, self.untold) - begin, 0), math.nan)
-        even = np.arange(max(begin, self.untold), min(end, rest)) - self.untold
+        column_start = self._even_end
+        if start >= column_start:
+            return self._column.cut(start - column_start, end - column_start)
+        nans = np.full(max(min(end, self.nan_count) - start, 0), math.nan)
+        numbers = np.arange(max(start, self.nan_count), min(end, column_start)) - self.nan_count
         return np.concatenate(
-            (untold, self._start + self._stride * even, self._rest.cut(0, max(end - rest, 0)))
+            (
+                nans,
+                self._start + self._stride * numbers,
+                self._column.cut(0, max(end - column_start, 0)),
+            )
         )
 
     def take(self, indices: Indices) -> Floats:
         """Return those at these rising indices."""
-        rest = self._even_end
-        gap_end, behind = np.searchsorted(indices, (self.untold, rest))
-        found = np.empty(len(indices))
-        found[:gap_end] = math.nan
-        even = found[gap_end:behind]
+        column_start = self._even_end
+        nan_end, even_end = np.searchsorted(indices, (self.nan_count, column_start))
+        values = np.empty(len(indices))
+        values[:nan_end] = math.nan
+        even_values = values[nan_end:even_end]
         # In place: a plot requests 30,000, and allocating memory takes longer than computing them.
-        np.subtract(indices[gap_end:behind], self.untold, out=even)
-        even *= self._stride
-        even += self._start
-        if behind < len(indices):
-            found[behind:] = self._rest.take(indices[behind:] - rest)
-        return found
+        np.subtract(indices[nan_end:even_end], self.nan_count, out=even_values)
+        even_values *= self._stride
+        even_values += self._start
+        if even_end < len(indices):
+            values[even_end:] = self._column.take(indices[even_end:] - column_start)
+        return values
 
     def find(self, value: float, side: Side) -> int:
         """The number of values less than ``value``, or not larger; unknown ones count as such."""
         count = self._find_even(value, side)
-        if count == self._even and self._rest.size:
-            count += self._rest.find(value, side)
-        return self.untold + count
+        if count == self._even_count and self._column.size:
+            count += self._column.find(value, side)
+        return self.nan_count + count
 
     def shorten(self, size: int) -> None:
-        self._rest.shorten(max(size - self._even_end, 0))
-        self._even = min(self._even, max(size - self.untold, 0))
-        self.untold = min(self.untold, size)
+        self._column.shorten(max(size - self._even_end, 0))
+        self._even_count = min(self._even_count, max(size - self.nan_count, 0))
+        self.nan_count = min(self.nan_count, size)
 
-    def extend(self, new: Floats) -> None:
+    def extend(self, values: Floats) -> None:
         """Add numbers that do not fall; NaN only before the first known value."""
-        if self.size == self.untold:
-            known = ~np.isnan(new)
-            front = int(known.argmax()) if known.any() else len(new)
-            self.untold += front
-            new = new[front:]
-        if len(new) and not self._rest.size:
-            new = new[self._count_even(new) :]
-        self._rest.extend(new)
+        if self.size == self.nan_count:
+            is_number = ~np.isnan(values)
+            nan_count = int(is_number.argmax()) if is_number.any() else len(values)
+            self.nan_count += nan_count
+            values = values[nan_count:]
+        if len(values) and not self._column.size:
+            values = values[self._append_even(values) :]
+        self._column.extend(values)
 
-    def _count_even(self, new: Floats) -> int:
+    def _append_even(self, values: Floats) -> int:
         """Take those that continue evenly; return their number."""
-        if not self._even:
-            self._start = float(new[0])
-        if self._even < 2 <= self._even + len(new):
-            self._stride = float(new[1 - self._even]) - self._start
+        if not self._even_count:
+            self._start = float(values[0])
+        if self._even_count < 2 <= self._even_count + len(values):
+            self._stride = float(values[1 - self._even_count]) - self._start
         with np.errstate(over="ignore", invalid="ignore"):
-            wanted = self._start + self._stride * np.arange(self._even, self._even + len(new))
-        fits = new == wanted
-        count = len(new) if fits.all() else int(fits.argmin())
-        self._even += count
-        if self._even < 2:
+            even_values = self._start + self._stride * np.arange(
+                self._even_count, self._even_count + len(values)
+            )
+        is_even = values == even_values
+        count = len(values) if is_even.all() else int(is_even.argmin())
+        self._even_count += count
+        if self._even_count < 2:
             self._stride = 0.0
         return count
 
     def _find_even(self, value: float, side: Side) -> int:
         if self._stride > 0:
             # An estimate: the quotient may be off by one.
-            place = (value - self._start) / self._stride
-            count = math.ceil(min(max(place, 0.0), float(self._even)))
+            position = (value - self._start) / self._stride
+            count = math.ceil(min(max(position, 0.0), float(self._even_count)))
         else:
-            count = self._even if self._is_before(0, value, side) else 0
-        while count and not self._is_before(count - 1, value, side):
+            count = self._even_count if self._is_value_before(0, value, side) else 0
+        while count and not self._is_value_before(count - 1, value, side):
             count -= 1
-        while count < self._even and self._is_before(count, value, side):
+        while count < self._even_count and self._is_value_before(count, value, side):
             count += 1
         return count
 
-    def _is_before(self, number: int, value: float, side: Side) -> bool:
-        place = self._even_at(number)
-        return place < value or (side == "right" and place == value)
+    def _is_value_before(self, number: int, value: float, side: Side) -> bool:
+        own_value = self._even_value(number)
+        return own_value < value or (side == "right" and own_value == value)
 
-    def _even_at(self, number: int) -> float:
+    def _even_value(self, number: int) -> float:
         return self._start + self._stride * number

@@ -23,49 +23,51 @@ class PlotCurves(dict[str, DrawnCurve]):
     def __init__(self) -> None:
         super().__init__()
         self.smoothing = 0.0
-        self.asked = ""
+        self.requested_key = ""
 
     @property
-    def lifted(self) -> str:
+    def highlighted_key(self) -> str:
         """Key of the highlighted curve, while the others are faint, "" for none."""
-        return self.asked if self.asked in self else ""
+        return self.requested_key if self.requested_key in self else ""
 
     def is_faint(self, key: str) -> bool:
-        return self.lifted not in ("", key)
+        return self.highlighted_key not in ("", key)
 
-    def named(self) -> list[DrawnCurve]:
+    def labelled_curves(self) -> list[DrawnCurve]:
         """Those with a name at their end and a line in the read-out."""
-        return [curve for curve in self.values() if curve.named]
+        return [curve for curve in self.values() if curve.with_label]
 
     def has_points(self) -> bool:
         return any(len(curve.data) for curve in self.values())
 
-    def x_ranges(self, places: AxisMapping) -> list[Range]:
+    def x_ranges(self, mapping: AxisMapping) -> list[Range]:
         """The range of each curve with points on this axis, in places."""
-        found = [curve.data.x_range(places.axis, log=places.log_x) for curve in self.values()]
-        return [each for each in found if each is not None]
+        ranges = [curve.data.x_range(mapping.axis, log=mapping.log_x) for curve in self.values()]
+        return [x_range for x_range in ranges if x_range is not None]
 
-    def left_out(
-        self, places: AxisMapping, frame: PlotGeometry, value_text: Callable[[float], str]
+    def hidden_values_message(
+        self, mapping: AxisMapping, frame: PlotGeometry, value_text: Callable[[float], str]
     ) -> str:
         """Sentences about the points that the axes do not show; "" if they show all."""
-        below = places.log_y and any(bool((c.raw_y <= 0).any()) for c in self.values())
-        points = sum(c.data.without_place(places.axis) for c in self.values() if places.log_x)
-        said = ["Values at or below 0 are gaps."] if below else []
-        if points:
-            verb = "is" if points == 1 else "are"
-            said.append(f"{formats.plural(points, 'point')} at 0 {verb} not shown.")
-        outside = [y for curve in self.values() for y in curve.values_outside(places, frame)]
+        has_nonpositive = mapping.log_y and any(bool((c.raw_y <= 0).any()) for c in self.values())
+        hidden_count = sum(
+            c.data.nonpositive_count(mapping.axis) for c in self.values() if mapping.log_x
+        )
+        messages = ["Values at or below 0 are gaps."] if has_nonpositive else []
+        if hidden_count:
+            verb = "is" if hidden_count == 1 else "are"
+            messages.append(f"{formats.plural(hidden_count, 'point')} at 0 {verb} not shown.")
+        outside = [y for curve in self.values() for y in curve.values_outside(mapping, frame)]
         if outside:
-            farthest = max(outside, key=abs)
-            end = "up" if farthest > 0 else "down"
-            hint = "; log y shows them" if min(outside) > 0 and not places.log_y else ""
-            said.append(f"Values {end} to {value_text(farthest)} are at the arrows{hint}.")
-        return " ".join(said)
+            extreme = max(outside, key=abs)
+            direction = "up" if extreme > 0 else "down"
+            hint = "; log y shows them" if min(outside) > 0 and not mapping.log_y else ""
+            messages.append(f"Values {direction} to {value_text(extreme)} are at the arrows{hint}.")
+        return " ".join(messages)
 
-    def with_starts(self, places: AxisMapping, x0: float) -> list[tuple[Floats, bool]]:
+    def values_and_starts(self, mapping: AxisMapping, x0: float) -> list[tuple[Floats, bool]]:
         """Input of `plot_range.robust_range`: the cut points, and whether the first is in view."""
-        ranges = [curve.data.x_range(places.axis, log=places.log_x) for curve in self.values()]
+        ranges = [curve.data.x_range(mapping.axis, log=mapping.log_x) for curve in self.values()]
         return [
             (curve.raw_y, x_range is not None and x_range[0] >= x0)
             for curve, x_range in zip(self.values(), ranges, strict=True)

@@ -16,24 +16,24 @@ from widgets.plots import ticks
 from widgets.plots.curve_data import XAxis
 from widgets.plots.growable_array import Floats
 
-_LARGEST_VALUE = 1e300  # beyond it the distance of two values may overflow
-_LEAST_SHARE = 5e-5
+_MAX_VALUE = 1e300  # beyond it the distance of two values may overflow
+_MIN_SHARE = 5e-5
 """Share of the values. In a narrower range all labels of six digits would be equal."""
 _EMPTY: Floats = np.empty(0)
-_FEWEST_POINTS, _MANY_POINTS = 5, 20
+_MIN_POINTS, _MANY_POINTS = 5, 20
 _SPIKE_REACH = 5
 """Spreads of the middle nine tenths, or of the middle half of a curve of few points."""
-_LEAST_SPREAD = 0.2
+_MIN_SPREAD = 0.2
 """Share of the value: what is at most twice as large is no spike, however even the curve is."""
-_LEAST_DECADES = 2
-_FEWEST_OF_LEVEL = 3
+_MIN_DECADES = 2
+_MIN_LEVEL_POINTS = 3
 
-_Y_ROOM = 8
+_Y_MARGIN = 8
 """Pixels: half a label of the axis at either end, and the dot of a last point."""
-_LARGEST_NAME = 0.4
+_MAX_NAME_SHARE = 0.4
 """Share of the plot's width; a longer name is left of its curve's end."""
 
-_NEARLY_ZERO = 0.1
+_NEAR_ZERO_SHARE = 0.1
 """Share of the end.
 
 A run's first step is 1, its first validation is after an epoch, and both axes begin at 0, which has
@@ -54,14 +54,16 @@ class Scale:
 
     low: float
     high: float
-    leaves_nothing_out: bool = False
+    shows_all_values: bool = False
     step: float = 0.0
 
 
 FROM_ZERO = Scale(0.0, 0.0)
 
 
-def whole(ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False) -> Range | None:
+def full_range(
+    ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False
+) -> Range | None:
     """The whole x axis, and the room for names beyond its end.
 
     Args:
@@ -71,27 +73,29 @@ def whole(ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False)
     """
     if not ranges:
         return None
-    low, high = widened(min(each[0] for each in ranges), max(each[1] for each in ranges))
-    if 0 < low < _NEARLY_ZERO * high and not log:
+    low, high = widen_empty_range(
+        min(x_range[0] for x_range in ranges), max(x_range[1] for x_range in ranges)
+    )
+    if 0 < low < _NEAR_ZERO_SHARE * high and not log:
         low = 0.0
-    return with_names((low, high), names)
+    return widen_for_names((low, high), names)
 
 
-def with_names(shown: Range, names: Iterable[Range]) -> Range:
+def widen_for_names(x_range: Range, names: Iterable[Range]) -> Range:
     """A range, and the room for names beyond its end; see `whole`."""
-    low, right = shown
+    low, right = x_range
     for end, share in names:
-        if share < _LARGEST_NAME and math.isfinite(end):
+        if share < _MAX_NAME_SHARE and math.isfinite(end):
             right = max(right, (end - low * share) / (1 - share))
     return low, right
 
 
-def widened(low: float, high: float) -> Range:
+def widen_empty_range(low: float, high: float) -> Range:
     """Widen an empty range."""
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def values(
+def value_range(
     curves: Sequence[tuple[Floats, bool]],
     thresholds: Iterable[float],
     height_px: float,
@@ -109,7 +113,7 @@ def values(
     low, high = robust_range(curves, log=log) or (0.0, 1.0)
     if scale is not None and not log:
         low, high = min(low, scale.low), max(high, scale.high)
-        if scale.leaves_nothing_out:
+        if scale.shows_all_values:
             finite = np.concatenate(
                 [part[np.isfinite(part)] for part, _ in curves] or [np.empty(0)]
             )
@@ -123,8 +127,8 @@ def values(
             low, high = min(low, y), max(high, y)
     if scale is None and not log and 0 <= low < 0.35 * high:
         low = 0.0
-    room = (high - low) * _Y_ROOM / max(height_px - 2 * _Y_ROOM, _Y_ROOM)
-    return low - room, high + room
+    margin = (high - low) * _Y_MARGIN / max(height_px - 2 * _Y_MARGIN, _Y_MARGIN)
+    return low - margin, high + margin
 
 
 def robust_range(
@@ -140,27 +144,27 @@ def robust_range(
         log: Ignore values at or below zero.
     """
     parts: list[Floats] = []
-    for series, starts in curves:
-        finite = series[np.abs(series) <= _LARGEST_VALUE]  # excludes NaN as well
+    for series, starts_in_view in curves:
+        finite = series[np.abs(series) <= _MAX_VALUE]  # excludes NaN as well
         finite = np.log10(finite[finite > 0]) if log else finite
-        parts.append(finite[~_find_spikes(finite, starts=starts, log=log)])
-    everything = np.concatenate(parts) if parts else _EMPTY
-    if not len(everything):
+        parts.append(finite[~_find_spikes(finite, starts_in_view=starts_in_view, log=log)])
+    values = np.concatenate(parts) if parts else _EMPTY
+    if not len(values):
         return None
-    low, middle, high = (float(q) for q in np.quantile(everything, (0.05, 0.5, 0.95)))
+    low, median, high = (float(q) for q in np.quantile(values, (0.05, 0.5, 0.95)))
     spread = high - low
     if spread <= 0:
-        spread = max(abs(middle) * 1e-3, 1e-12)
-    near = everything[np.abs(everything - middle) <= 1e6 * spread]
-    bottom, top = float(near.min()), float(near.max())
+        spread = max(abs(median) * 1e-3, 1e-12)
+    near_values = values[np.abs(values - median) <= 1e6 * spread]
+    bottom, top = float(near_values.min()), float(near_values.max())
     if top <= bottom:
-        room = max(abs(middle) * 0.1, 1e-9)
-        return bottom - room, top + room
-    room = 0.0 if log else (_LEAST_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
-    return (bottom - room, top + room) if room > 0 else (bottom, top)
+        margin = max(abs(median) * 0.1, 1e-9)
+        return bottom - margin, top + margin
+    margin = 0.0 if log else (_MIN_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
+    return (bottom - margin, top + margin) if margin > 0 else (bottom, top)
 
 
-def _find_spikes(values: Floats, *, starts: bool, log: bool) -> npt.NDArray[np.bool_]:
+def _find_spikes(values: Floats, *, starts_in_view: bool, log: bool) -> npt.NDArray[np.bool_]:
     """Return True for each value at a large distance from the middle of its curve.
 
     A start from which the curve only approaches them is no spike, nor is an end of several points
@@ -169,17 +173,17 @@ def _find_spikes(values: Floats, *, starts: bool, log: bool) -> npt.NDArray[np.b
     spikes = np.zeros(len(values), bool)
     tail = 0.05 if len(values) >= _MANY_POINTS else 0.25
     # Fewer points have no level from which one of them could differ.
-    while len(rest := values[~spikes]) >= _FEWEST_POINTS:
-        low = np.quantile(rest, tail, method="higher")
-        high = np.quantile(rest, 1 - tail, method="lower")
+    while len(normal_values := values[~spikes]) >= _MIN_POINTS:
+        low = np.quantile(normal_values, tail, method="higher")
+        high = np.quantile(normal_values, 1 - tail, method="lower")
         distance = np.maximum(low - values, values - high)
-        least_spread = _LEAST_DECADES if log else _LEAST_SPREAD * abs(low)
-        outliers = distance > _SPIKE_REACH * (max(high - low, least_spread) or 1.0)
-        start, end = _leading_count(outliers), _leading_count(outliers[::-1])
-        if starts and start and distance[:start].max() <= 2 * distance[0]:
-            outliers[:start] = False
-        if end >= _FEWEST_OF_LEVEL:
-            outliers[len(outliers) - end :] = False
+        min_spread = _MIN_DECADES if log else _MIN_SPREAD * abs(low)
+        outliers = distance > _SPIKE_REACH * (max(high - low, min_spread) or 1.0)
+        start_count, end_count = _leading_count(outliers), _leading_count(outliers[::-1])
+        if starts_in_view and start_count and distance[:start_count].max() <= 2 * distance[0]:
+            outliers[:start_count] = False
+        if end_count >= _MIN_LEVEL_POINTS:
+            outliers[len(outliers) - end_count :] = False
         if not (outliers & ~spikes).any() or np.count_nonzero(outliers | spikes) > len(values) / 4:
             break
         spikes |= outliers
@@ -191,32 +195,32 @@ def _leading_count(flags: npt.NDArray[np.bool_]) -> int:
 
 
 def y_ticks(
-    shown: Range, height_px: float, text: Callable[[float], str], *, log: bool
+    y_range: Range, height_px: float, text: Callable[[float], str], *, log: bool
 ) -> list[tuple[float, str]]:
     """3 to 6 places and their labels."""
-    most = min(max(int(height_px / 30), 2), 6)
+    max_count = min(max(int(height_px / 30), 2), 6)
     if log:
-        return ticks.logarithmic(*shown, most)
-    return [(y, text(y)) for y, _ in ticks.linear(*shown, most)]
+        return ticks.logarithmic(*y_range, max_count)
+    return [(y, text(y)) for y, _ in ticks.linear(*y_range, max_count)]
 
 
 def x_ticks(
-    shown: Range, width_px: int, axis: XAxis, *, log: bool = False
+    x_range: Range, width_px: int, axis: XAxis, *, log: bool = False
 ) -> list[tuple[float, str]]:
-    most = min(max(width_px // 70, 2), 8)
+    max_count = min(max(width_px // 70, 2), 8)
     if log:
-        make = ticks.elapsed_log if axis is XAxis.TIME else ticks.logarithmic
+        make_ticks = ticks.elapsed_log if axis is XAxis.TIME else ticks.logarithmic
     else:
-        make = {
+        make_ticks = {
             XAxis.STEP: ticks.linear,
             XAxis.EPOCH: ticks.linear,
             XAxis.TIME: ticks.elapsed,
             XAxis.CLOCK: ticks.clock,
         }[axis]
-    found = make(*shown, most)
+    axis_ticks = make_ticks(*x_range, max_count)
     if axis is not XAxis.STEP:
-        return found
-    return [(at, text) for at, text in found if _is_whole(10**at if log else at)]
+        return axis_ticks
+    return [(x, text) for x, text in axis_ticks if _is_whole(10**x if log else x)]
 
 
 def _is_whole(step: float) -> bool:

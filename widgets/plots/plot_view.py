@@ -11,12 +11,12 @@ from PySide6.QtGui import QMouseEvent, QPainter
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsItem, QSizePolicy
 
 from widgets.common import theme
-from widgets.plots.annotations import ABOVE, PlotGeometry
+from widgets.plots.annotations import TOP_MARGIN, PlotGeometry
 
-LEFT_MIN = 34
-RIGHT = 10
+LEFT_AXIS_MIN_W = 34
+RIGHT_MARGIN = 10
 _BOTTOM_H, _BOTTOM_EMPTY_H = 22, 4
-_OF_SCENES = (
+_SCENE_EVENTS = (
     QEvent.Type.Show,
     QEvent.Type.Hide,
     QEvent.Type.WindowActivate,
@@ -29,8 +29,8 @@ class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
     """An axis whose labels extend into the room above the plot; otherwise the top line has none."""
 
     def boundingRect(self) -> QRectF:
-        own: QRectF = super().boundingRect()
-        return own.adjusted(0, -ABOVE, 0, 0)
+        rect: QRectF = super().boundingRect()
+        return rect.adjusted(0, -TOP_MARGIN, 0, 0)
 
 
 class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
@@ -66,26 +66,26 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
         # A graphics view accepts every drop and ignores it; the window handles drops.
         self.setAcceptDrops(False)
         self.viewport().setAcceptDrops(False)
-        whole = pg.GraphicsWidget()
-        self.box = pg.ViewBox(parent=whole, enableMenu=False)
+        root = pg.GraphicsWidget()
+        self.box = pg.ViewBox(parent=root, enableMenu=False)
         self.box.setMouseEnabled(x=True, y=False)
         self.box.setDefaultPadding(0)
         self.box.disableAutoRange()
-        self.left, self.bottom = _LeftAxis("left"), pg.AxisItem("bottom")
-        for axis in (self.left, self.bottom):
-            self._link(axis)
-        self.left.setWidth(LEFT_MIN)
-        self.left.setGrid(255)
-        self.bottom.setHeight(_BOTTOM_H if show_x else _BOTTOM_EMPTY_H)
-        self.bottom.setStyle(showValues=show_x)
+        self.left_axis, self.bottom_axis = _LeftAxis("left"), pg.AxisItem("bottom")
+        for axis in (self.left_axis, self.bottom_axis):
+            self._link_axis(axis)
+        self.left_axis.setWidth(LEFT_AXIS_MIN_W)
+        self.left_axis.setGrid(255)
+        self.bottom_axis.setHeight(_BOTTOM_H if show_x else _BOTTOM_EMPTY_H)
+        self.bottom_axis.setStyle(showValues=show_x)
         grid = QGraphicsGridLayout()
-        grid.setContentsMargins(0, ABOVE, RIGHT, 0)
+        grid.setContentsMargins(0, TOP_MARGIN, RIGHT_MARGIN, 0)
         grid.setSpacing(0)
-        grid.addItem(self.left, 0, 0)
+        grid.addItem(self.left_axis, 0, 0)
         grid.addItem(self.box, 0, 1)
-        grid.addItem(self.bottom, 1, 1)
-        whole.setLayout(grid)
-        self.setCentralItem(whole)
+        grid.addItem(self.bottom_axis, 1, 1)
+        root.setLayout(grid)
+        self.setCentralItem(root)
 
     def frame(self) -> PlotGeometry:
         """The rectangle of the curves, and the ranges in view."""
@@ -93,10 +93,10 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
         (x0, x1), (y0, y1) = self.box.viewRange()
         return PlotGeometry(rect, float(x0), float(x1), float(y0), float(y1))
 
-    def dress(self) -> None:
+    def apply_theme(self) -> None:
         """Apply the colours and fonts of the current theme."""
         t = theme.current()
-        for axis in (self.left, self.bottom):
+        for axis in (self.left_axis, self.bottom_axis):
             axis.setPen(pg.mkPen(None))
             axis.setTickPen(pg.mkPen(t.q("grid"), width=1))
             axis.setTextPen(t.q("text3"))
@@ -109,7 +109,7 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Leave:
             self.pointer_left.emit()
-        return event.type() in _OF_SCENES or bool(super().viewportEvent(event))
+        return event.type() in _SCENE_EVENTS or bool(super().viewportEvent(event))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
@@ -118,7 +118,7 @@ class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.double_clicked.emit()
 
-    def _link(self, axis: Any) -> None:
+    def _link_axis(self, axis: Any) -> None:
         # Otherwise the text of its label, which is empty, is laid out again with each range.
         axis.enableAutoSIPrefix(False)
         axis.linkToView(self.box)

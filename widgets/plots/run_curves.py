@@ -13,7 +13,7 @@ import numpy as np
 
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
-from widgets.plots.curve_data import CurveData, Gaps, XAxis
+from widgets.plots.curve_data import CurveData, GapReason, XAxis
 from widgets.plots.growable_array import Floats
 
 LOSS = "loss"
@@ -27,7 +27,7 @@ _TITLES = {
     "pushes per second": "Pushes/s",
     "server queue": "Waiting pushes",
 }
-_LOWERED = 0.85
+_RATE_STEP_FACTOR = 0.85
 """A step of the schedule changes the rate by a tenth or more; a cosine by less than a hundredth."""
 
 
@@ -38,24 +38,24 @@ def metric_title(name: str) -> str:
     return _TITLES.get(name, name[:1].upper() + name[1:] if name.islower() else name)
 
 
-def plot_of(name: str) -> tuple[str, str]:
+def plot_and_line(name: str) -> tuple[str, str]:
     """The plot of a metric, and the name of its line there."""
     if name in STALENESS:
         plot, _, line = name.partition(" ")
         return plot, line
-    bare = name.removeprefix(VALIDATION)
-    return bare, "train" if bare == name else "validation"
+    base_name = name.removeprefix(VALIDATION)
+    return base_name, "train" if base_name == name else "validation"
 
 
-def is_measured_now_and_then(name: str) -> bool:
+def is_sparse(name: str) -> bool:
     """Return True if a line connects the values across steps without one."""
     return name.startswith(VALIDATION) or name in OF_NO_DATA
 
 
-def in_pieces(history: HistoryUpdate, points: int) -> Iterator[HistoryUpdate]:
+def split_history(history: HistoryUpdate, max_points: int) -> Iterator[HistoryUpdate]:
     """Yield the same update in pieces of limited size; one piece if it is small."""
-    for begin in range(0, max(1, len(history.steps)), points):
-        part = slice(begin, begin + points)
+    for start in range(0, max(1, len(history.steps)), max_points):
+        part = slice(start, start + max_points)
         yield replace(
             history,
             steps=history.steps[part],
@@ -63,7 +63,7 @@ def in_pieces(history: HistoryUpdate, points: int) -> Iterator[HistoryUpdate]:
             epochs_done=history.epochs_done[part],
             seconds=history.seconds[part],
             metrics={name: values[part] for name, values in history.metrics.items()},
-            drop_from=history.drop_from if not begin else None,
+            drop_from=history.drop_from if not start else None,
         )
 
 
@@ -75,8 +75,8 @@ class RunCurves:
 
     def __init__(self) -> None:
         self._data: dict[str, CurveData] = {}
-        self._starts: dict[int, RunStart] = {}
-        self.began_s = 0.0
+        self._run_starts: dict[int, RunStart] = {}
+        self.started_s = 0.0
         """Unix time of the first point, 0 if there is none."""
 
     def names(self) -> tuple[str, ...]:
@@ -87,8 +87,8 @@ class RunCurves:
 
     def clear(self) -> None:
         self._data.clear()
-        self._starts.clear()
-        self.began_s = 0.0
+        self._run_starts.clear()
+        self.started_s = 0.0
 
     def append(self, history: HistoryUpdate) -> tuple[str, ...]:
         """Add points; those that a resumed run wrote again replace the earlier ones.
@@ -97,34 +97,36 @@ class RunCurves:
             The new metrics.
         """
         if history.drop_from is not None:
-            self._drop(history.drop_from)
+            self._remove_from(history.drop_from)
         for start in history.run_starts:
-            self._starts[start.run] = start
+            self._run_starts[start.run] = start
         if len(history.steps):
-            self.began_s = history.began_s
+            self.started_s = history.started_s
         steps = np.asarray(history.steps, np.float64)
-        done = history.epochs_done if len(history.epochs_done) else history.epochs
-        epochs = np.asarray(done, np.float64)
-        times = np.asarray(history.seconds, np.float64) + history.began_s
-        came = []
+        epoch_progress = history.epochs_done if len(history.epochs_done) else history.epochs
+        epochs = np.asarray(epoch_progress, np.float64)
+        times = np.asarray(history.seconds, np.float64) + history.started_s
+        new_metrics = []
         for name, values in history.metrics.items():
             if name not in self._data:
-                gaps = Gaps.NO_NUMBER if name == LOSS else Gaps.NOT_MEASURED
-                self._data[name] = CurveData(gaps=gaps)
-                came.append(name)
+                gaps = GapReason.NON_FINITE if name == LOSS else GapReason.NOT_MEASURED
+                self._data[name] = CurveData(gap_reason=gaps)
+                new_metrics.append(name)
             data = self._data[name]
-            data.set_time_origin(history.began_s)
+            data.set_time_origin(history.started_s)
             column = np.asarray(values, np.float64)
-            if is_measured_now_and_then(name):
-                kept = ~np.isnan(column)
-                data.extend(steps[kept], column[kept], epochs[kept], times[kept])
+            if is_sparse(name):
+                is_measured = ~np.isnan(column)
+                data.extend(
+                    steps[is_measured], column[is_measured], epochs[is_measured], times[is_measured]
+                )
             else:
                 data.extend(steps, column, epochs, times)
-        return tuple(came)
+        return tuple(new_metrics)
 
-    def starts(self) -> tuple[RunStart, ...]:
+    def run_starts(self) -> tuple[RunStart, ...]:
         """The places where the runs of the job begin, including the first."""
-        return tuple(self._starts.values())
+        return tuple(self._run_starts.values())
 
     def evaluations(self) -> Floats:
         """The steps after which the job was evaluated, rising."""
@@ -138,44 +140,44 @@ class RunCurves:
             return np.empty(0)
         rates = data.raw
         with np.errstate(invalid="ignore"):
-            lowered = rates[1:] < _LOWERED * rates[:-1]
+            is_lowered = rates[1:] < _RATE_STEP_FACTOR * rates[:-1]
             # The end of a cosine falls by such shares too, but with each step.
-            calm = np.concatenate(([True], rates[1:-1] >= 0.999 * rates[:-2]))
-        steps: Floats = data.steps[1:][lowered & calm]
+            was_constant = np.concatenate(([True], rates[1:-1] >= 0.999 * rates[:-2]))
+        steps: Floats = data.steps[1:][is_lowered & was_constant]
         return steps
 
-    def places(self, steps: Floats, axis: XAxis) -> Floats:
+    def x_at_steps(self, steps: Floats, axis: XAxis) -> Floats:
         """The places of steps on an axis: of the step itself, or of the last one before it."""
         if axis is XAxis.STEP:
             return steps
         data = max(self._data.values(), key=len, default=None)
         if data is None or not len(data):
             return np.full(len(steps), math.nan)
-        return data.places(steps, axis)
+        return data.x_at_steps(steps, axis)
 
-    def place(self, step: float, axis: XAxis) -> float | None:
+    def x_at_step(self, step: float, axis: XAxis) -> float | None:
         """The place of one step on an axis; None if it has none."""
-        at = float(self.places(np.array([step], np.float64), axis)[0])
-        return at if math.isfinite(at) else None
+        x = float(self.x_at_steps(np.array([step], np.float64), axis)[0])
+        return x if math.isfinite(x) else None
 
-    def stretch(self, from_s: float, to_s: float, axis: XAxis) -> tuple[float, float] | None:
+    def period_on_axis(self, from_s: float, to_s: float, axis: XAxis) -> tuple[float, float] | None:
         """The range of a period of Unix time on an axis; None if fewer than two steps are in it."""
         data = max(self._data.values(), key=len, default=None)
-        if data is None or not len(data) or not self.began_s:
+        if data is None or not len(data) or not self.started_s:
             return None
         times = data.times_s
-        first, last = max(from_s, float(times[0])), min(to_s, float(times[-1]))
-        if first >= last:
+        start_s, end_s = max(from_s, float(times[0])), min(to_s, float(times[-1]))
+        if start_s >= end_s:
             return None
-        places = data.x(axis)
-        x0, x1 = (float(np.interp(at, times, places)) for at in (first, last))
+        xs = data.x(axis)
+        x0, x1 = (float(np.interp(time_s, times, xs)) for time_s in (start_s, end_s))
         return (x0, x1) if x1 > x0 else None
 
-    def _drop(self, step: int) -> None:
+    def _remove_from(self, step: int) -> None:
         for data in self._data.values():
             data.truncate(step)
-        self._starts = {
-            run: start for run, start in self._starts.items() if start.first_step < step
+        self._run_starts = {
+            run: start for run, start in self._run_starts.items() if start.first_step < step
         }
         if not any(map(len, self._data.values())):
-            self.began_s = 0.0
+            self.started_s = 0.0

@@ -10,7 +10,7 @@ from widgets.common.buttons import Button
 from widgets.common.labels import native_key
 
 LOG_Y_KEY, LOG_X_KEY = "L", "Shift+L"
-_WORDS = {
+_LABELS = {
     (False, False): "Linear",
     (False, True): "Log y",
     (True, False): "Log x",
@@ -35,10 +35,10 @@ class ScaleButton(Button):
         super().__init__("", kind="quiet", icon="caret-down")
         self.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         menu = QMenu(self)
-        self._y = self._add(menu, "Log y", LOG_Y_KEY, self.log_y_changed)
-        self._x = self._add(menu, "Log x", LOG_X_KEY, self.log_x_changed)
+        self._y = self._add_action(menu, "Log y", LOG_Y_KEY, self.log_y_changed)
+        self._x = self._add_action(menu, "Log x", LOG_X_KEY, self.log_x_changed)
         self.setMenu(menu)
-        self._say()
+        self._update_text()
 
     def toggle_log_y(self) -> None:
         self._y.toggle()
@@ -47,28 +47,28 @@ class ScaleButton(Button):
         if self._x.isEnabled():
             self._x.toggle()
 
-    def set_has_log_x(self, able: bool) -> None:
+    def set_has_log_x(self, available: bool) -> None:
         """Set whether x can be logarithmic: the time of day cannot. The choice is kept."""
-        self._x.setEnabled(able)
-        self._say()
+        self._x.setEnabled(available)
+        self._update_text()
 
-    def _add(self, menu: QMenu, words: str, key: str, changed: SignalInstance) -> QAction:
-        action = menu.addAction(f"{words}\t{native_key(key)}")
+    def _add_action(self, menu: QMenu, label: str, key: str, toggled: SignalInstance) -> QAction:
+        action = menu.addAction(f"{label}\t{native_key(key)}")
         action.setCheckable(True)
-        action.toggled.connect(changed)
-        action.toggled.connect(self._say)
+        action.toggled.connect(toggled)
+        action.toggled.connect(self._update_text)
         return action
 
     def sizeHint(self) -> QSize:
         """Wide enough for each text, so that its neighbours do not move."""
-        metrics, own = self.fontMetrics(), super().sizeHint()
-        widest = max(metrics.size(0, words).width() for words in _WORDS.values())
-        return QSize(own.width() + widest - metrics.size(0, self.text()).width(), own.height())
+        metrics, hint = self.fontMetrics(), super().sizeHint()
+        widest = max(metrics.size(0, label).width() for label in _LABELS.values())
+        return QSize(hint.width() + widest - metrics.size(0, self.text()).width(), hint.height())
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
 
-    def _say(self) -> None:
+    def _update_text(self) -> None:
         has_log_x = self._x.isChecked() and self._x.isEnabled()
-        self.setText(_WORDS[has_log_x, self._y.isChecked()])
+        self.setText(_LABELS[has_log_x, self._y.isChecked()])
         self.set_tip(_TIP)

@@ -13,7 +13,7 @@ import numpy as np
 from widgets.plots.growable_array import Floats, GrowableArray
 from widgets.plots.minmax_pyramid import Pyramid
 
-_STRETCH = 2048
+_BLOCK_SIZE = 2048
 """A multiple of the pyramid's block size."""
 _LAST_DIGIT = 1e-18
 """A smaller share of a sum does not change it."""
@@ -35,26 +35,26 @@ class Average:
     low: float = math.inf
     high: float = -math.inf
 
-    def over(self, values: Floats) -> tuple[Floats, Average]:
+    def advance(self, values: Floats) -> tuple[Floats, Average]:
         """Return the averages at the next points, and the state after them."""
-        known = ~np.isnan(values)
-        inner = values if known.all() else values[known]
+        is_number = ~np.isnan(values)
+        numbers = values if is_number.all() else values[is_number]
         result = np.full(len(values), math.nan)
-        if not len(inner):
+        if not len(numbers):
             return result, self
-        sums = _recur(inner * (1 - self.weight), self.weight, self.total)
-        norms = 1 - (1 - self.norm) * _fading(self.weight, len(inner))
-        low = np.minimum(np.minimum.accumulate(inner), self.low)
-        high = np.maximum(np.maximum.accumulate(inner), self.high)
-        after = Average(
+        sums = _accumulate_recursively(numbers * (1 - self.weight), self.weight, self.total)
+        norms = 1 - (1 - self.norm) * _fading_weights(self.weight, len(numbers))
+        low = np.minimum(np.minimum.accumulate(numbers), self.low)
+        high = np.maximum(np.maximum.accumulate(numbers), self.high)
+        next_state = Average(
             self.weight, float(sums[-1]), float(norms[-1]), float(low[-1]), float(high[-1])
         )
         sums[: len(norms)] /= norms
-        result[known] = np.clip(sums, low, high)
-        return result, after
+        result[is_number] = np.clip(sums, low, high)
+        return result, next_state
 
 
-class Smoothed:
+class SmoothedColumn:
     """The moving average of a column, at each of its points.
 
     It is not stored: from the state after each block of points, computing the next block takes 50
@@ -72,49 +72,49 @@ class Smoothed:
         self.weight = weight
         self.levels = Pyramid()
         self._raw = raw
-        self._known = [Average(weight)]
+        self._states = [Average(weight)]
 
-    def follow(self) -> None:
+    def append_growth(self) -> None:
         """Take the growth of the column."""
         while True:
-            begin = (len(self._known) - 1) * _STRETCH
-            end = min(begin + _STRETCH, self._raw.size)
-            values, after = self._known[-1].over(self._raw.cut(begin, end))
-            self.levels.extend(values[self.levels.size - begin :])
-            if end < begin + _STRETCH:
+            start = (len(self._states) - 1) * _BLOCK_SIZE
+            end = min(start + _BLOCK_SIZE, self._raw.size)
+            values, next_state = self._states[-1].advance(self._raw.cut(start, end))
+            self.levels.extend(values[self.levels.size - start :])
+            if end < start + _BLOCK_SIZE:
                 return
-            self._known.append(after)
+            self._states.append(next_state)
 
     def shorten(self, size: int) -> None:
         """Take the shortening of the column."""
-        del self._known[size // _STRETCH + 1 :]
+        del self._states[size // _BLOCK_SIZE + 1 :]
         self.levels.shorten(size)
 
-    def cut(self, begin: int, end: int) -> Floats:
+    def cut(self, start: int, end: int) -> Floats:
         """Return those from the point ``begin`` up to, not including, ``end``."""
-        if end <= begin:
+        if end <= start:
             return np.empty(0)
-        number = begin // _STRETCH
-        first = number * _STRETCH
-        values, _ = self._known[number].over(self._raw.cut(first, end))
-        return values[begin - first :]
+        number = start // _BLOCK_SIZE
+        block_start = number * _BLOCK_SIZE
+        values, _ = self._states[number].advance(self._raw.cut(block_start, end))
+        return values[start - block_start :]
 
 
-def _fading(weight: float, length: int) -> Floats:
+def _fading_weights(weight: float, length: int) -> Floats:
     """The weights of a value 1, 2, 3 … points later, until they are below the last digit."""
-    reach = min(length, math.ceil(math.log(_LAST_DIGIT) / math.log(weight)))
-    return weight ** np.arange(1.0, reach + 1)
+    count = min(length, math.ceil(math.log(_LAST_DIGIT) / math.log(weight)))
+    return weight ** np.arange(1.0, count + 1)
 
 
-def _recur(values: Floats, weight: float, start: float) -> Floats:
+def _accumulate_recursively(values: Floats, weight: float, start: float) -> Floats:
     """y[i] = weight * y[i-1] + values[i], for a million values in milliseconds, in place.
 
     Each sum over the last n values is added to the one n before it: n doubles each time.
     """
-    reach, fade = 1, weight
-    while reach < len(values) and fade > _LAST_DIGIT:
-        values[reach:] += fade * values[:-reach]
-        reach, fade = 2 * reach, fade * fade
-    fading = _fading(weight, len(values))
-    values[: len(fading)] += start * fading
+    shift, shift_weight = 1, weight
+    while shift < len(values) and shift_weight > _LAST_DIGIT:
+        values[shift:] += shift_weight * values[:-shift]
+        shift, shift_weight = 2 * shift, shift_weight * shift_weight
+    weights = _fading_weights(weight, len(values))
+    values[: len(weights)] += start * weights
     return values

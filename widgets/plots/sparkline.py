@@ -20,16 +20,16 @@ def paint_sparkline(
     values: Floats,
     low: float,
     high: float,
-    tone: str = "live",
+    color_role: str = "live",
 ) -> None:
     """Paint a history into `rect`, the newest value at the right edge; NaN is a gap."""
     if len(values) < 2 or rect.width() < 2 or not high > low:
         return
-    colour = theme.current().fill(tone)
+    colour = theme.current().fill(color_role)
     shares = np.clip((values - low) / (high - low), 0.0, 1.0)
     step = rect.width() / (len(values) - 1)
-    bottom, tall = rect.bottom() - 1, rect.height() - 2
-    top_colour, bottom_colour = theme.current().fill(tone), theme.current().fill(tone)
+    bottom, height = rect.bottom() - 1, rect.height() - 2
+    top_colour, bottom_colour = theme.current().fill(color_role), theme.current().fill(color_role)
     top_colour.setAlphaF(0.22)
     bottom_colour.setAlphaF(0.02)
     shade = QLinearGradient(0, rect.top(), 0, rect.bottom())
@@ -38,7 +38,7 @@ def paint_sparkline(
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     x = rect.left() + step * np.arange(len(values), dtype=np.float64)
-    y = bottom - tall * shares
+    y = bottom - height * shares
     paint_fill(painter, x, y, rect.bottom(), QBrush(shade))
     painter.setPen(QPen(colour, 1.5))
     paint_segments(painter, x, y)
@@ -54,21 +54,21 @@ class Sparkline(QWidget):
         *,
         low: float = 0.0,
         high: float = 100.0,
-        tone: str = "live",
+        color_role: str = "live",
         height: int = 28,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._low, self._high, self._tone = low, high, tone
+        self._low, self._high, self._color_role = low, high, color_role
         self._values: Floats = np.empty(0)
         self.setFixedHeight(height)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(name)
 
-    def set_values(self, values: Sequence[float] | Floats, tone: str = "") -> None:
+    def set_values(self, values: Sequence[float] | Floats, color_role: str = "") -> None:
         """Set the values, the newest last; a `tone` if it needs attention."""
         self._values = np.array(values, np.float64)
-        self._tone = tone or self._tone
+        self._color_role = color_role or self._color_role
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -76,4 +76,4 @@ class Sparkline(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         rect = QRectF(self.rect())
-        paint_sparkline(QPainter(self), rect, self._values, self._low, self._high, self._tone)
+        paint_sparkline(QPainter(self), rect, self._values, self._low, self._high, self._color_role)

@@ -13,8 +13,8 @@ from widgets.common import formats
 
 Ticks: TypeAlias = list[tuple[float, str]]
 
-_NEARLY = 0.85  # one tick more than requested is better than half as many
-_LEAST = 3
+_STEP_TOLERANCE = 0.85  # one tick more than requested is better than half as many
+_MIN_COUNT = 3
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _TIME_STEPS = (
     *(1, 2, 5, 10, 15, 30),
@@ -37,65 +37,65 @@ _FINE_S = (
 )
 
 
-def linear(low: float, high: float, most: int = 6) -> Ticks:
+def linear(low: float, high: float, max_count: int = 6) -> Ticks:
     """Multiples of 1, 2 or 5 times a power of ten; at least three, because one alone is useless."""
-    places = _multiples(low, high, most)
-    while len(places) < _LEAST and most <= 2 * _LEAST:
-        most += 1
-        places = _multiples(low, high, most)
-    return [(place, formats.tick(place)) for place in places]
+    values = _multiples(low, high, max_count)
+    while len(values) < _MIN_COUNT and max_count <= 2 * _MIN_COUNT:
+        max_count += 1
+        values = _multiples(low, high, max_count)
+    return [(value, formats.tick(value)) for value in values]
 
 
-def logarithmic(low: float, high: float, most: int = 6) -> Ticks:
+def logarithmic(low: float, high: float, max_count: int = 6) -> Ticks:
     """Powers of ten between the logarithms `low` and `high`; also 2 and 5 if there are few."""
     first, last = math.floor(low), math.ceil(high)
-    apart = max(1, math.ceil((last - first) / most))
-    places: list[float] = []
-    for step, factors in ((apart, (1,)), (1, (1,)), (1, (1, 2, 5))):
-        wanted = [
+    decade_step = max(1, math.ceil((last - first) / max_count))
+    positions: list[float] = []
+    for step, factors in ((decade_step, (1,)), (1, (1,)), (1, (1, 2, 5))):
+        candidates = [
             power + math.log10(factor)
             for power in range(first - first % step, last + 1, step)
             for factor in factors
         ]
-        inside = [place for place in wanted if low <= place <= high]
+        visible = [position for position in candidates if low <= position <= high]
         # A small plot has room for three decades, without values between them.
-        if len(places) < 2 or len(inside) <= max(most + 1, 2 * _LEAST):
-            places = inside
-        if len(places) >= _LEAST:
+        if len(positions) < 2 or len(visible) <= max(max_count + 1, 2 * _MIN_COUNT):
+            positions = visible
+        if len(positions) >= _MIN_COUNT:
             break
-    if len(places) < 2 and low > -300 and high < 300:  # less than a decade
-        values = _multiples(10**low, 10**high, most)
-        places = [math.log10(value) for value in values if value > 0]
-    return [(place, formats.tick(_power(place))) for place in places]
+    if len(positions) < 2 and low > -300 and high < 300:  # less than a decade
+        values = _multiples(10**low, 10**high, max_count)
+        positions = [math.log10(value) for value in values if value > 0]
+    return [(position, formats.tick(_power(position))) for position in positions]
 
 
-def elapsed(low: float, high: float, most: int = 6) -> Ticks:
+def elapsed(low: float, high: float, max_count: int = 6) -> Ticks:
     """Time since the start, in seconds: ``0``, ``30 min``, ``1 h``."""
-    if high - low < _TIME_STEPS[0] * most / 2:
-        return [(place, f"{text} s") for place, text in linear(low, high, most)]
-    step = _time_step(high - low, most)
+    if high - low < _TIME_STEPS[0] * max_count / 2:
+        return [(seconds, f"{text} s") for seconds, text in linear(low, high, max_count)]
+    step = _time_step(high - low, max_count)
     first = math.ceil(low / step)
-    places = [i * float(step) for i in range(first, math.floor(high / step) + 1)]
-    return [(place, _elapsed_text(place, step)) for place in places]
+    times_s = [i * float(step) for i in range(first, math.floor(high / step) + 1)]
+    return [(seconds, _elapsed_text(seconds, step)) for seconds in times_s]
 
 
-def elapsed_log(low: float, high: float, most: int = 6) -> Ticks:
+def elapsed_log(low: float, high: float, max_count: int = 6) -> Ticks:
     """Time since the start between the logarithms of two numbers of seconds."""
     for steps in (_TENFOLD_S, _FINE_S):
         visible = [step for step in steps if low <= math.log10(step) <= high]
-        if len(visible) >= _LEAST:
+        if len(visible) >= _MIN_COUNT:
             break
     else:
         # Less than a few steps of the clock, or less than a second.
-        return logarithmic(low, high, most) if high < 0 else _linear_log(low, high, most)
-    apart = -(-len(visible) // most)
-    return [(math.log10(step), _step_text(step)) for step in visible[::apart]]
+        return logarithmic(low, high, max_count) if high < 0 else _linear_log(low, high, max_count)
+    stride = -(-len(visible) // max_count)
+    return [(math.log10(step), _step_text(step)) for step in visible[::stride]]
 
 
-def _linear_log(low: float, high: float, most: int) -> Ticks:
+def _linear_log(low: float, high: float, max_count: int) -> Ticks:
     """Steps as on a linear axis, at their places on a logarithmic one."""
-    places = elapsed(_power(low), _power(high), most)
-    return [(math.log10(place), text) for place, text in places if place > 0]
+    time_ticks = elapsed(_power(low), _power(high), max_count)
+    return [(math.log10(seconds), text) for seconds, text in time_ticks if seconds > 0]
 
 
 def _step_text(seconds: float) -> str:
@@ -107,26 +107,28 @@ def _step_text(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def clock(low: float, high: float, most: int = 6) -> Ticks:
+def clock(low: float, high: float, max_count: int = 6) -> Ticks:
     """Time of day, or the date for a range of days; seconds since 1970."""
     # Round in local time: 14:00, not 14:00 UTC.
     start = datetime.fromtimestamp(low).astimezone()
     offset = (start.utcoffset() or timedelta()).total_seconds()
-    for room in (most, most + 1, most + 2):  # one tick alone is useless
-        step = _time_step(high - low, room)
+    for count in (max_count, max_count + 1, max_count + 2):  # one tick alone is useless
+        step = _time_step(high - low, count)
         first = math.ceil((low + offset) / step)
-        places = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]
-        if len(places) > 1:
+        times_s = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]
+        if len(times_s) > 1:
             break
-    return [(place, _clock_text(place, step)) for place in places]
+    return [(time_s, _clock_text(time_s, step)) for time_s in times_s]
 
 
-def _multiples(low: float, high: float, most: int) -> list[float]:
-    if not (math.isfinite(low) and math.isfinite(high) and high > low) or most < 1:
+def _multiples(low: float, high: float, max_count: int) -> list[float]:
+    if not (math.isfinite(low) and math.isfinite(high) and high > low) or max_count < 1:
         return []
-    rough = (high - low) / most
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * _NEARLY)
+    min_step = (high - low) / max_count
+    power = 10.0 ** math.floor(math.log10(min_step))
+    step = next(
+        power * factor for factor in (1, 2, 5, 10) if power * factor >= min_step * _STEP_TOLERANCE
+    )
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     # i * step has the rounding error of one multiplication, a running sum of many.
     digits = max(0, 1 - math.floor(math.log10(step)))
@@ -140,30 +142,42 @@ def _power(exponent: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _time_step(span: float, most: int) -> int:
-    return next((step for step in _TIME_STEPS if span / step <= most), _TIME_STEPS[-1])
+def _time_step(span: float, max_count: int) -> int:
+    return next((step for step in _TIME_STEPS if span / step <= max_count), _TIME_STEPS[-1])
 
 
 def _elapsed_text(place: float, step: int) -> str:
     if place == 0:
         return "0"
-    whole = round(place)
+    whole_seconds = round(place)
     if step < _MINUTE:
-        minutes, seconds = divmod(whole, _MINUTE)
-        return f"{minutes}:{seconds:02d} min" if abs(whole) >= _MINUTE else f"{whole} s"
+        minutes, remaining_seconds = divmod(whole_seconds, _MINUTE)
+        return (
+            f"{minutes}:{remaining_seconds:02d} min"
+            if abs(whole_seconds) >= _MINUTE
+            else f"{whole_seconds} s"
+        )
     if step < _HOUR:
-        hours, rest = divmod(whole, _HOUR)
-        return f"{hours}:{rest // 60:02d} h" if abs(whole) >= _HOUR else f"{whole // 60} min"
+        hours, remaining_seconds = divmod(whole_seconds, _HOUR)
+        return (
+            f"{hours}:{remaining_seconds // 60:02d} h"
+            if abs(whole_seconds) >= _HOUR
+            else f"{whole_seconds // 60} min"
+        )
     if step < _DAY:
-        return f"{whole // _HOUR} h"
-    return f"{whole // _DAY} d"
+        return f"{whole_seconds // _HOUR} h"
+    return f"{whole_seconds // _DAY} d"
 
 
-def _clock_text(place: float, step: int) -> str:
+def _clock_text(time_s: float, step: int) -> str:
     if step < _MINUTE:
-        return formats.clock_s(place)
+        return formats.clock_s(time_s)
     if step < _DAY:
-        at = datetime.fromtimestamp(place).astimezone()
+        local_time = datetime.fromtimestamp(time_s).astimezone()
         # Midnight begins a day, so its label is the day.
-        return formats.day(place) if at.hour == at.minute == 0 else formats.clock(place)
-    return formats.day(place)
+        return (
+            formats.day(time_s)
+            if local_time.hour == local_time.minute == 0
+            else formats.clock(time_s)
+        )
+    return formats.day(time_s)

@@ -13,7 +13,7 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.theme import ICON_LARGE, ICON_NAV, S1, S2, SIDEBAR_W, Role
-from widgets.nodes.row.node_names import fitted
+from widgets.nodes.row.node_names import elide_names
 from widgets.nodes.row.node_row import (
     Condition,
     GpuCell,
@@ -22,16 +22,16 @@ from widgets.nodes.row.node_row import (
     node_row,
 )
 
-MOST_SENTENCES = 3
+MAX_NOTES = 3
 _NAMED_UP_TO = 20
 _ROW_H, _ROW_WIDE_H, _ROW_LEAST_H, _DENSE_ROW_MOST_H, _DENSE_H = 14, 18, 5, 10, 170
 _NAMES_FROM_ROW_H, _CELLS_FROM_ROW_H, _NOTE_NAME_W = 11, 9, 108
 _NAME_MOST_W, _GAP, _DENSE_GAP, _GUTTER = 92, 3, 2, 14
 _CELL_MOST_W = 28
 _COUNTS_H, _RAIL_COUNT_H, _COUNT_GAP = 40, 26, 14
-SENTENCES_FROM_H, MAP_FROM_H = 700, 860
+NOTES_MIN_H, MAP_MIN_H = 700, 860
 """A window of less height shows less of the cluster."""
-MAP_FROM_H_ALONE = 720
+MAP_MIN_H_SINGLE = 720
 
 
 class HealthCounts(QWidget):
@@ -67,7 +67,7 @@ class HealthCounts(QWidget):
     def _settle(self) -> None:
         lines = max(1, len(self._counts))
         self.setFixedHeight(lines * _RAIL_COUNT_H if self._narrow else _COUNTS_H)
-        words = [f"{n} {condition.counted(n)}" for condition, n in self._counts]
+        words = [f"{n} {condition.count_label(n)}" for condition, n in self._counts]
         self.setAccessibleName(", ".join(words) or f"Nodes: {self._calm[1].lower()}")
         self.setToolTip(plain_tip(self.accessibleName()))
         self.update()
@@ -85,7 +85,7 @@ class HealthCounts(QWidget):
         fitting = [role for role in roles if self._counts_w(role) <= self.width()]
         role = (fitting or roles[-1:])[0]
         for condition, count in self._counts or ((calm, 0),):
-            tone = "good" if condition is Condition.WELL else condition.tone
+            tone = "good" if condition is Condition.WELL else condition.color_role
             square = QRectF(x, middle - ICON_LARGE / 2, ICON_LARGE, ICON_LARGE)
             icons.paint_icon(painter, square, condition.icon, tone)
             x += ICON_LARGE + 6
@@ -111,7 +111,7 @@ class HealthCounts(QWidget):
 
     def _paint_narrow(self, painter: QPainter) -> None:
         for line, (condition, count) in enumerate(self._counts or ((self._calm[0], 0),)):
-            tone = "good" if condition is Condition.WELL else condition.tone
+            tone = "good" if condition is Condition.WELL else condition.color_role
             figure = str(count) if count else ""
             gap = 5 if figure else 0
             width = ICON_NAV + gap + text_width(figure, "number")
@@ -124,7 +124,7 @@ class HealthCounts(QWidget):
 
 
 def _word(condition: Condition) -> str:
-    return "attention" if condition is Condition.UNHEALTHY else condition.word.lower()
+    return "attention" if condition is Condition.UNHEALTHY else condition.label.lower()
 
 
 def _calm(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
@@ -170,7 +170,7 @@ class ClusterMap(QWidget):
         self._drawn = drawn
         self._settle()
         self.setAccessibleName("Map of the cluster")
-        self.setAccessibleDescription(". ".join(row.sentence for row in rows))
+        self.setAccessibleDescription(". ".join(row.description for row in rows))
         self.update()
 
     def set_wide(self, wide: bool) -> None:
@@ -186,12 +186,12 @@ class ClusterMap(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(SIDEBAR_W, self.maximumHeight())
 
-    def node_at(self, where: QPointF) -> str:
+    def node_at(self, point: QPointF) -> str:
         """The node drawn at this point, "" for none."""
         per = self._per_column()
         width = self._column_w() + _GUTTER
-        column = int(where.x() // width) if self.is_dense else 0
-        line = int(where.y() // self._row_h())
+        column = int(point.x() // width) if self.is_dense else 0
+        line = int(point.y() // self._row_h())
         number = column * per + line
         inside = 0 <= line < per and 0 <= number < len(self._rows)
         return self._rows[number].name if inside else ""
@@ -204,7 +204,7 @@ class ClusterMap(QWidget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             name = self.node_at(QPointF(event.pos()))
-            found = next((row.sentence for row in self._rows if row.name == name), "")
+            found = next((row.description for row in self._rows if row.name == name), "")
             QToolTip.showText(event.globalPos(), plain_tip(found), self)
             return True
         return bool(super().event(event))
@@ -219,7 +219,7 @@ class ClusterMap(QWidget):
         if not dense and not alone and row_h >= _NAMES_FROM_ROW_H:
             titles = [row.title for row in self._rows]
             name_w = float(min(max(text_width(t, "small_strong") for t in titles), _NAME_MOST_W))
-            names = fitted(titles, name_w, "small_strong")
+            names = elide_names(titles, name_w, "small_strong")
         gap = _DENSE_GAP if dense else _GAP
         left = name_w + S2 if names else 0.0
         cell_w = (self._column_w() - left - max(0, cells - 1) * gap) / max(1, cells)
@@ -229,7 +229,7 @@ class ClusterMap(QWidget):
             y = number % per * row_h
             if names:
                 is_notable = node.condition.is_notable
-                tone = node.condition.tone if is_notable else "text3"
+                tone = node.condition.color_role if is_notable else "text3"
                 # In a low row the descenders of letters reach into the next row, and are not cut.
                 slack = max(0.0, (_ROW_H - row_h) / 2)
                 where = QRectF(x, y - slack, name_w, row_h + 2 * slack)
@@ -243,7 +243,7 @@ class ClusterMap(QWidget):
                 else:
                     inset = 2 if row_h >= _ROW_H else 1
                     box = at.adjusted(0, inset, 0, -inset)
-                    paint_gpu_cell(painter, box, cell.use, unhealthy=bool(cell.unhealthy), radius=2)
+                    paint_gpu_cell(painter, box, cell.use, unhealthy=bool(cell.problem), radius=2)
 
     def _per_column(self) -> int:
         return -(-len(self._rows) // (2 if self.is_dense else 1)) or 1
@@ -265,7 +265,7 @@ class ClusterMap(QWidget):
 
 def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) -> None:
     tone = {"ours": "live", "other": "line_strong", "gone": "bad"}.get(cell.use, "line")
-    if cell.unhealthy:
+    if cell.problem:
         tone = "warn_fill"
     low = 3 if node.condition is Condition.OFFLINE else 1
     block = QRectF(round(rect.left()), rect.top(), round(rect.width()), rect.height() - low)
@@ -275,7 +275,7 @@ def _paint_block(painter: QPainter, rect: QRectF, node: NodeRow, cell: GpuCell) 
 def _drawn(rows: tuple[NodeRow, ...]) -> tuple[object, ...]:
     """The part of the nodes' state that the map shows."""
     return tuple(
-        (r.name, r.condition, tuple((g.use, bool(g.unhealthy)) for g in r.gpus)) for r in rows
+        (r.name, r.condition, tuple((g.use, bool(g.problem)) for g in r.gpus)) for r in rows
     )
 
 
@@ -293,7 +293,7 @@ class ClusterSummary(QWidget):
         self._rows: tuple[NodeRow, ...] = ()
         self._sentences: tuple[tuple[Condition, str, str], ...] = ()
         self._narrow = False
-        self._room_h = MAP_FROM_H
+        self._room_h = MAP_MIN_H
         self._title = Label("Cluster", "small_strong", "text2")
         self._free = Label("", "small", "text3")
         self.counts = HealthCounts()
@@ -337,16 +337,16 @@ class ClusterSummary(QWidget):
         self.counts.set_wide(wide)
         self.map.set_wide(wide)
 
-    def set_room(self, height: int) -> None:
+    def set_available_height(self, height: int) -> None:
         """A low window hides the map first, then the sentences."""
         self._room_h = height
         self._settle()
 
-    def heights(self, *, shown: bool = False) -> tuple[int, int]:
+    def heights(self, *, of_visible_parts: bool = False) -> tuple[int, int]:
         """Return the heights that sentences and map need with their gaps, or do ``shown``."""
-        has_notes = not self._notes.isHidden() if shown else bool(self._sentences)
+        has_notes = not self._notes.isHidden() if of_visible_parts else bool(self._sentences)
         cells = any(node.gpus for node in self._rows)
-        has_map = not self.map.isHidden() if shown else cells
+        has_map = not self.map.isHidden() if of_visible_parts else cells
         return (
             self._notes_h + S1 if has_notes else 0,
             self.map.minimumHeight() + S1 if has_map else 0,
@@ -359,16 +359,16 @@ class ClusterSummary(QWidget):
             condition, reason = condition_of(state)
             if condition.is_notable or alone:
                 found.append((condition, node.title, reason))
-        shown = tuple(found[:MOST_SENTENCES])
+        shown = tuple(found[:MAX_NOTES])
         if shown == self._sentences:
             return
         self._sentences = shown
-        names = fitted([node.title for node in self._rows], _NOTE_NAME_W, "strong")
+        names = elide_names([node.title for node in self._rows], _NOTE_NAME_W, "strong")
         shown_as = {node.title: name for node, name in zip(self._rows, names, strict=True)}
         clear(self.notes)
         self._notes_h = 0
         for condition, title, reason in shown:
-            tone = "good" if condition is Condition.WELL else condition.tone
+            tone = "good" if condition is Condition.WELL else condition.color_role
             note = Note(condition.icon, tone, shown_as[title], reason)
             note.setAccessibleName(f"{title} {reason}")
             note.setToolTip(plain_tip(f"{title}: {reason}"))
@@ -383,8 +383,8 @@ class ClusterSummary(QWidget):
         self._free.setVisible(wide)
         # A single computer is described by its sentence, without counts.
         self.counts.setVisible(several if wide else bool(self._rows))
-        tall = self._room_h >= SENTENCES_FROM_H or not several
+        tall = self._room_h >= NOTES_MIN_H or not several
         self._notes.setVisible(wide and bool(self._sentences) and tall)
         cells = any(node.gpus for node in self._rows)
-        least = MAP_FROM_H if several else MAP_FROM_H_ALONE
+        least = MAP_MIN_H if several else MAP_MIN_H_SINGLE
         self.map.setVisible(wide and cells and self._room_h >= least)

@@ -31,7 +31,7 @@ from widgets.common.layout import col
 from widgets.common.painting import paint_background, paint_text, text_width
 from widgets.common.scrim import paint_veil
 from widgets.common.theme import ICON, S2, S3, S6
-from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordList
+from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordListModel
 
 _WIDTH = 620
 _ROW_H = 40
@@ -50,13 +50,13 @@ class PaletteEntry:
     kind: str
     key: str
     title: str
-    aside: str = ""
+    remark: str = ""
     icon: str = ""
     shortcut: str = ""
-    words: str = ""
+    search_terms: str = ""
 
 
-class Palette(Overlay):
+class CommandPalette(Overlay):
     """The input field and the matches, the best first, over the whole window.
 
     Signals:
@@ -65,14 +65,14 @@ class Palette(Overlay):
     """
 
     searched = Signal(str)
-    chosen = Signal(object)
+    entry_chosen = Signal(object)
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self._field = LineEdit(placeholder="Search jobs, nodes, commands…", name="Command palette")
         self._field.textChanged.connect(self._typed)
         self._field.installEventFilter(self)
-        self._model = RecordList(
+        self._model = RecordListModel(
             lambda target: (target.title, target.aside, target.shortcut),
             lambda target: str(target.title),
             self,
@@ -115,7 +115,7 @@ class Palette(Overlay):
                 self._choose(self._list.currentIndex())
                 return True
             if event.key() == Qt.Key.Key_Escape:
-                self.close_again()
+                self.dismiss()
                 return True
             if event.key() in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab):
                 return True
@@ -145,8 +145,8 @@ class Palette(Overlay):
     def _choose(self, index: QModelIndex) -> None:
         target = index.data(RECORD_ROLE)
         if target is not None:
-            self.close_again()
-            self.chosen.emit(target)
+            self.dismiss()
+            self.entry_chosen.emit(target)
 
 
 _STEPS = {
@@ -171,7 +171,7 @@ class _TargetDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(state & QStyle.StateFlag.State_Selected)
         pointed = bool(state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, rect, chosen=chosen, pointed=pointed)
+        paint_background(painter, rect, is_selected=chosen, is_hovered=pointed)
         middle = rect.center().y()
         square = QRectF(rect.left() + S3, middle - ICON / 2, ICON, ICON)
         icons.paint_icon(painter, square, target.icon or "arrow-right", "text2")
@@ -180,7 +180,7 @@ class _TargetDelegate(QStyledItemDelegate):
             key = native_key(target.shortcut)
             paint_text(painter, rect.adjusted(0, 0, -S3, 0), key, "small", "text3", right=True)
             right -= text_width(key, "small") + S3
-        aside = min(text_width(target.aside, "small"), (right - left) * 0.5)
+        aside = min(text_width(target.remark, "small"), (right - left) * 0.5)
         title = min(text_width(target.title, "medium") + 2, right - left - aside - S3)
         paint_text(
             painter, QRectF(left, rect.top(), title, rect.height()), target.title, "medium", "text"
@@ -189,7 +189,7 @@ class _TargetDelegate(QStyledItemDelegate):
         paint_text(
             painter,
             QRectF(left, rect.top(), max(0.0, right - left), rect.height()),
-            target.aside,
+            target.remark,
             "small",
             "text3",
         )

@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QListView, QWidget
 from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader, StyledFrame
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.rich_text import RichText
 from widgets.common.theme import LIBRARY_LIST_W, PAGE_MARGIN, S1, S2, S4
-from widgets.common.view_style import TallRows, dress
+from widgets.common.view_style import TallRowDelegate, style_view
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class HelpPage(QWidget):
         link_opened: Address of a link to another site, or to a file next to the topics.
     """
 
-    opened = Signal()
+    topics_requested = Signal()
     link_opened = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -46,9 +46,9 @@ class HelpPage(QWidget):
         self._wanted = ""
         self._model = QStringListModel()
         self._list = QListView()
-        dress(self._list, "Topics")
+        style_view(self._list, "Topics")
         self._list.setModel(self._model)
-        self._list.setItemDelegate(TallRows(self._list))
+        self._list.setItemDelegate(TallRowDelegate(self._list))
         self._list.selectionModel().currentChanged.connect(self._chosen)
         self._text = RichText()
         self._text.setAccessibleName("Text of the topic")
@@ -73,7 +73,7 @@ class HelpPage(QWidget):
         text = row((self._text, 1), gap=0, margins=(PAGE_MARGIN, PAGE_MARGIN, 0, 0))
         body = row(left, (StyledFrame("pane", text), 1), gap=0)
         self.setLayout(col(PageHeader("Help"), (body, 1), gap=0))
-        FocusLead(self, self._list)
+        FocusForwarder(self, self._list)
 
     def show_topics(self, topics: tuple[Topic, ...]) -> None:
         if topics != self._topics:
@@ -92,7 +92,7 @@ class HelpPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.opened.emit()
+        self.topics_requested.emit()
 
     @Slot()
     def _chosen(self) -> None:

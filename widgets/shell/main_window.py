@@ -26,10 +26,10 @@ from backend.records.bundles.job_archive import SUFFIX
 from backend.records.library.item import is_weights
 from widgets.common import formats
 from widgets.common.cards import EmptyState
-from widgets.common.drop_overlay import DropSheet
+from widgets.common.drop_overlay import DropOverlay
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.scrim import Scrim
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
@@ -59,21 +59,21 @@ class MainWindow(QMainWindow):
 
     dropped = Signal(str)
     closing = Signal()
-    went = Signal(str)
-    put_away = Signal()
-    placed = Signal()
+    page_changed = Signal(str)
+    hidden_to_tray = Signal()
+    geometry_changed = Signal()
     refresh_requested = Signal()
-    is_put_away_when_closed: Callable[[], bool]
+    hides_when_closed: Callable[[], bool]
 
     def __init__(self) -> None:
         super().__init__()
         self.setWindowTitle("Ringmaster")
-        self.fit_smallest(_SMALLEST_H)
+        self.set_min_height(_SMALLEST_H)
         self.setAcceptDrops(True)
-        self.is_put_away_when_closed = lambda: False
+        self.hides_when_closed = lambda: False
         self.side_bar = SideBar()
-        self.side_bar.place_chosen.connect(self.go)
-        self._stack = Stack()
+        self.side_bar.page_chosen.connect(self.open_page)
+        self._stack = PageStack()
         self._pages: dict[str, QWidget] = {}
         self._stack.addWidget(EmptyState("stack", "Opening…"))
         content = QWidget()
@@ -85,17 +85,17 @@ class MainWindow(QMainWindow):
         content.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         content.setFocus()
         self.toast = Toast(self._stack)
-        self._stack.currentChanged.connect(self.toast.follow)
-        self.drop_sheet = DropSheet(self)
+        self._stack.currentChanged.connect(self.toast.update_position)
+        self.drop_overlay = DropOverlay(self)
         self._scrim = Scrim(self)
-        self._past: deque[str] = deque(maxlen=_STEPS_BACK)
-        self._future: list[str] = []
-        self._here = ""
+        self._back_keys: deque[str] = deque(maxlen=_STEPS_BACK)
+        self._forward_keys: list[str] = []
+        self._page_key = ""
         QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
 
-    def fit_smallest(self, room_h: int) -> None:
+    def set_min_height(self, available_h: int) -> None:
         """Let the window be as low as the screen: at 200 % many have less than 600 pixels."""
-        low = max(_SMALLEST_ON_A_LOW_SCREEN_H, min(room_h, _SMALLEST_H))
+        low = max(_SMALLEST_ON_A_LOW_SCREEN_H, min(available_h, _SMALLEST_H))
         self.setMinimumSize(_SMALLEST_W, low)
 
     def add_page(self, key: str, page: QWidget) -> None:
@@ -104,30 +104,30 @@ class MainWindow(QMainWindow):
         self._stack.addWidget(page)
 
     @property
-    def place(self) -> str:
-        return self._here
+    def page_key(self) -> str:
+        return self._page_key
 
     @Slot(str)
-    def go(self, key: str) -> None:
+    def open_page(self, key: str) -> None:
         """Open a page, and remember the one before."""
-        if key == self._here or key not in self._pages:
+        if key == self._page_key or key not in self._pages:
             return
-        if self._here:
-            self._past.append(self._here)
-        self._future.clear()
+        if self._page_key:
+            self._back_keys.append(self._page_key)
+        self._forward_keys.clear()
         self._show(key)
 
     @Slot()
     def back(self) -> None:
-        if self._past:
-            self._future.append(self._here)
-            self._show(self._past.pop())
+        if self._back_keys:
+            self._forward_keys.append(self._page_key)
+            self._show(self._back_keys.pop())
 
     @Slot()
     def forward(self) -> None:
-        if self._future:
-            self._past.append(self._here)
-            self._show(self._future.pop())
+        if self._forward_keys:
+            self._back_keys.append(self._page_key)
+            self._show(self._forward_keys.pop())
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         self._tab_order.refresh()
@@ -137,18 +137,18 @@ class MainWindow(QMainWindow):
         super().resizeEvent(event)
         self.side_bar.set_narrow(self.width() < RAIL_BELOW_W)
         self.side_bar.set_wide(self.width() >= WIDE_FROM_W)
-        self.side_bar.set_room(self.height())
-        self.placed.emit()
+        self.side_bar.set_available_height(self.height())
+        self.geometry_changed.emit()
 
     def moveEvent(self, event: QMoveEvent) -> None:
         super().moveEvent(event)
-        self.placed.emit()
+        self.geometry_changed.emit()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if self.is_put_away_when_closed():
+        if self.hides_when_closed():
             event.ignore()
             self.hide()
-            self.put_away.emit()
+            self.hidden_to_tray.emit()
             return
         self.closing.emit()
         super().closeEvent(event)
@@ -167,13 +167,13 @@ class MainWindow(QMainWindow):
         paths = _local(event.mimeData().urls())
         if paths:
             event.acceptProposedAction()
-            self.drop_sheet.open(_drop_hint(paths), takes=_takes_drop(paths))
+            self.drop_overlay.open(_drop_hint(paths), is_accepted=_takes_drop(paths))
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
-        self.drop_sheet.hide()
+        self.drop_overlay.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        self.drop_sheet.hide()
+        self.drop_overlay.hide()
         paths = _local(event.mimeData().urls())
         if paths:
             event.acceptProposedAction()
@@ -206,13 +206,13 @@ class MainWindow(QMainWindow):
         QCoreApplication.sendEvent(widget, request)
 
     def _show(self, key: str) -> None:
-        self._here = key
+        self._page_key = key
         page = self._pages[key]
         self._stack.setCurrentWidget(page)
         self.side_bar.choose(key)
         if self.isVisible():
             page.setFocus()
-        self.went.emit(key)
+        self.page_changed.emit(key)
 
 
 def _local(urls: list[QUrl]) -> list[str]:

@@ -17,11 +17,11 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
 
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import end_hover
-from widgets.common.job_mime import DraggedJobs, DropOffer, jobs_in
+from widgets.common.job_mime import DraggedJobs, DropOffer, dragged_jobs
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
 from widgets.common.theme import ICON_NAV, RAIL_W, S3, SIDEBAR_W
-from widgets.shell.pages import Place
+from widgets.shell.pages import Page
 
 _NAV_H = 32
 _TITLE_X, _TITLE_END = 40, 10
@@ -39,26 +39,26 @@ class NavButton(QAbstractButton):
     """
 
     jobs_dropped = Signal(object)
-    dwelt = Signal()
+    drag_dwelt = Signal()
 
-    def __init__(self, place: Place, parent: QWidget | None = None) -> None:
+    def __init__(self, page: Page, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._place = place
+        self._page = page
         self._count = ""
         self._narrow = False
-        self._offer_for: Callable[[DraggedJobs], DropOffer] | None = None
+        self._describe_drop: Callable[[DraggedJobs], DropOffer] | None = None
         self._offer: DropOffer | None = None
         self._dwelling = QTimer(self)
         self._dwelling.setSingleShot(True)
         self._dwelling.setInterval(_DWELL_MS)
-        self._dwelling.timeout.connect(self.dwelt)
+        self._dwelling.timeout.connect(self.drag_dwelt)
         self.setCheckable(True)
         self.setAutoExclusive(True)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        self.setShortcut(f"Ctrl+{place.number}")
-        self.setToolTip(plain_tip(place.title, f"Ctrl+{place.number}"))
-        self.setAccessibleName(place.title)
+        self.setShortcut(f"Ctrl+{page.number}")
+        self.setToolTip(plain_tip(page.title, f"Ctrl+{page.number}"))
+        self.setAccessibleName(page.title)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_count(self, count: int) -> None:
@@ -73,23 +73,23 @@ class NavButton(QAbstractButton):
     def sizeHint(self) -> QSize:
         return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
 
-    def take_jobs(self, offer_for: Callable[[DraggedJobs], DropOffer]) -> None:
+    def accept_jobs(self, describe_drop: Callable[[DraggedJobs], DropOffer]) -> None:
         """Accept jobs that are dropped here; ``offer_for`` describes the drop."""
-        self._offer_for = offer_for
+        self._describe_drop = describe_drop
         self.setAcceptDrops(True)
         keys = "By keyboard: Ctrl+K, “Compare the open job”; or Space in the table, then “Compare”."
         tips = (self.toolTip(), "Drag jobs here to compare them.", keys)
         self.setToolTip("\n".join(tips))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        dragged = jobs_in(event.mimeData())
-        if dragged is None or self._offer_for is None:
+        dragged = dragged_jobs(event.mimeData())
+        if dragged is None or self._describe_drop is None:
             event.ignore()
             end_hover(self)
             return
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
-        self._say(self._offer_for(dragged))
+        self._say(self._describe_drop(dragged))
         self._dwelling.start()
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
@@ -98,7 +98,7 @@ class NavButton(QAbstractButton):
     def dropEvent(self, event: QDropEvent) -> None:
         self._say(None)
         end_hover(self)
-        dragged = jobs_in(event.mimeData())
+        dragged = dragged_jobs(event.mimeData())
         if dragged is not None:
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
@@ -108,7 +108,7 @@ class NavButton(QAbstractButton):
         """Describe a drop in place of the title, or next to it if there is no room."""
         self._offer = offer
         self._dwelling.stop()
-        words = offer.words if offer is not None else ""
+        words = offer.message if offer is not None else ""
         self.setAccessibleDescription(words or self._count)
         is_cut = self._narrow or not self._has_room(words)
         beside = self.mapToGlobal(QPoint(self.width(), 0))
@@ -131,10 +131,10 @@ class NavButton(QAbstractButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
         on = self.isChecked()
-        paint_background(painter, box, chosen=on, pointed=self.underMouse())
+        paint_background(painter, box, is_selected=on, is_hovered=self.underMouse())
         offer = self._offer
-        refuses = offer is not None and not offer.takes
-        icon = "prohibit" if refuses else self._place.icon + ("-fill" if on else "")
+        refuses = offer is not None and not offer.is_accepted
+        icon = "prohibit" if refuses else self._page.icon + ("-fill" if on else "")
         tone = "text" if on or refuses else "text2"
         left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
         square = QRectF(left, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
@@ -142,14 +142,12 @@ class NavButton(QAbstractButton):
         if not self._narrow:
             role: theme.Role = "strong" if on else "medium"
             if offer is not None:
-                self._paint_offer(painter, offer.words)
+                self._paint_offer(painter, offer.message)
             else:
-                paint_text(
-                    painter, box.adjusted(_TITLE_X, 0, -48, 0), self._place.title, role, tone
-                )
+                paint_text(painter, box.adjusted(_TITLE_X, 0, -48, 0), self._page.title, role, tone)
                 counted = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
                 paint_text(painter, counted, self._count, "small", "text3", right=True)
-        if self.hasFocus() or (offer is not None and offer.takes):
+        if self.hasFocus() or (offer is not None and offer.is_accepted):
             paint_focus(painter, box)
 
     def _paint_offer(self, painter: QPainter, words: str) -> None:

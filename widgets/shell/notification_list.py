@@ -32,7 +32,7 @@ from widgets.common.painting import (
     text_width,
 )
 from widgets.common.theme import ICON_NAV, S1, S2, S3, S4, S6, Family
-from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordList
+from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordListModel
 
 _WIDTH = 420
 _ROW_H = 56
@@ -48,7 +48,7 @@ class NoticeItem:
 
     title: str
     text: str
-    when: str
+    time_text: str
     family: Family = "bad"
     is_new: bool = False
 
@@ -89,13 +89,13 @@ class NoticeList(Overlay):
         settings_requested: Show the settings of notifications.
     """
 
-    opened = Signal(int)
+    notice_opened = Signal(int)
     settings_requested = Signal()
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self._anchor: QWidget | None = None
-        self._model = RecordList(
+        self._model = RecordListModel(
             lambda item: (item.title, item.text, item.when, "new" if item.is_new else ""),
             lambda item: f"{item.title}\n{item.text}".strip(),
             self,
@@ -132,7 +132,7 @@ class NoticeList(Overlay):
     def open(self, anchor: QWidget) -> None:
         """Open it above ``anchor``, the bell; close it if it is open."""
         if self.isVisible():
-            self.close_again()
+            self.dismiss()
             return
         self._anchor = anchor
         self.appear()
@@ -156,7 +156,7 @@ class NoticeList(Overlay):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
-            self.close_again()
+            self.dismiss()
         else:
             super().keyPressEvent(event)
 
@@ -182,7 +182,7 @@ class NoticeList(Overlay):
     def _open(self, index: QModelIndex) -> None:
         if index.isValid():
             self.hide()
-            self.opened.emit(index.row())
+            self.notice_opened.emit(index.row())
 
 
 class _NoticeDelegate(QStyledItemDelegate):
@@ -198,18 +198,18 @@ class _NoticeDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         pointed = bool(option.state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, rect, chosen=chosen, pointed=pointed)
+        paint_background(painter, rect, is_selected=chosen, is_hovered=pointed)
         both = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
         if option.state & both == both:
             paint_focus(painter, rect)
         square = QRectF(rect.left() + S3, rect.top() + S2 + 1, ICON_NAV, ICON_NAV)
         tone = _TONES.get(item.family, "text2")
-        icons.paint_icon(painter, square, icons.HEALTH[item.family], tone)
+        icons.paint_icon(painter, square, icons.FAMILY_ICONS[item.family], tone)
         left, right = square.right() + S3, rect.right() - S3
         upper = QRectF(left, rect.top() + S2, right - left, 20)
         lower = QRectF(left, upper.bottom(), right - left, 18)
-        when = text_width(item.when, "small") + 2
-        paint_text(painter, upper, item.when, "small", "text3", right=True)
+        when = text_width(item.time_text, "small") + 2
+        paint_text(painter, upper, item.time_text, "small", "text3", right=True)
         title = upper.adjusted(0, 0, -when - S3 - (S3 if item.is_new else 0), 0)
         role: theme.Role = "strong" if item.is_new else "medium"
         width = paint_text(painter, title, item.title, role, "text")

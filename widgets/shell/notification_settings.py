@@ -17,15 +17,15 @@ from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
     Mail,
-    mail_fault,
-    webhook_fault,
+    mail_error,
+    webhook_error,
 )
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import Separator
-from widgets.common.fields import ComboBox, Field, LineEdit, beside_field
+from widgets.common.fields import ComboBox, Field, LineEdit, align_with_field
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import col, row
-from widgets.common.theme import ICON, S1, S2, S3, S4, Tone
+from widgets.common.theme import ICON, S1, S2, S3, S4, ColorRole
 
 _SECURITY = ((STARTTLS, "STARTTLS"), (TLS, "TLS"), (PLAIN, "None (trusted network)"))
 _KEPT = "Stored in the system keyring of this computer."
@@ -49,7 +49,7 @@ class NoticeSettings(QWidget):
         opened: The page was opened; answer with `show_keyring`.
     """
 
-    opened = Signal()
+    keyring_requested = Signal()
 
     channels_chosen = Signal(Channels, object)
     test_requested = Signal(ChannelTest)
@@ -57,14 +57,14 @@ class NoticeSettings(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._channels = Channels()
-        self.finished = Switch(name="Notify when a job finishes")
-        self.finished.setChecked(True)
-        self.stays = Switch(name="Stay in the tray")
+        self.finished_switch = Switch(name="Notify when a job finishes")
+        self.finished_switch.setChecked(True)
+        self.tray_switch = Switch(name="Stay in the tray")
         self._stays_line = _choice(
             "Stay in the tray",
             "When you close the window, the program stays in the tray and still notifies you. "
             "Click its icon to open the window.",
-            self.stays,
+            self.tray_switch,
         )
         self._from_nodes = Switch(name="Also from the nodes")
         self._from_nodes.toggled.connect(self._apply)
@@ -82,12 +82,14 @@ class NoticeSettings(QWidget):
                     "Notify when a job finishes",
                     "Always notified: failures, lost jobs, stalls, and nodes that go offline "
                     "during a job.",
-                    self.finished,
+                    self.finished_switch,
                 ),
                 self._stays_line,
                 self._tray,
                 Separator(),
-                row((self._webhook_field, 1), beside_field(self._webhook_test), gap=S3, top=True),
+                row(
+                    (self._webhook_field, 1), align_with_field(self._webhook_test), gap=S3, top=True
+                ),
                 self._webhook_said,
                 Separator(),
                 row((self._to_field, 3), (self._sender_field, 2), gap=S3, top=True),
@@ -101,7 +103,7 @@ class NoticeSettings(QWidget):
                 row(
                     (self._user_field, 3),
                     (self._password_field, 3),
-                    beside_field(self._mail_test),
+                    align_with_field(self._mail_test),
                     gap=S3,
                     top=True,
                 ),
@@ -123,12 +125,12 @@ class NoticeSettings(QWidget):
     # -- input
 
     def show_finished(self, tells_finished: bool) -> None:
-        with QSignalBlocker(self.finished):
-            self.finished.setChecked(tells_finished)
+        with QSignalBlocker(self.finished_switch):
+            self.finished_switch.setChecked(tells_finished)
 
     def show_stays(self, stays: bool) -> None:
-        with QSignalBlocker(self.stays):
-            self.stays.setChecked(stays)
+        with QSignalBlocker(self.tray_switch):
+            self.tray_switch.setChecked(stays)
 
     def show_tray(self, is_available: bool) -> None:
         """Set whether the desktop has a tray for messages, and to stay in."""
@@ -158,17 +160,17 @@ class NoticeSettings(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.opened.emit()
+        self.keyring_requested.emit()
 
-    def show_keyring(self, fault: str) -> None:
+    def show_keyring(self, cause: str) -> None:
         """Show why a password is kept only until the program ends, or ""."""
-        note = f"{fault} The password is used until this window closes." if fault else _KEPT
-        self._password_field.set_note(note, "warn" if fault else "text3")
+        note = f"{cause} The password is used until this window closes." if cause else _KEPT
+        self._password_field.set_note(note, "warn" if cause else "text3")
 
-    def show_said(self, kind: str, sentence: str, tone: Tone) -> None:
+    def show_test_result(self, kind: str, message: str, color_role: ColorRole) -> None:
         """Show the result of the last test, "" for none."""
         said = self._webhook_said if kind == WEBHOOK else self._mail_said
-        said.say(sentence, tone)
+        said.say(message, color_role)
         test = self._webhook_test if kind == WEBHOOK else self._mail_test
         test.setText("Send a test")
         self._fit()
@@ -239,7 +241,7 @@ class NoticeSettings(QWidget):
             self._channels,
             webhook=self._webhook.text().strip(),
             mail=mail,
-            tells_finished=self.finished.isChecked(),
+            notifies_finished=self.finished_switch.isChecked(),
             from_nodes=self._from_nodes.isChecked(),
         )
 
@@ -250,9 +252,9 @@ class NoticeSettings(QWidget):
     def _apply(self) -> None:
         """Apply the usable part; an incomplete one waits, and says what is missing."""
         typed = self._typed()
-        fault = webhook_fault(typed.webhook) if typed.webhook else ""
+        fault = webhook_error(typed.webhook) if typed.webhook else ""
         self._webhook_field.set_error(fault)
-        lacks = mail_fault(typed.mail) if typed.mail is not None else ""
+        lacks = mail_error(typed.mail) if typed.mail is not None else ""
         self._mail_said.say(f"Not used yet: {lacks}" if lacks else "", "warn")
         if fault:
             typed = replace(typed, webhook=self._channels.webhook)
@@ -267,8 +269,8 @@ class NoticeSettings(QWidget):
     @Slot()
     def _fit(self) -> None:
         typed = self._typed()
-        self._webhook_test.setEnabled(bool(typed.webhook) and not webhook_fault(typed.webhook))
-        self._mail_test.setEnabled(typed.mail is not None and not mail_fault(typed.mail))
+        self._webhook_test.setEnabled(bool(typed.webhook) and not webhook_error(typed.webhook))
+        self._mail_test.setEnabled(typed.mail is not None and not mail_error(typed.mail))
         self._port.setPlaceholderText(str(PORTS[self._security.key()]))
 
     def _test(self, kind: str) -> None:
@@ -288,7 +290,7 @@ class _Said(QWidget):
         self.setLayout(row(self._icon, (self._words, 1), gap=S2))
         self.hide()
 
-    def say(self, sentence: str, tone: Tone) -> None:
+    def say(self, sentence: str, tone: ColorRole) -> None:
         icon = {"good": "check-circle-fill", "warn": "warning-fill", "bad": "x-circle-fill"}
         self._icon.set_icon(icon.get(tone, "info-fill"), tone)
         self._words.setText(sentence)

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QAbstractItemDelegate, QListView, QWidget
 
 from widgets.common.cards import StyledFrame
 from widgets.common.labels import plain_tip
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 
 Index = QModelIndex | QPersistentModelIndex
 RECORD_ROLE = Qt.ItemDataRole.UserRole
@@ -46,7 +46,7 @@ class Overlay(QWidget):
         self.show()
         self.raise_()
 
-    def close_again(self) -> None:
+    def dismiss(self) -> None:
         """Close it and restore the focus."""
         self.hide()
         if self._before is not None:
@@ -67,13 +67,13 @@ class Overlay(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if not self._plate.geometry().contains(event.position().toPoint()):
-            self.close_again()
+            self.dismiss()
 
     def _place(self) -> None:
         raise NotImplementedError
 
 
-class RecordList(QAbstractListModel):
+class RecordListModel(QAbstractListModel):
     """Records in one column.
 
     Args:
@@ -82,10 +82,13 @@ class RecordList(QAbstractListModel):
     """
 
     def __init__(
-        self, in_words: Callable[[Any], tuple[str, ...]], tip: Callable[[Any], str], parent: QObject
+        self,
+        spoken_parts: Callable[[Any], tuple[str, ...]],
+        tip: Callable[[Any], str],
+        parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._in_words, self._tip = in_words, tip
+        self._spoken_parts, self._tip = spoken_parts, tip
         self._records: tuple[Any, ...] = ()
 
     def view(self, name: str, delegate: Callable[[QObject], QAbstractItemDelegate]) -> QListView:
@@ -93,7 +96,7 @@ class RecordList(QAbstractListModel):
         view = QListView()
         view.setModel(self)
         view.setItemDelegate(delegate(view))
-        dress(view, name)
+        style_view(view, name)
         view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         return view
 
@@ -112,7 +115,7 @@ class RecordList(QAbstractListModel):
         if role == RECORD_ROLE:
             return record
         if role == Qt.ItemDataRole.DisplayRole:
-            return self._in_words(record)[0]
+            return self._spoken_parts(record)[0]
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return ", ".join(filter(None, self._in_words(record)))
+            return ", ".join(filter(None, self._spoken_parts(record)))
         return plain_tip(self._tip(record)) if role == Qt.ItemDataRole.ToolTipRole else None

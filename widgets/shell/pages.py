@@ -8,7 +8,7 @@ from backend.records.library.item import Kind
 
 
 @dataclass(frozen=True)
-class Place:
+class Page:
     """A page. ``number`` is its position and its key (Ctrl+number)."""
 
     key: str
@@ -17,8 +17,8 @@ class Place:
     number: int
 
 
-PLACES = tuple(
-    Place(key, title, icon, number)
+PAGES = tuple(
+    Page(key, title, icon, number)
     for number, (key, title, icon) in enumerate(
         (
             ("jobs", "Jobs", "stack"),
@@ -33,7 +33,7 @@ PLACES = tuple(
     )
 )
 
-PLACES_OF_KINDS = {
+PAGE_KEYS = {
     Kind.DATASET: "datasets",
     Kind.MODEL: "models",
     Kind.LOADER: "loaders",

@@ -11,21 +11,21 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, Switch
-from widgets.common.cards import PageHeader, Scroll
+from widgets.common.cards import PageHeader, VerticalScrollArea
 from widgets.common.formats import Units
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.ui_scale import SCALES
 from widgets.shell.notification_settings import NoticeSettings
-from widgets.shell.settings_rows import SettingsRow, place_line, section
+from widgets.shell.settings_rows import SettingsRow, path_line, section
 from widgets.shell.ssh_settings import SshSettings
 from widgets.shell.verify_section import VerifySection
 
 """Percent of the system's size."""
 _THEMES = (("system", "Follow the system"), ("light", "Light"), ("dark", "Dark"))
 _SIZES = (
-    (formats.USUAL, "GiB in memory, GB on disks"),
+    (formats.MIXED, "GiB in memory, GB on disks"),
     (formats.DECIMAL, "GB"),
     (formats.BINARY, "GiB"),
 )
@@ -42,7 +42,7 @@ class SettingsValues:
     high_contrast: bool = False
     reduced_motion: bool = False
     units: Units = field(default_factory=Units)
-    tells_finished: bool = True
+    notifies_finished: bool = True
     stays_in_tray: bool = False
 
 
@@ -71,7 +71,7 @@ class SettingsPage(QWidget):
 
     scale_chosen = Signal(int)
     units_chosen = Signal(Units)
-    place_opened = Signal(str)
+    path_opened = Signal(str)
     checks_requested = Signal()
 
     def __init__(self, version: str, parent: QWidget | None = None) -> None:
@@ -83,8 +83,8 @@ class SettingsPage(QWidget):
         )
         for key, does in (("Ctrl++", "Zoom in"), ("Ctrl+-", "Zoom out"), ("Ctrl+0", "100 %")):
             self._scale.add_tip(plain_tip(does, key))
-        self._scale.chosen.connect(self._choose_scale)
-        self._scale_now = 100
+        self._scale.key_chosen.connect(self._choose_scale)
+        self._active_scale = 100
         self.restart = Button("Restart the window", icon="arrow-clockwise")
         self._restart_line = SettingsRow(
             "The size applies after a restart of the window", "Jobs keep running.", self.restart
@@ -95,10 +95,10 @@ class SettingsPage(QWidget):
         self._temperature = SegmentedControl(_TEMPERATURES, name="Temperatures")
         self._clock = SegmentedControl(_CLOCKS, name="Time of day")
         for control in (self._sizes, self._temperature, self._clock):
-            control.chosen.connect(self._choose_units)
+            control.key_chosen.connect(self._choose_units)
         self.notices = NoticeSettings()
         self.ssh = SshSettings()
-        self.ssh.place_opened.connect(self.place_opened)
+        self.ssh.path_opened.connect(self.path_opened)
         self.verify = VerifySection()
         self._places = QVBoxLayout()
         self._places.setSpacing(0)
@@ -159,7 +159,7 @@ class SettingsPage(QWidget):
         )
         holder = QWidget()
         holder.setLayout(row((body, 100), STRETCH, gap=0, top=False))
-        self.setLayout(col(PageHeader("Settings"), (Scroll(holder), 1), gap=0))
+        self.setLayout(col(PageHeader("Settings"), (VerticalScrollArea(holder), 1), gap=0))
         self._restart_line.hide()
 
     def show_choices(self, choices: SettingsValues) -> None:
@@ -174,23 +174,23 @@ class SettingsPage(QWidget):
         self._sizes.choose(choices.units.sizes)
         self._temperature.choose(choices.units.temperature)
         self._clock.choose(choices.units.clock)
-        self.notices.show_finished(choices.tells_finished)
+        self.notices.show_finished(choices.notifies_finished)
         self.notices.show_stays(choices.stays_in_tray)
-        self._restart_line.setVisible(choices.scale_percent != self._scale_now)
+        self._restart_line.setVisible(choices.scale_percent != self._active_scale)
 
-    def set_scale_now(self, percent: int) -> None:
+    def set_active_scale(self, percent: int) -> None:
         """Set the size with which this window was opened."""
-        self._scale_now = percent
+        self._active_scale = percent
 
-    def show_places(self, places: SettingsPaths) -> None:
+    def show_paths(self, paths: SettingsPaths) -> None:
         clear(self._places)
         for caption, path in (
-            ("Data root", places.data_root),
-            ("Catalogue", places.catalogue),
-            ("These settings", places.settings),
-            ("Log of this window", places.log),
+            ("Data root", paths.data_root),
+            ("Catalogue", paths.catalogue),
+            ("These settings", paths.settings),
+            ("Log of this window", paths.log),
         ):
-            self._places.addLayout(place_line(caption, path, self.place_opened.emit))
+            self._places.addLayout(path_line(caption, path, self.path_opened.emit))
 
     def show_checks(self, findings: Sequence[Finding]) -> None:
         """Show the state of this installation, one line each; problems with their remedy."""
@@ -198,7 +198,7 @@ class SettingsPage(QWidget):
         clear(self._checks)
         for finding in findings:
             icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
-            words = col(Label(finding.sentence, "body", wrap=True), gap=S1)
+            words = col(Label(finding.message, "body", wrap=True), gap=S1)
             if finding.remedy and not finding.ok:
                 remedy = Label(finding.remedy, "small", "text2", wrap=True, selectable=True)
                 words.addWidget(remedy)

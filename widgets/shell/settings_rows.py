@@ -17,11 +17,11 @@ from widgets.common.theme import S1, S2, S3, S4
 class SettingsRow(QWidget):
     """Text on the left, a control on the right."""
 
-    def __init__(self, title: str, sentence: str, control: QWidget) -> None:
+    def __init__(self, title: str, description: str, control: QWidget) -> None:
         super().__init__()
-        self.sentence = Label(sentence, "small", "text2", wrap=True)
-        self.sentence.setVisible(bool(sentence))
-        words = col(Label(title, "body"), self.sentence, gap=S1)
+        self.description = Label(description, "small", "text2", wrap=True)
+        self.description.setVisible(bool(description))
+        words = col(Label(title, "body"), self.description, gap=S1)
         self._rule = Separator()
         self._rule.hide()
         line = row((words, 1), control, gap=S4)
@@ -44,7 +44,7 @@ def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
     return holder
 
 
-def place_line(caption: str, path: str, open_it: Callable[[str], object]) -> QHBoxLayout:
+def path_line(caption: str, path: str, open_it: Callable[[str], object]) -> QHBoxLayout:
     """A path, and a button that opens its folder."""
     # SSH keeps its capital letters.
     words = caption if caption[:2].isupper() else f"{caption[:1].lower()}{caption[1:]}"

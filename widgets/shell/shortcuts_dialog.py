@@ -7,12 +7,12 @@ from itertools import groupby
 
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import Label, native_key
 from widgets.common.layout import STRETCH, col
 from widgets.common.theme import S2, S3, S4
-from widgets.shell.shortcuts import KEYS, Key
+from widgets.shell.shortcuts import SHORTCUTS, Shortcut
 
 _WIDTH, _HEIGHT = 460, 640
 
@@ -31,11 +31,11 @@ class ShortcutsDialog(Dialog):
         self._lines.setColumnStretch(1, 1)
         body = QWidget()
         body.setLayout(col(self._lines, STRETCH, margins=(0, 0, S4, 0)))
-        self.fill((Scroll(body), 1), foot=(self.default_button("Close", self.accept),))
-        for where, keys in groupby(KEYS, key=lambda key: key.where):
+        self.fill((VerticalScrollArea(body), 1), foot=(self.default_button("Close", self.accept),))
+        for where, keys in groupby(SHORTCUTS, key=lambda key: key.page_title):
             self._add_place(where or "Everywhere", keys)
 
-    def _add_place(self, where: str, keys: Iterable[Key]) -> None:
+    def _add_place(self, where: str, keys: Iterable[Shortcut]) -> None:
         lines = self._lines
         heading = Label(where, "strong")
         heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)
@@ -43,4 +43,4 @@ class ShortcutsDialog(Dialog):
         for key in keys:
             at = lines.rowCount()
             lines.addWidget(Label(native_key(key.key), "mono", "text2"), at, 0)
-            lines.addWidget(Label(key.does), at, 1)
+            lines.addWidget(Label(key.label), at, 1)

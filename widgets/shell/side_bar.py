@@ -19,7 +19,7 @@ from widgets.common.job_mime import DraggedJobs, DropOffer
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import paint_focus
-from widgets.common.state_badge import MOST_SEGMENTS, Logo, Mark, RankRing, state_tone
+from widgets.common.state_badge import MAX_SEGMENTS, Logo, Mark, RankRing, state_color_role
 from widgets.common.theme import (
     ICON_LARGE,
     RAIL_W,
@@ -31,11 +31,11 @@ from widgets.common.theme import (
     SIDEBAR_WIDE_W,
 )
 from widgets.jobs.ranks.rank_strip import rank_marks
-from widgets.shell.cluster_summary import MAP_FROM_H_ALONE, SENTENCES_FROM_H, ClusterSummary
+from widgets.shell.cluster_summary import MAP_MIN_H_SINGLE, NOTES_MIN_H, ClusterSummary
 from widgets.shell.nav_button import NavButton
 from widgets.shell.notification_list import NotificationBell
-from widgets.shell.pages import PLACES
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.pages import PAGES
+from widgets.shell.shortcuts import SHORTCUTS
 
 _RUNNING_SHOWN = 3
 _RUNNING_LOW, _LOW_H = 2, 700
@@ -55,7 +55,7 @@ class RunningJob(QWidget):
         opened: The job's id.
     """
 
-    opened = Signal(str)
+    job_opened = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -86,10 +86,10 @@ class RunningJob(QWidget):
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
         on = formats.plural(view.world_size, unit, plural)
-        self._phase.setText(view.doubt or f"{on} · {view.state.word}")
-        self._phase.set_tone("warn" if view.doubt else "text2")
+        self._phase.setText(view.contact_warning or f"{on} · {view.state.label}")
+        self._phase.set_color_role("warn" if view.contact_warning else "text2")
         self._settle_tones()
-        sentence = f"{view.name}, {view.state.word}, {formats.progress(view.progress)}"
+        sentence = f"{view.name}, {view.state.label}, {formats.progress(view.progress)}"
         self.setAccessibleName(sentence)
         self.setToolTip(plain_tip(sentence))
 
@@ -112,15 +112,17 @@ class RunningJob(QWidget):
             self._ring.set_progress(self._view.state, self._view.progress, ranks)
 
     def _settle_tones(self) -> None:
-        self._percent.set_tone("text3" if self._stale else "text")
+        self._percent.set_color_role("text3" if self._stale else "text")
         if self._view is not None:
-            self._left.set_tone("text3" if self._stale else state_tone(self._view.state))
+            self._left.set_color_role(
+                "text3" if self._stale else state_color_role(self._view.state)
+            )
 
     def set_wide(self, wide: bool) -> None:
         self._percent.set_role("far_large" if wide else "far")
 
     def mousePressEvent(self, _event: QMouseEvent) -> None:
-        self.opened.emit(self._job_id)
+        self.job_opened.emit(self._job_id)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -131,7 +133,7 @@ class RunningJob(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self.opened.emit(self._job_id)
+            self.job_opened.emit(self._job_id)
         else:
             super().keyPressEvent(event)
 
@@ -139,10 +141,10 @@ class RunningJob(QWidget):
 def segments(view: JobView) -> Sequence[Mark]:
     """The segments of a job's ring: one for each rank, or one for each node if there are many."""
     marks = rank_marks(view)
-    if len(marks) <= MOST_SEGMENTS:
+    if len(marks) <= MAX_SEGMENTS:
         return marks
     worst: list[Mark] = []
-    for placement in view.config.placement[:MOST_SEGMENTS]:
+    for placement in view.config.placement[:MAX_SEGMENTS]:
         own, marks = marks[: placement.slots], marks[placement.slots :]
         worst.append("bad" if "bad" in own else "warn" if "warn" in own else "")
     return worst
@@ -161,7 +163,7 @@ class SideBar(QWidget):
         folder, bell, theme, keys, help, gear: Buttons; the window connects them.
     """
 
-    place_chosen = Signal(str)
+    page_chosen = Signal(str)
     jobs_dropped = Signal(object)
     job_opened = Signal(str)
     node_opened = Signal(str)
@@ -174,10 +176,10 @@ class SideBar(QWidget):
         self._room_h = _LOW_H
         self._live: tuple[JobView, ...] = ()
         self._has_read_jobs = False
-        self._buttons = {place.key: NavButton(place) for place in PLACES}
+        self._buttons = {place.key: NavButton(place) for place in PAGES}
         for key, button in self._buttons.items():
-            button.clicked.connect(partial(self.place_chosen.emit, key))
-            button.dwelt.connect(partial(self.place_chosen.emit, key))
+            button.clicked.connect(partial(self.page_chosen.emit, key))
+            button.drag_dwelt.connect(partial(self.page_chosen.emit, key))
             button.jobs_dropped.connect(self.jobs_dropped)
         self._mark = Label("Ringmaster", "name")
         logo = Logo(24)
@@ -193,7 +195,7 @@ class SideBar(QWidget):
         self._running_count = Label("", "small", "text3")
         self._jobs = [RunningJob() for _ in range(_RUNNING_SHOWN)]
         for job in self._jobs:
-            job.opened.connect(self.job_opened)
+            job.job_opened.connect(self.job_opened)
             job.hide()
         self._more = Label("", "small", "text3")
         self._more.hide()
@@ -262,9 +264,9 @@ class SideBar(QWidget):
     def set_count(self, key: str, count: int) -> None:
         self._buttons[key].set_count(count)
 
-    def take_jobs(self, offer_for: Callable[[DraggedJobs], DropOffer]) -> None:
+    def accept_jobs(self, describe_drop: Callable[[DraggedJobs], DropOffer]) -> None:
         """Accept jobs that are dropped on Compare; ``offer_for`` describes the drop."""
-        self._buttons["compare"].take_jobs(offer_for)
+        self._buttons["compare"].accept_jobs(describe_drop)
 
     def set_root(self, path: str) -> None:
         self._root.setText(path)
@@ -276,13 +278,13 @@ class SideBar(QWidget):
         """Set the number of unread notifications."""
         self.bell.set_count(count)
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show that the data root does not respond, or "" if it does."""
-        self._failure.setText(sentence)
-        self._failure_mark.setToolTip(plain_tip(sentence))
-        self._failure_mark.setAccessibleName(sentence)
+        self._failure.setText(message)
+        self._failure_mark.setToolTip(plain_tip(message))
+        self._failure_mark.setAccessibleName(message)
         for job in self._jobs:
-            job.set_stale(bool(sentence))
+            job.set_stale(bool(message))
         self._settle_failure()
         self._settle_live()
 
@@ -343,17 +345,17 @@ class SideBar(QWidget):
         sentences, picture = self.cluster.heights()
         shown = self._room_h
         if sentences > left:
-            shown = min(shown, SENTENCES_FROM_H - 1)
+            shown = min(shown, NOTES_MIN_H - 1)
         elif sentences + picture > left:
-            shown = min(shown, MAP_FROM_H_ALONE - 1)
-        self.cluster.set_room(shown)
-        return sum(self.cluster.heights(shown=True))
+            shown = min(shown, MAP_MIN_H_SINGLE - 1)
+        self.cluster.set_available_height(shown)
+        return sum(self.cluster.heights(of_visible_parts=True))
 
     def show_queue(self, queue: Queue) -> None:
         """While nothing runs, show the next queued job and what it waits for."""
-        first = next(iter(queue.places), None)
+        first = next(iter(queue.jobs), None)
         self._next.setText(f"Next: {first.entry.name}" if first is not None else "")
-        self._next.set_tip(first.sentence if first is not None else "")
+        self._next.set_tip(first.message if first is not None else "")
         self._settle_live()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
@@ -405,7 +407,7 @@ class SideBar(QWidget):
         self.setFixedWidth(RAIL_W if self._narrow else whole)
 
     @Slot(int)
-    def set_room(self, height: int) -> None:
+    def set_available_height(self, height: int) -> None:
         """A low window hides the cluster's details first, then rings, then the mark."""
         self._room_h = height
         self._settle_failure()
@@ -413,12 +415,12 @@ class SideBar(QWidget):
 
     @Slot(str)
     def _open_node(self, name: str) -> None:
-        self.place_chosen.emit("nodes")
+        self.page_chosen.emit("nodes")
         self.node_opened.emit(name)
 
 
 def _window_keys() -> str:
     """The keys of the window that no button shows, one per line."""
     keys = ("Ctrl+K", "Alt+Left", "Alt+Right", "F5", "Shift+F10", "F11", "?")
-    known = {key.key: key.does for key in KEYS if not key.where}
+    known = {key.key: key.label for key in SHORTCUTS if not key.page_title}
     return "\n".join(plain_tip(known[key], key) for key in keys)

@@ -6,14 +6,14 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from backend.records.nodes.entry import HostKey, SshFacts
+from backend.records.nodes.entry import HostKey, SshOverview
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
 from widgets.common.layout import clear, col, row
 from widgets.common.theme import S1, S2, S3
-from widgets.shell.settings_rows import SettingsRow, place_line
+from widgets.shell.settings_rows import SettingsRow, path_line
 
 _HOSTS_W = 220
 _KEPT = "Kept until you quit, or in the system keyring if you tick it."
@@ -28,9 +28,9 @@ class SshSettings(QWidget):
         place_opened: A path, for the file manager.
     """
 
-    opened = Signal()
+    details_requested = Signal()
     forget_requested = Signal(HostKey)
-    place_opened = Signal(str)
+    path_opened = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -48,7 +48,7 @@ class SshSettings(QWidget):
         control = QWidget()
         control.setLayout(row(self._hosts, self._forget, gap=S2))
         self._hosts_line = SettingsRow("Accepted host keys", "–", control)
-        self._hosts_line.sentence.setTextInteractionFlags(
+        self._hosts_line.description.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
         )
         self._passphrases = Label("", "small", "text2", wrap=True)
@@ -64,30 +64,30 @@ class SshSettings(QWidget):
         self._hosts_line.set_ruled()
         self._show_keys(())
 
-    def show_facts(self, facts: SshFacts) -> None:
-        self._ways.set_tone("text2")
-        self._ways.setText(_ways(facts))
-        known = formats.plural(facts.passphrases, "passphrase")
-        now = f"{known} {'is' if facts.passphrases == 1 else 'are'} kept now." * bool(
-            facts.passphrases
+    def show_details(self, details: SshOverview) -> None:
+        self._ways.set_color_role("text2")
+        self._ways.setText(_ways(details))
+        known = formats.plural(details.passphrases, "passphrase")
+        now = f"{known} {'is' if details.passphrases == 1 else 'are'} kept now." * bool(
+            details.passphrases
         )
-        self._passphrases.setText(" ".join(filter(None, (_KEPT, now, facts.keyring_fault))))
-        self._show_keys(facts.accepted)
+        self._passphrases.setText(" ".join(filter(None, (_KEPT, now, details.keyring_error))))
+        self._show_keys(details.accepted_keys)
         clear(self._places)
         for caption, path in (
-            ("File of accepted host keys", facts.known_hosts),
-            ("SSH client settings", facts.config),
+            ("File of accepted host keys", details.known_hosts),
+            ("SSH client settings", details.config),
         ):
-            self._places.addLayout(place_line(caption, path, self.place_opened.emit))
+            self._places.addLayout(path_line(caption, path, self.path_opened.emit))
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why the facts could not be read."""
-        self._ways.set_tone("bad")
-        self._ways.setText(sentence)
+        self._ways.set_color_role("bad")
+        self._ways.setText(message)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self.opened.emit()
+        self.details_requested.emit()
 
     def _show_keys(self, keys: tuple[HostKey, ...]) -> None:
         self._keys = {f"{key.host}:{key.port}": key for key in keys}
@@ -100,7 +100,7 @@ class SshSettings(QWidget):
     def _show_fingerprint(self) -> None:
         key = self._keys.get(self._hosts.key())
         none = "None yet. Each host is confirmed once, when it is added."
-        self._hosts_line.sentence.setText(f"{key.kind} {key.fingerprint}" if key else none)
+        self._hosts_line.description.setText(f"{key.kind} {key.fingerprint}" if key else none)
 
     @Slot()
     def _request_forget(self) -> None:
@@ -113,12 +113,12 @@ def _name(key: HostKey) -> str:
     return key.host if key.port == 22 else f"{key.host}, port {key.port}"
 
 
-def _ways(facts: SshFacts) -> str:
+def _ways(facts: SshOverview) -> str:
     held = facts.agent_keys
     agent = "No SSH agent is running"
     if held is not None:
         agent = f"The SSH agent holds {formats.plural(held, 'key')}"
-    files = f"the key files {formats.listed(facts.keys)} are" if len(facts.keys) > 1 else ""
+    files = f"the key files {formats.join_names(facts.keys)} are" if len(facts.keys) > 1 else ""
     if len(facts.keys) == 1:
         files = f"the key file {facts.keys[0]} is"
     words = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."

@@ -12,7 +12,7 @@ from backend.records.base.validation import sanitize
 from backend.records.verify.finding import Verification, VerifyFinding
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
@@ -46,10 +46,10 @@ class VerifySection(QWidget):
         self.check = Button("Check", icon="magnifying-glass")
         self.check.clicked.connect(self._request)
         self.contents = Switch(name="Compare contents")
-        self.all = Button("Repair all…")
-        self.all.clicked.connect(self._request_all)
+        self.repair_all = Button("Repair all…")
+        self.repair_all.clicked.connect(self._request_all)
         self.status = TaskStatus("Check everything")
-        self.status.keep_room(False)
+        self.status.reserve_height(False)
         self.status.cancelled.connect(self.cancelled)
         self.rows = QVBoxLayout()
         self.rows.setSpacing(S2)
@@ -69,42 +69,42 @@ class VerifySection(QWidget):
                     self.check,
                 ),
                 contents,
-                row((self.status, 1), self.all, gap=S3, top=True),
+                row((self.status, 1), self.repair_all, gap=S3, top=True),
                 self.rows,
                 gap=S3,
             )
         )
         self.status.hide()
-        self.all.hide()
+        self.repair_all.hide()
 
     def show_progress(self, share: float | None, text: str) -> None:
         self.check.setEnabled(False)
-        self.all.hide()
+        self.repair_all.hide()
         clear(self.rows)
         self.status.show()
         self.status.show_progress(share, text)
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why the check ended; "" if the user cancelled it."""
         self.check.setEnabled(True)
-        self.status.say("bad", sentence)
-        self.status.setVisible(bool(sentence))
+        self.status.show_result("bad", message)
+        self.status.setVisible(bool(message))
 
-    def show_result(self, found: Verification) -> None:
+    def show_result(self, verification: Verification) -> None:
         """Show the findings, each with its repair."""
         self.check.setEnabled(True)
-        self._findings = tuple(one for one in found.findings if one.repair)
+        self._findings = tuple(one for one in verification.findings if one.repair)
         self.status.show()
-        self.status.say("text2" if found.findings else "good", found.sentence)
-        self.all.setVisible(len(self._findings) > 1)
+        self.status.show_result("text2" if verification.findings else "good", verification.message)
+        self.repair_all.setVisible(len(self._findings) > 1)
         clear(self.rows)
-        for one in found.findings[:_SHOWN]:
-            self.rows.addLayout(self._row(one.sentence, one.repair or one.remedy, one))
-        rest = len(found.findings) - _SHOWN
+        for one in verification.findings[:_SHOWN]:
+            self.rows.addLayout(self._row(one.message, one.repair or one.remedy, one))
+        rest = len(verification.findings) - _SHOWN
         if rest > 0:
             words = f"{formats.plural(rest, 'finding')} more: ringmaster verify lists all."
             self.rows.addWidget(Label(words, "small", "text2"))
-        for sentence in found.not_checked:
+        for sentence in verification.not_checked:
             self.rows.addLayout(self._row("Not checked", sentence, None))
 
     def _row(self, title: str, text: str, one: VerifyFinding | None) -> QVBoxLayout:
@@ -145,7 +145,7 @@ class RepairDialog(Dialog):
         paths = [Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moves]
         holder = QWidget()
         holder.setLayout(col(*paths, STRETCH, gap=S1))
-        listed = Scroll(holder)
+        listed = VerticalScrollArea(holder)
         height = holder.fontMetrics().lineSpacing() * _LIST_LINES
         listed.setFixedHeight(min(height, holder.sizeHint().height()))
         listed.setVisible(bool(moves))

@@ -13,7 +13,7 @@ from backend.base.progress import Progress
 from backend.cli.command import Function, Word, command
 from backend.cli.printing import Answer, Facts, Part, Table, in_bytes, in_local_time
 from backend.records.base.program_name import COMMAND
-from backend.records.base.schema import plain
+from backend.records.base.schema import json_value
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import Kind, LibraryItem
@@ -50,20 +50,20 @@ def import_item(
     found = None
     with suppress(BackendError):  # It was imported, even if the data root is lost now.
         found = services.gallery.suggest(item.reference)
-    answer = {**plain(item, documents=True), "suggestion": found}
+    answer = {**json_value(item, documents=True), "suggestion": found}
     return Answer(answer, imported(item), [] if found is None else [_suggested(found)])
 
 
 def _suggested(found: Suggestion) -> str:
     settings = "".join(f" --set {key}={value}" for key, value in found.settings.items())
-    return f"{found.sentence} To use its loader: {COMMAND} gallery add {found.entry}{settings}"
+    return f"{found.message} To use its loader: {COMMAND} gallery add {found.entry}{settings}"
 
 
 def imported(item: LibraryItem) -> Iterator[Part]:
     files = "1 file" if item.files == 1 else f"{item.files} files"
     yield f"Imported {item.kind.value} {item.reference}: {files}, {in_bytes(item.bytes)}."
-    if item.left_out:
-        yield item.left_out
+    if item.import_message:
+        yield item.import_message
 
 
 @_each("list")
@@ -98,7 +98,7 @@ def show(services: Services, group: str, reference: Reference) -> Answer:
         ("Source", item.source),
         ("SHA-256", item.sha256),
     ]
-    return Answer(item, Facts([*facts, *_named(item.facts)]))
+    return Answer(item, Facts([*facts, *_named(item.details)]))
 
 
 @_each("changes")
@@ -137,7 +137,7 @@ def record(found: object) -> Answer:
     """Return a record, as text with the names of its fields."""
     values = {
         key: one
-        for key, one in plain(found, documents=True).items()
+        for key, one in json_value(found, documents=True).items()
         if one not in (None, "", [], {})
     }
     return Answer(found, Facts(_named(values)))

@@ -60,8 +60,8 @@ def _preview_parts(preview: Preview) -> Iterator[Part]:
         for sample in preview.samples[:_SAMPLES_SHOWN]
     )
     yield Table(("SAMPLE", "TARGET", "PARTS"), rows, "No sample could be read.")
-    for fault in preview.faults:
-        yield f"{fault.sentence} {fault.remedy}".rstrip()
+    for fault in preview.errors:
+        yield f"{fault.message} {fault.remedy}".rstrip()
     yield from preview.warnings
 
 
@@ -77,7 +77,7 @@ def _scan_parts(found: DatasetScan) -> Iterator[Part]:
     read = [("Training", found)] + ([("Validation", validation)] if validation else [])
     yield Facts((name, f"{number_format.count(one.samples)} samples") for name, one in read)
     for finding in found.findings():
-        yield finding.sentence
+        yield finding.message
         for group in finding.groups[:_GROUPS_SHOWN]:
             yield "  " + ", ".join(f"{split} {index}" for split, index in group)
         if len(finding.groups) > _GROUPS_SHOWN:

@@ -45,9 +45,9 @@ def demo(
     if session.as_json:
         return Answer(view, failed=True)
     raise BackendError(
-        view.error.sentence
+        view.error.message
         if view.error
-        else view.status.message or f"The job is {view.state.word}.",
+        else view.status.message or f"The job is {view.state.label}.",
         f"Show the details: {COMMAND} job show {view.id}",
     )
 

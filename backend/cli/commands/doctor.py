@@ -22,6 +22,6 @@ def doctor(services: Services) -> Answer:
 
 def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
-        yield f"{'ok   ' if finding.ok else 'FAULT'}  {finding.check}: {finding.sentence}"
+        yield f"{'ok   ' if finding.ok else 'FAULT'}  {finding.check}: {finding.message}"
         if not finding.ok and finding.remedy:
             yield f"       {finding.remedy}"

@@ -97,7 +97,7 @@ def weights(
     path: Annotated[Path, Word("FILE", ".pt or .safetensors")],
 ) -> Answer:
     """Store weights with a model, from which its new jobs start."""
-    item = services.library.give_weights(reference, path, progress=progress)
-    unused = unused_in_weights(item.facts)
+    item = services.library.add_weights(reference, path, progress=progress)
+    unused = unused_in_weights(item.details)
     begin = f"New jobs of {item.reference} begin with these weights."
     return Answer(item, begin, [unused] if unused else [])

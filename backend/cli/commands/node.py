@@ -65,7 +65,7 @@ def add(
         typed.append(identity)
         return questions.passphrase(identity)
 
-    fault = services.cluster.keyring.fault() if keep_passphrase else ""
+    fault = services.cluster.keyring.unavailable_reason() if keep_passphrase else ""
     if fault:
         raise BackendError(fault, "Remove --keep-passphrase; nothing was added.")
     entry = services.cluster.add(
@@ -83,7 +83,7 @@ def add(
 
 
 def _added(services: Services, entry: NodeEntry) -> Iterator[Part]:
-    facts = entry.facts
+    facts = entry.info
     assert facts is not None, "an added node was inspected"
     gpus = f"{len(facts.gpus)}: {', '.join(facts.gpus)}" if facts.gpus else "none"
     free = facts.home_free_bytes
@@ -114,11 +114,11 @@ def _added(services: Services, entry: NodeEntry) -> Iterator[Part]:
 
 
 def _data_root(entry: NodeEntry) -> str:
-    if entry.facts is None or not entry.data_root:
+    if entry.info is None or not entry.data_root:
         return "not seen"
-    if entry.no_share:
+    if entry.is_staged:
         return f"not seen; files are copied over SSH, to {entry.data_root}"
-    return entry.data_root + ("" if entry.facts.data_root_writable else ", not writable")
+    return entry.data_root + ("" if entry.info.data_root_writable else ", not writable")
 
 
 @command("node forget-passphrase")
@@ -156,7 +156,7 @@ def provision(
     cancelled = threading.Event()
     before = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
     try:
-        outcome = services.set_up.set_up(
+        outcome = services.provisioning.set_up(
             names or [entry.name for entry in services.cluster.list()],
             steps.hear,
             lambda _name: cancelled.is_set(),
@@ -195,14 +195,14 @@ class SetUpSteps:
             was = before.steps[number].state if before is not None else StepState.WAITING
             if step.state is StepState.DONE and was is not step.state:
                 self._say(
-                    Note(f"{now.node}  {step.title:<9} {step.seconds:6.1f} s  {step.sentence}")
+                    Note(f"{now.node}  {step.title:<9} {step.seconds:6.1f} s  {step.message}")
                 )
-            if step.state is StepState.RUNNING and step.sentence:
+            if step.state is StepState.RUNNING and step.message:
                 # Of a count of bytes, only its beginning.
-                what = step.sentence.partition(":")[0]
+                what = step.message.partition(":")[0]
                 if self._waits.get(now.node) != what:
                     self._waits[now.node] = what
-                    self._say(Note(f"{now.node}  {step.title:<9}      …    {step.sentence}"))
+                    self._say(Note(f"{now.node}  {step.title:<9}      …    {step.message}"))
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
         steps = self._newest[name].steps if name in self._newest else ()
@@ -213,7 +213,7 @@ class SetUpSteps:
                 {
                     "step": step.title,
                     "state": step.state.value,
-                    "sentence": step.sentence,
+                    "sentence": step.message,
                     "seconds": round(step.seconds, 3),
                 }
                 for step in steps
@@ -225,7 +225,7 @@ class SetUpSteps:
 def unprovision(session: Session, names: Annotated[tuple[str, ...], Word("NAME")]) -> Answer:
     """Remove everything of Ringmaster from nodes."""
     outcome: dict[str, int | BackendError] = {}
-    for name, freed in session.services.set_up.un_provision_all(names):
+    for name, freed in session.services.provisioning.un_provision_all(names):
         outcome[name] = freed
         if isinstance(freed, BackendError):
             session.say(_failure(name, freed))
@@ -286,7 +286,7 @@ def edit(
 @command("node list")
 def list_nodes(services: Services) -> Answer:
     """The nodes and their equipment."""
-    wake(services, [entry.name for entry in services.cluster.entries_known()])
+    wake(services, [entry.name for entry in services.cluster.known_entries()])
     nodes = services.nodes.list()
     rows = (
         (node.name, node.presence.value, *_equipment(node.reading, node.message)) for node in nodes
@@ -314,7 +314,7 @@ def orphans(
     rows = (
         (
             *(node, str(one.process.pid), one.user, in_time(one.age_s)),
-            *(in_bytes(one.memory_bytes), one.run_tag, one.why, shown(one.command)[:60]),
+            *(in_bytes(one.memory_bytes), one.run_tag, one.message, shown(one.command)[:60]),
         )
         for node, some in found.items()
         for one in some
@@ -343,7 +343,7 @@ def environments(
     """The Python environments on a node, of which each list of packages of a script has one."""
     found = [
         one
-        for one in services.set_up.environments(name)
+        for one in services.provisioning.environments(name)
         if not environment or one.name in environment
         if unused is None or (one.is_of_scripts and one.unused_s >= _DAY_S * unused)
     ]
@@ -358,7 +358,7 @@ def environments(
             "It is not said which environments to remove.", "Name them, or give --unused DAYS."
         )
     names = [one.name for one in found] if unused is not None else environment
-    freed = services.set_up.remove_environments(name, names) if names else 0
+    freed = services.provisioning.remove_environments(name, names) if names else 0
     count = f"{len(names)} {'environment' if len(names) == 1 else 'environments'}"
     return Answer(
         {"removed": names, "bytes": freed}, f"Removed {count}: {in_bytes(freed)} on {name}."
@@ -368,7 +368,7 @@ def environments(
 @command("node check")
 def check(services: Services, name: _MaybeName = "") -> Answer:
     """Check whether a node can train, and how to fix it."""
-    known = [entry.name for entry in services.cluster.entries_known()]
+    known = [entry.name for entry in services.cluster.known_entries()]
     wake(services, [name] if name else known)
     nodes = [
         replace(node, findings=_checked(services, node.name))

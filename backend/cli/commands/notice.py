@@ -34,7 +34,7 @@ _SWITCH = ("on", "off")
 @command("notice show")
 def show(services: Services) -> Answer:
     """The notification settings."""
-    return _shown(services, services.notices.channels())
+    return _shown(services, services.notifications.channels())
 
 
 @command("notice webhook")
@@ -47,7 +47,7 @@ def webhook(
         address = _typed("Address of the webhook: ")
     elif address == _NONE:
         address = ""
-    return _kept(services, replace(services.notices.channels(), webhook=address))
+    return _kept(services, replace(services.notifications.channels(), webhook=address))
 
 
 @command("notice mail")
@@ -62,7 +62,7 @@ def mail(
     user: Annotated[str, Word("U", f"asks for a password, or reads ${PASSWORD}")] = "",
 ) -> Answer:
     """Notify by mail."""
-    before = services.notices.channels()
+    before = services.notifications.channels()
     if to == (_NONE,):
         return _kept(services, replace(before, mail=None))
     wanted = Mail(
@@ -87,9 +87,9 @@ def set_channels(
     ] = "",
 ) -> Answer:
     """Choose which jobs are reported, and by which computer."""
-    wanted = services.notices.channels()
+    wanted = services.notifications.channels()
     if finished:
-        wanted = replace(wanted, tells_finished=finished == "on")
+        wanted = replace(wanted, notifies_finished=finished == "on")
     if from_nodes:
         wanted = replace(wanted, from_nodes=from_nodes == "on")
     return _kept(services, wanted)
@@ -98,14 +98,14 @@ def set_channels(
 @command("notice test")
 def send_test(services: Services, kind: Annotated[str, Word(choices=(WEBHOOK, MAIL))]) -> Answer:
     """Send a test message."""
-    channels = services.notices.channels()
+    channels = services.notifications.channels()
     if kind == WEBHOOK and not channels.webhook:
         raise BackendError("No webhook is set up.", f"Set one up: {COMMAND} notice webhook URL")
     if kind == MAIL and channels.mail is None:
         raise BackendError(
             "No mail is set up.", f"Set it up: {COMMAND} notice mail ADDRESS --server HOST"
         )
-    services.notices.send_test(kind, channels, os.environ.get(PASSWORD))
+    services.notifications.send_test(kind, channels, os.environ.get(PASSWORD))
     return Answer({"sent": kind}, "Sent. It should arrive within a minute.")
 
 
@@ -123,9 +123,9 @@ def _typed(question: str) -> str:
 
 
 def _kept(services: Services, channels: Channels, password: str | None = None) -> Answer:
-    kept = services.notices.keep(channels, password)
-    failures = services.notices.spread()
-    fault = services.notices.keyring_fault() if password is not None else ""
+    kept = services.notifications.store(channels, password)
+    failures = services.notifications.copy_to_nodes()
+    fault = services.notifications.keyring_error() if password is not None else ""
     for failure in (*failures, *([f"{fault} The password is not stored."] if fault else [])):
         print_note(failure)
     return _shown(services, kept, failures)
@@ -139,7 +139,7 @@ def _shown(services: Services, channels: Channels, failures: tuple[str, ...] = (
         ("Mail to", ", ".join(mail.to) if mail is not None else _NONE),
         ("Mail by", _server(mail) if mail is not None else ""),
         ("Password", _password_words(mail, data["has_password"])),
-        ("Finished jobs", "reported" if channels.tells_finished else "not reported"),
+        ("Finished jobs", "reported" if channels.notifies_finished else "not reported"),
         ("From the nodes", "yes" if channels.from_nodes else "no"),
     ]
     return Answer({**data, "troubles": failures}, Facts(facts))
@@ -159,8 +159,8 @@ def _in_json(services: Services, channels: Channels) -> dict[str, Any]:
             "security": mail.security,
             "user": mail.user,
         },
-        "has_password": services.notices.has_password(),
-        "tells_finished": channels.tells_finished,
+        "has_password": services.notifications.has_password(),
+        "tells_finished": channels.notifies_finished,
         "from_nodes": channels.from_nodes,
     }
 

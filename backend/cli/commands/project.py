@@ -29,5 +29,5 @@ def import_project(
             "It needs bks_model.py and bks_dataset.py at its top or in one of its folders.",
         )
     items = services.library.import_project(path, project, name, progress)
-    rest = f"Not imported: {', '.join(map(sanitize, project.rest))}."
-    return Answer(items, map(imported, items), [rest] if project.rest else [])
+    rest = f"Not imported: {', '.join(map(sanitize, project.other_entries))}."
+    return Answer(items, map(imported, items), [rest] if project.other_entries else [])

@@ -13,7 +13,7 @@ from backend.services.context.container import Services
 def list_queue(services: Services) -> Answer:
     """The waiting jobs, the next one first."""
     # After a reboot the queue service of this computer runs only after this call.
-    services.queue.keep()
+    services.queue.ensure_keeper()
     return _shown(services.queue.read())
 
 
@@ -37,13 +37,13 @@ def _shown(found: Queue) -> Answer:
             place.entry.job_id,
             place.entry.name,
             in_time(place.starts_in_s),
-            place.words,
+            place.full_message,
         )
-        for place in found.places
+        for place in found.jobs
     )
     head = ("PLACE", "PRIORITY", "ID", "NAME", "STARTS IN", "WAITING BECAUSE")
     return Answer(
-        {"paused": found.paused, "jobs": found.places},
-        [Note(f"{found.paused} {COMMAND} queue resume")] if found.paused else [],
+        {"paused": found.pause_message, "jobs": found.jobs},
+        [Note(f"{found.pause_message} {COMMAND} queue resume")] if found.pause_message else [],
         Table(head, rows, f"No job is queued. Queue one: {COMMAND} job queue ID"),
     )

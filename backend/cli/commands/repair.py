@@ -25,12 +25,12 @@ def repair(
     wanted = [one for one in found.findings if one.repair]
     if yes and wanted:
         done = services.verification.repair(wanted, hashes=hashes, progress=progress)
-        return Answer(done, done.sentence, failed=bool(done.left))
+        return Answer(done, done.message, failed=bool(done.remaining_findings))
     lines = [
         line
         for one in wanted
         for line in (*finding_lines(one), *(f"    Would move {path}" for path in one.moves))
     ]
     again = f"To repair: {COMMAND} repair{' --hashes' if hashes else ''} --yes"
-    end = again if wanted else "Nothing can be repaired." if found.findings else found.sentence
+    end = again if wanted else "Nothing can be repaired." if found.findings else found.message
     return Answer(wanted, lines, end, notes(found))

@@ -33,7 +33,7 @@ _Study = Annotated[str, Word("ID", "name of a started study, or the beginning of
 @command("study list")
 def list_studies(services: Services) -> Answer:
     """The studies that can be started, and those that were."""
-    gallery, started = services.studies.list(), services.studies.started()
+    gallery, started = services.studies.list(), services.studies.started_studies()
     studies = [
         {
             "name": one.name,
@@ -96,7 +96,7 @@ def show(services: Services, study: _Study) -> Answer:
     values has what each finished job gave: row, seed, job, busy, environment and a value by the
     name of its measure.
     """
-    started = services.studies.named(study)
+    started = services.studies.find_started(study)
     table = services.studies.table(started)
     return Answer(_in_json(started, table), _table_parts(table))
 
@@ -105,7 +105,8 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
     yield Note(f"{table.title}. {table.question}")
     yield Note(f"Source: {table.source}")
     head = [
-        f"{column.label} {column.unit}".strip().upper() for column in (table.value, *table.also)
+        f"{column.label} {column.unit}".strip().upper()
+        for column in (table.value, *table.further_columns)
     ]
     seed_titles = [label.upper() for label in seed_difference_titles(table)]
     rows = (
@@ -117,7 +118,7 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
             figure(row.published),
             *[figure(row.difference, "+")] * table.compares,
             *[seed_difference_label(row)] * len(seed_titles),
-            *map(spread, row.also),
+            *map(spread, row.further_cells),
         )
         for row in table.rows
     )
@@ -129,13 +130,13 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
 @command("study stop", reads_jobs=True)
 def stop(services: Services, study: _Study) -> Answer:
     """Stop the jobs of a study; waiting ones leave the queue."""
-    return _changed(services.sweeps.stop(services.studies.named(study).sweep))
+    return _changed(services.sweeps.stop(services.studies.find_started(study).sweep))
 
 
 @command("study resume", reads_jobs=True)
 def resume(services: Services, study: _Study) -> Answer:
     """Queue the jobs of a study that are not finished."""
-    return _changed(services.sweeps.resume(services.studies.named(study).sweep))
+    return _changed(services.sweeps.resume(services.studies.find_started(study).sweep))
 
 
 @command("study export", reads_jobs=True)
@@ -147,12 +148,12 @@ def export(
 ) -> Answer:
     """Write the table (.md), the values by seed (.csv) or the plot of a study to a file."""
     studies = session.services.studies
-    path = studies.export(studies.named(study), output, draw=session.draw)
+    path = studies.export(studies.find_started(study), output, draw_plot=session.draw)
     return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
 
 
 def _changed(views: Iterable[JobView]) -> Answer:
-    rows = [(one.id, one.state.word, one.name) for one in views]
+    rows = [(one.id, one.state.label, one.name) for one in views]
     return Answer(_in_short(views), Table(("ID", "STATE", "NAME"), rows))
 
 
@@ -178,7 +179,7 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
             {
                 "name": row.name,
                 "series": row.series,
-                "place": row.place,
+                "place": row.plot_x,
                 "jobs": row.jobs,
                 **cell(row.value),
                 "published": row.published,
@@ -189,7 +190,7 @@ def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:
                 "seed_difference": cell(row.seed_difference),
                 "also": [
                     {"label": column.label, "unit": column.unit, **cell(value)}
-                    for column, value in zip(table.also, row.also, strict=True)
+                    for column, value in zip(table.further_columns, row.further_cells, strict=True)
                 ],
             }
             for row in table.rows

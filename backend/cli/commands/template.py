@@ -18,7 +18,7 @@ _Name = Annotated[str, Word("NAME")]
 def list_templates(services: Services) -> Answer:
     """Every template."""
     found = services.templates.list()
-    rows = ((one.name, one.fault or one.sentence) for one in found)
+    rows = ((one.name, one.error or one.description) for one in found)
     empty = f"There are no templates yet. Make one: {COMMAND} template save NAME FILE.toml"
     return Answer(found, Table(("NAME", "TRAINS"), rows, empty))
 
@@ -38,7 +38,7 @@ def save(
     replace: Annotated[bool, "replace an existing template of that name"] = False,
 ) -> Answer:
     """Save the settings of a job or of a job file as a template."""
-    made = services.templates.save(name, _settings(services, source), replaces=replace)
+    made = services.templates.save(name, _settings(services, source), overwrite=replace)
     use = Note(f"Use it: {COMMAND} job create --template {made.name} --name NAME")
     return Answer(made, f"Saved {made.path}.", use)
 

@@ -21,7 +21,7 @@ def verify(services: Services, progress: Progress, *, hashes: Hashes = False) ->
     """Check the data root: versions, jobs, checkpoints, the queue, leftovers."""
     found = services.verification.verify(hashes=hashes, progress=progress)
     lines = [line for one in found.findings for line in finding_lines(one)]
-    return Answer(found, lines, found.sentence, notes(found), failed=bool(found.findings))
+    return Answer(found, lines, found.message, notes(found), failed=bool(found.findings))
 
 
 def notes(found: Verification) -> Iterator[Note]:
@@ -30,7 +30,7 @@ def notes(found: Verification) -> Iterator[Note]:
 
 
 def finding_lines(one: VerifyFinding) -> Iterator[str]:
-    yield one.sentence
+    yield one.message
     if one.repair:
         yield f"    Repair: {one.repair}"
     if one.remedy:

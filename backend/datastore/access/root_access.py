@@ -20,7 +20,7 @@ from backend.datastore.access import hashes
 from backend.records.base import content
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.base.local_files import Files, LocalFiles
-from backend.records.base.mirror_usage import MirrorRoom
+from backend.records.base.mirror_usage import MirrorUsage
 from backend.records.library.item import FileEntry, Kind
 
 OnBytes = Callable[[int], None]
@@ -36,7 +36,7 @@ class DataRootAccess(Files, Protocol):
     def is_mounted(self) -> bool:
         """True if programs on this computer see the data root."""
 
-    def shown(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         """Return a path for users, as on the host that has the files."""
 
     def on_nodes(self, path: Path) -> str:
@@ -90,7 +90,7 @@ class DataRootAccess(Files, Protocol):
     ) -> None:
         """See `hashes.compare`."""
 
-    def holds(self, path: Path) -> bool:
+    def has_local_file(self, path: Path) -> bool:
         """Return whether a file can be opened at ``path`` on this computer now."""
 
     def bring_file(self, path: Path, progress: Progress) -> None:
@@ -101,7 +101,7 @@ class DataRootAccess(Files, Protocol):
     ) -> None:
         """Fetch the files of a version to ``folder`` and compare them with ``expected_hashes``."""
 
-    def room(self) -> MirrorRoom | None:
+    def mirror_usage(self) -> MirrorUsage | None:
         """Return the disk usage of the local mirror, None if the data root is mounted."""
 
     def clear(self) -> int:
@@ -167,16 +167,16 @@ class OpenRoot(DataRoot):
 
     @property
     def name(self) -> str:
-        return self.shown(self.path)
+        return self.display_path(self.path)
 
-    def shown(self, path: Path) -> str:
-        return self.files.shown(path)
+    def display_path(self, path: Path) -> str:
+        return self.files.display_path(path)
 
     def job(self, job_id: str) -> OpenJob:
         return OpenJob(self.jobs / job_id, self.files)
 
 
-class NotStaging:
+class NoStaging:
     """The part of a `DataRootAccess` that copies no files to nodes."""
 
     def provide(
@@ -203,12 +203,12 @@ class NotStaging:
         pass
 
 
-class Mounted(LocalFiles, NotStaging):
+class MountedAccess(LocalFiles, NoStaging):
     """The data root is a folder here."""
 
     is_mounted = True
 
-    def shown(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         return str(path)
 
     def on_nodes(self, path: Path) -> str:
@@ -268,7 +268,7 @@ class Mounted(LocalFiles, NotStaging):
     ) -> None:
         hashes.compare(subject, folder, expected_hashes, on_bytes)
 
-    def holds(self, path: Path) -> bool:
+    def has_local_file(self, path: Path) -> bool:
         return True
 
     def bring_file(self, path: Path, progress: Progress) -> None:
@@ -279,7 +279,7 @@ class Mounted(LocalFiles, NotStaging):
     ) -> None:
         pass
 
-    def room(self) -> MirrorRoom | None:
+    def mirror_usage(self) -> MirrorUsage | None:
         return None
 
     def clear(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from backend.records.base import schema
-from backend.records.base.schema import STRICT, Misfit, Reader, Rules
+from backend.records.base.schema import STRICT, SchemaError, Reader, Rules
 from backend.records.base.validation import sanitize
 
 _T = TypeVar("_T")
@@ -38,11 +38,11 @@ def _in_range(kind: Any) -> Reader:
     def read(raw: Any) -> Any:
         number = raw if type(raw) is kind else STRICT.readers[kind](raw)
         if not 0 <= number <= _LARGEST:  # False for NaN
-            raise Misfit("is out of range")
+            raise SchemaError("is out of range")
         return number
 
     return read
 
 
 _READERS = {**STRICT.readers, str: _text, int: _in_range(int), float: _in_range(float)}
-_RULES = Rules(_READERS, as_is=frozenset({bool}), most_elements=4096)
+_RULES = Rules(_READERS, exact_types=frozenset({bool}), max_elements=4096)

@@ -27,13 +27,13 @@ from backend.datastore.library.ignore_rules import path_fault
 from backend.datastore.library.sources import SourceFile
 from backend.datastore.library.zip_source import ZipSource, scan_entries
 from backend.records.base.access_modes import create
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import (
     FORMAT,
     MANIFEST,
     BundledFile,
-    BundledThing,
+    BundledVersion,
     Manifest,
 )
 
@@ -76,7 +76,7 @@ def write_bundle(
         BackendError: The file exists, or a part does not match its hash.
         Cancelled: The user cancelled; nothing was written.
     """
-    target = expanded(target).absolute()
+    target = expand_home(target).absolute()
     if target.exists() and not overwrite:
         raise _exists(target)
     parts = sorted(parts, key=lambda part: part.path)
@@ -206,7 +206,7 @@ class VerifiedArchive:
         if digest.hexdigest() != record.sha256:
             raise _changed(self.path, name)
 
-    def source(self, item: BundledThing) -> ZipSource:
+    def source(self, item: BundledVersion) -> ZipSource:
         """Return the files of a version, to be imported."""
         prefix = f"{item.folder}/"
         files = [
@@ -233,7 +233,7 @@ def open_bundle(path: Path, progress: Progress) -> VerifiedArchive:
         BackendError: It is not a bundle, or was changed; the difference is named.
         Cancelled: The user cancelled.
     """
-    path = expanded(path).absolute()
+    path = expand_home(path).absolute()
     with _archive_errors(path):
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -332,7 +332,7 @@ def _compare_seal(path: Path, on_bytes: ByteCount) -> None:
 
 def _compare_items(path: Path, manifest: Manifest) -> None:
     """Check that a version's own hash is that of its listed files."""
-    for item in manifest.things.values():
+    for item in manifest.versions.values():
         if not item.folder:
             continue
         for empty_folder in item.empty_folders:

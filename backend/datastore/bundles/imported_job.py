@@ -79,7 +79,7 @@ def _fill(
     replace_bytes(folder.config, tomli_w.dumps(config.to_dict()).encode())
     replace_json(
         folder.meta,
-        job_files.meta_of(job_id, config, pins, timestamps.now(), user_name()),
+        job_files.meta_of(job_id, config, pins, timestamps.utc_now(), user_name()),
     )
     job_files.write_notes(folder, manifest.name, manifest.notes, manifest.tags)
     origin_text = {"job": manifest.job_id, "user": manifest.user, "created": manifest.created}
@@ -93,7 +93,7 @@ def _fill(
         bundle.copy_out(f"{CHECKPOINTS}/{sidecar.name}", sidecar, progress)
         # That of a script goes where the script wrote it.
         relative_path = read_json(sidecar).get("file") or f"checkpoints/{name}{CHECKPOINT_SUFFIX}"
-        inner_paths = manifest.below(member_name)
+        inner_paths = manifest.files_below(member_name)
         targets = {
             f"{member_name}/{path}": folder.path / relative_path / path for path in inner_paths
         }
@@ -114,7 +114,7 @@ def _fill_run(folder: JobFolder, manifest: Manifest) -> None:
         replace_json(folder.attempt(environment.run).environment, environment.to_dict())
     newest_attempt = folder.attempt(status.run)
     make_folder(newest_attempt.path, exist_ok=True)
-    run_exit = RunExit(status.run, status.state, message, status.error, ended=status.updated)
+    run_exit = RunExit(status.run, status.state, message, status.error, ended_at=status.updated_at)
     replace_json(newest_attempt.exit, run_exit.to_dict())
     replace_json(folder.status, replace(status, message=message).to_dict())
 

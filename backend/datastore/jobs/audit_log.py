@@ -14,7 +14,7 @@ from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.audit_entry import AuditEntry, add_entry, number_of
+from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
 
 _REMEMBERED = 4096
 _IN_A_ROW_S = 600.0
@@ -33,14 +33,14 @@ def add_once(folder: OpenJob, file: JobFile, action: str) -> None:
     """Record repeated actions once: notes are saved while they are typed."""
     newest_entry = acts_of(folder, file)[0]
     is_recent = abs(time.time() - timestamps.seconds(newest_entry.time)) < _IN_A_ROW_S
-    if not (is_recent and (newest_entry.what, newest_entry.user) == (action, user_name())):
+    if not (is_recent and (newest_entry.action, newest_entry.user) == (action, user_name())):
         add(folder, action)
 
 
 def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:
     """Return all actions on a job, the newest first, its creation last."""
     entries = []
-    paths = sorted(folder.acts.glob("*.json"), key=lambda p: number_of(p.name), reverse=True)
+    paths = sorted(folder.acts.glob("*.json"), key=lambda p: entry_number(p.name), reverse=True)
     for path in paths:
         # Skip an incomplete file, or one of another program.
         with suppress(OSError, ValueError, AttributeError):

@@ -16,7 +16,7 @@ import secrets
 import socket
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,10 @@ from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, read_once
 from backend.records.base.layout import JobFolder
-from backend.records.base.schema import plain
+from backend.records.base.schema import json_value
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
 from backend.records.jobs.metric_labels import measures_quality, usual_mode
-from backend.records.jobs.settings import CHANGEABLE, is_of, usual, value_at
+from backend.records.jobs.settings import CHANGEABLE, is_of, default_value, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
@@ -82,7 +82,7 @@ def view_of(
     file: JobFile,
     status: RunStatus,
     best_metric: tuple[str, float] | None = None,
-    doubt: str = "",
+    uncertainty: str = "",
 ) -> JobView:
     """Build the job's view: its settings and its status."""
     if status.run <= 1:
@@ -92,7 +92,7 @@ def view_of(
         best_metric = _drawn_metric(file.config.checkpoint.best_metric, status.metrics)
     if status.state is JobState.STOPPING:
         status = replace(status, eta_s=None)
-    config, run = file.config, status.continued
+    config, run = file.config, status.continuation
     if run is not None:
         config = replace(config, placement=run.placement, batch_size=run.batch_size)
     return JobView(
@@ -106,7 +106,7 @@ def view_of(
         notes=file.notes,
         tags=file.tags,
         pins=file.pins,
-        doubt=doubt,
+        contact_warning=uncertainty,
     )
 
 
@@ -129,7 +129,7 @@ def _drawn_metric(
 def create_job(root: OpenRoot, config: JobConfig, pins: Mapping[str, Pin]) -> JobFile:
     """Make the folder of a new job in one step."""
     root.files.make_folder(root.jobs, exist_ok=True)
-    user, created = user_name(), timestamps.now()
+    user, created = user_name(), timestamps.utc_now()
     while True:
         job_id = new_id()
         folder = root.job(job_id)
@@ -171,7 +171,7 @@ def meta_of(
         "created": created,
         "user": user,
         "host": socket.gethostname(),
-        "pins": plain(pins),
+        "pins": json_value(pins),
         "config_sha256": config.sha256(),
     }
 
@@ -206,7 +206,7 @@ def read_job(folder: JobFolder) -> JobFile:
     if config is None:
         raise BackendError(
             f"config.toml of the job {folder.job_id} was changed and is no longer a job file: "
-            f"{parsed.faults[0].sentence}"
+            f"{parsed.errors[0].message}"
         )
     with suppress(FileNotFoundError, ValueError, KeyError):
         try:
@@ -265,7 +265,7 @@ def write_placement(folder: OpenJob, config: JobConfig) -> None:
         if is_of(path, script=bool(config.script)):
             value = value_at(raw, path)
             # The job file may have another value than the default.
-            known[_CHANGE_KEYS.get(path, path)] = usual(path) if value is None else value
+            known[_CHANGE_KEYS.get(path, path)] = default_value(path) if value is None else value
     folder.files.replace_json(folder.placement, known)
 
 
@@ -283,7 +283,7 @@ def request_stop(folder: OpenJob, run: int) -> bool:
 
     It takes the place of one by which the job only gives way.
     """
-    request = asdict(_stop_request(run))
+    request = json_value(_stop_request(run))
     try:
         _create_request(folder, json.dumps(request).encode())
     except FileExistsError:
@@ -298,11 +298,11 @@ def request_stop(folder: OpenJob, run: int) -> bool:
 
 def ask_to_end(folder: OpenJob, run: int) -> None:
     """Request that ``run`` ends at once, after a stop request had no effect."""
-    folder.files.replace_json(folder.lock, asdict(_stop_request(run, at_once=True)))
+    folder.files.replace_json(folder.lock, json_value(_stop_request(run, at_once=True)))
 
 
 def _stop_request(run: int, *, at_once: bool = False) -> StopRequest:
-    return StopRequest(run, user_name(), socket.gethostname(), timestamps.now(), at_once)
+    return StopRequest(run, user_name(), socket.gethostname(), timestamps.utc_now(), at_once)
 
 
 def _create_request(folder: OpenJob, request: bytes) -> None:

@@ -83,7 +83,7 @@ class HistoryReader:
                     metrics=dict(zip(raw["metrics"], rows, strict=True)),
                     run_starts=tuple(RunStart(*start) for start in raw["run_starts"]),
                     problems=tuple(raw["problems"]),
-                    began_s=float(raw["began"]),
+                    started_s=float(raw["began"]),
                 ),
                 HistoryCursor(
                     offset=int(raw["offset"]),
@@ -162,7 +162,7 @@ def join_updates(old: HistoryUpdate, new: HistoryUpdate) -> HistoryUpdate:
         )
         + new.run_starts,
         problems=old.problems + new.problems,
-        began_s=new.began_s or old.began_s,
+        started_s=new.started_s or old.started_s,
     )
 
 

@@ -150,7 +150,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
     columns = _columns(blocks, cursor.offset, problems)
     end_cursor = replace(cursor, offset=cursor.offset + length)
     if not blocks:
-        return HistoryUpdate(problems=tuple(problems), began_s=cursor.started_s), end_cursor
+        return HistoryUpdate(problems=tuple(problems), started_s=cursor.started_s), end_cursor
     started_s = blocks[0].time_s if cursor.run == 0 else cursor.started_s
     last_block = blocks[-1]
     end_cursor = replace(
@@ -186,7 +186,7 @@ def _read(data: bytes, cursor: HistoryCursor) -> tuple[HistoryUpdate, HistoryCur
         run_starts=_run_starts(blocks, lowest_later, cursor.run),
         drop_from=lowest if lowest <= cursor.last_step else None,
         problems=tuple(problems),
-        began_s=started_s,
+        started_s=started_s,
     )
     return update, end_cursor
 

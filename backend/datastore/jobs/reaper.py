@@ -51,7 +51,7 @@ def reap(folder: OpenJob) -> UnrecordedEnd | None:
     _log.info("Reaping run %d of job %s: %s", run_facts.run, folder.job_id, reason.value)
     is_of_machine = reason is not UnrecordedEnd.NEVER_STARTED
     _, problem = close_run(
-        folder, run_facts.run, reason.sentence, run_facts.status, is_of_machine=is_of_machine
+        folder, run_facts.run, reason.message, run_facts.status, is_of_machine=is_of_machine
     )
     if problem:
         raise BackendError(problem, f"Check your write permission for {folder.path}.")

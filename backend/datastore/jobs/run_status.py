@@ -90,7 +90,7 @@ class RunState:
     """
 
     status: RunStatus
-    doubt: str = ""
+    uncertainty: str = ""
     problems: tuple[str, ...] = ()
     unrecorded_end: UnrecordedEnd | None = None
 
@@ -109,7 +109,7 @@ def judge(run_facts: RunFacts) -> RunState:
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
     if run_facts.exit is not None:
-        end_status = status.ended_as(run_facts.exit)
+        end_status = status.with_exit(run_facts.exit)
         if run_facts.is_queued:
             state = JobState.PAUSED if run_facts.pause else JobState.QUEUED
             end_status = replace(
@@ -118,7 +118,7 @@ def judge(run_facts: RunFacts) -> RunState:
         return RunState(end_status, problems=run_facts.problems)
     unrecorded = _unrecorded_end(run_facts)
     if unrecorded is not None:
-        end_status = replace(status, state=JobState.ERROR, message=unrecorded.sentence)
+        end_status = replace(status, state=JobState.ERROR, message=unrecorded.message)
         return RunState(end_status, problems=run_facts.problems, unrecorded_end=unrecorded)
     if run_facts.stop_requested and status.state.is_live:
         requester_message = (
@@ -155,7 +155,7 @@ def _silence_message(run_facts: RunFacts, status: RunStatus) -> str:
         return ""
     if run_facts.silent_nodes:
         verb = "gives" if len(run_facts.silent_nodes) == 1 else "give"
-        return f"{number_format.some(run_facts.silent_nodes)} {verb} no sign of life"
+        return f"{number_format.name_list(run_facts.silent_nodes)} {verb} no sign of life"
     if run_facts.silent_s <= DOUBT_AFTER_S:
         return ""
     # Rank 0 writes the first heartbeat; until then a living supervisor is news enough.
@@ -222,7 +222,7 @@ class RunStateReader:
         state = self._last_state
         if state.state.is_live:
             status = _without_forecast(state.status)
-            state = replace(state, status=status, doubt=f"no news since {self._last_news}")
+            state = replace(state, status=status, uncertainty=f"no news since {self._last_news}")
         return replace(state, problems=(error.message,))
 
     def collect(self) -> RunFacts:
@@ -298,7 +298,9 @@ class RunStateReader:
         if run != self._nodes[0]:
             launch = launch_of(self._folder.launch, run)
             if launch is not None:
-                nodes = () if launch.apart else dict.fromkeys(plan.node for plan in launch.ranks)
+                nodes = (
+                    () if launch.is_staged else dict.fromkeys(plan.node for plan in launch.ranks)
+                )
                 self._nodes = run, [node for node in nodes if node != THIS_COMPUTER]
         return self._silent(self._nodes[1])
 
@@ -339,7 +341,7 @@ class RunStateReader:
             return Supervision.NOT_SEEN
         except (OSError, ValueError) as error:
             problems.append(f"supervisor.json of run {run} cannot be read: {error}.")
-            return Supervision.ELSEWHERE
+            return Supervision.ON_OTHER_HOST
         return supervision_of(supervisor)
 
 
@@ -370,7 +372,8 @@ def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:
     if not history.run_starts:
         return history
     starts = (
-        replace(start, after=_ended_as(folder, start.run - 1)) for start in history.run_starts
+        replace(start, previous_state=_ended_as(folder, start.run - 1))
+        for start in history.run_starts
     )
     return replace(history, run_starts=tuple(starts))
 

@@ -46,7 +46,7 @@ class JobFolderReader:
             )
         try:
             run_exit = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
-            status = status.ended_as(run_exit)
+            status = status.with_exit(run_exit)
         except (OSError, ValueError):
             # The run is active, or its end was not recorded; the status is all there is.
             pass

@@ -23,7 +23,7 @@ from backend.base.cores import usable_cores
 from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.base.room import LEAST_FILES, files_words, room_of
+from backend.base.room import LEAST_FILES, free_files_message, disk_space
 from backend.datastore.access.hashes import MANIFEST, files_text, fingerprint, manifest
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.library import library_files
@@ -35,9 +35,9 @@ from backend.records.base import timestamps
 from backend.records.base.access_modes import create, make_folder
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.local_files import remove_tree
-from backend.records.base.validation import name_fault
-from backend.records.library.item import Kind, LibraryItem, import_facts
-from backend.records.library.project import WHOLE, ProjectPart
+from backend.records.base.validation import name_error
+from backend.records.library.item import Kind, LibraryItem, import_details
+from backend.records.library.project import WHOLE_FOLDER, ProjectPart
 
 _SPARE_BYTES = 64_000_000
 _POLL_S = 0.1
@@ -66,7 +66,7 @@ def import_version(
         BackendError: It cannot be imported; nothing was changed.
         Cancelled: The user cancelled; nothing was changed.
     """
-    message = name_fault(name)
+    message = name_error(name)
     if message:
         raise BackendError(message)
     content = inspect(kind, source, progress)
@@ -83,7 +83,7 @@ def import_source(
     find_same: Callable[[str], LibraryItem | None] = lambda sha256: None,
 ) -> tuple[LibraryItem, str]:
     """Import a source that was checked already; ``origin`` is its name for users."""
-    message = name_fault(name)
+    message = name_error(name)
     if message:
         raise BackendError(message)
     folder = kind_folder(root, kind)
@@ -110,9 +110,9 @@ def import_source(
                 sha256=hashlib.sha256(listing).hexdigest(),
                 bytes=content.bytes,
                 files=len(content.files),
-                created=timestamps.now("seconds"),
+                created=timestamps.utc_now("seconds"),
                 source=origin,
-                facts=import_facts(
+                details=import_details(
                     content.excluded_paths,
                     [] if kind.is_code else [f.path for f in content.files if is_packed(f.path)],
                 ),
@@ -137,7 +137,7 @@ def origin(source: Path) -> str:
 
 
 def inspect(
-    kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE
+    kind: Kind, source: Path, progress: Progress, part: ProjectPart = WHOLE_FOLDER
 ) -> ImportSource:
     """List what is to be imported, and refuse what cannot be; nothing is written."""
     with as_backend_error(f"{source} cannot be read"):
@@ -268,18 +268,18 @@ def _full_disk_message(root: OpenRoot, error: OSError) -> str:
     if error.errno == errno.EDQUOT:
         return f"Your disk quota on the data root {root.name} was used up"
     with suppress(OSError):
-        if room_of(root.path).lacks_files(1):
+        if disk_space(root.path).lacks_files(1):
             return f"The data root {root.name} has no inode left for another file"
     return f"The disk of the data root {root.name} became full"
 
 
 def _refuse_full_disk(root: OpenRoot, needed_bytes: int, files: int) -> None:
-    capacity = room_of(root.path)
+    capacity = disk_space(root.path)
     free_bytes = capacity.free_bytes
     if capacity.free_files is not None and capacity.lacks_files(files + LEAST_FILES):
         raise BackendError(
             f"It has {files} file{'' if files == 1 else 's'}, and the data root {root.name} "
-            f"{files_words(capacity.free_files)}.",
+            f"{free_files_message(capacity.free_files)}.",
             "Remove files from it, or pack small files into larger ones; nothing was imported.",
         )
     if free_bytes < needed_bytes + _SPARE_BYTES:

@@ -118,12 +118,12 @@ def read_item(folder: VersionFolder) -> LibraryItem:
     except (OSError, ValueError, TypeError) as error:
         raise BackendError(
             f"The record of the {folder.text} cannot be read "
-            f"({folder.root.shown(folder.meta)}): {error}.",
+            f"({folder.root.display_path(folder.meta)}): {error}.",
             "Its files are unchanged; import them again as a new version.",
         ) from error
     if (item.kind, item.name, item.version) != (folder.kind, folder.name, folder.version):
         raise BackendError(
-            f"The record in the folder {folder.root.shown(folder.path)} is of {item.kind.value} "
+            f"The record in the folder {folder.root.display_path(folder.path)} is of {item.kind.value} "
             f"{item.reference}.",
             "Rename the folder back: its name must be that of the version.",
         )
@@ -135,8 +135,8 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         removal = read_json(folder.removed)
         return (
             f"The {folder.text} was removed on {str(removal['removed'])[:10]}.",
-            f"It is in {folder.root.shown(folder.root.trash / str(removal['trash']))}; move it "
-            f"back to {folder.root.shown(folder.path)}.",
+            f"It is in {folder.root.display_path(folder.root.trash / str(removal['trash']))}; move it "
+            f"back to {folder.root.display_path(folder.path)}.",
         )
     except (OSError, ValueError, KeyError) as error:
         swallowed(error)
@@ -156,7 +156,7 @@ def read_hashes(folder: VersionFolder) -> tuple[bytes, dict[str, str]]:
     except (OSError, ValueError) as error:
         raise BackendError(
             f"The list of files of the {folder.text} cannot be read "
-            f"({folder.root.shown(folder.manifest)}): {error}.",
+            f"({folder.root.display_path(folder.manifest)}): {error}.",
             "Import its files again as a new version.",
         ) from error
 

@@ -72,7 +72,7 @@ def require_possible(folder: VersionFolder, source: Path) -> None:
     existing_path = find(folder)
     if existing_path is not None:
         raise BackendError(
-            f"The {folder.text} has weights already ({folder.root.shown(existing_path)}).",
+            f"The {folder.text} has weights already ({folder.root.display_path(existing_path)}).",
             "Import the model again as a new version, and add these weights to that one.",
         )
     _require_weights(source)

@@ -72,11 +72,11 @@ def recognise(paths: Iterable[str]) -> ImportGuess:
     data = tree.data(top, code_folders) or tree.data(
         loader, code_folders, folders_only=len(code_folders) > 1
     )
-    data_paths = data.shown if data else []
+    data_paths = data.display_paths if data else []
     parts = {Kind.DATASET: data} if data else {}
     for code, home in homes.items():
         inner_paths = (path.removeprefix(f"{home}/") for path in data_paths if _is_in(path, home))
-        parts[code] = ProjectPart(home, but=frozenset(inner_paths))
+        parts[code] = ProjectPart(home, excluded_paths=frozenset(inner_paths))
     top_names = () if top in code_folders else sorted(tree.names_in(top))
     other_names = (
         n
@@ -137,11 +137,11 @@ class _Tree:
             names = self.names_in(folder)
             files = [n for n in names if _DATA_FILE.fullmatch(n)]
             if files and len(names) < _MOST_NAMES:
-                return ProjectPart(folder, only=frozenset(files))
+                return ProjectPart(folder, included_names=frozenset(files))
             data_folders = codeless_folders if len(codeless_folders) == 1 else []
         if len(data_folders) == 1:
             return ProjectPart(_join(folder, data_folders[0]))
-        return ProjectPart(folder, only=frozenset(data_folders)) if data_folders else None
+        return ProjectPart(folder, included_names=frozenset(data_folders)) if data_folders else None
 
     def _folders(self, folder: str) -> list[str]:
         """Return the names of folders that are not Python environments and not hidden."""

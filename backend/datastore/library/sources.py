@@ -22,7 +22,7 @@ from backend.base.progress import Progress
 from backend.datastore.access.hashes import CHUNK_BYTES, files_text
 from backend.datastore.library.ignore_rules import ENVIRONMENT_MARKS, is_litter, path_fault
 from backend.records.library.item import Kind
-from backend.records.library.project import WHOLE, ProjectPart
+from backend.records.library.project import WHOLE_FOLDER, ProjectPart
 
 _CHECK_EVERY = 2000
 # Links to folders that contain more links to folders can lead to any number of files.
@@ -175,7 +175,7 @@ def write_all(target: int, content: bytes) -> None:
 
 
 def scan_folder(
-    kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE
+    kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE_FOLDER
 ) -> FolderSource:
     """List a folder, or a part of it, and refuse what cannot be imported before it is written.
 
@@ -280,7 +280,7 @@ class _Scan:
             self._add_entry(entry, f"{path}/{entry.name}" if path else entry.name, links)
 
     def _add_entry(self, entry: os.DirEntry[str], path: str, links: tuple[str, ...]) -> None:
-        if not self._part.takes(path):
+        if not self._part.includes(path):
             return
         if is_litter(self._kind, entry.name):
             self.excluded_paths.append(path)

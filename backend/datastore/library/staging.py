@@ -73,7 +73,7 @@ def sweep(staging: Staging) -> None:
 def _own_process() -> tuple[str, str, int, int]:
     host = re.sub(r"[^A-Za-z0-9_-]", "_", socket.gethostname())[:40]
     try:
-        process = process_identity.own()
+        process = process_identity.own_process()
     except (OSError, AssertionError):
         # Without /proc an import counts as abandoned after a long time without writes.
         return host, "", os.getpid(), 0

@@ -38,7 +38,7 @@ from backend.datastore.library.sources import (
 )
 from backend.records.base.validation import sanitize
 from backend.records.library.item import Kind
-from backend.records.library.project import WHOLE, ProjectPart
+from backend.records.library.project import WHOLE_FOLDER, ProjectPart
 
 MAX_ENTRIES = 500_000
 _BOMB_BYTES = 1_000_000_000
@@ -162,13 +162,15 @@ class ZipSource(ImportSource):
             archive.close()
 
 
-def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE) -> ZipSource:
+def scan_zip(
+    kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE_FOLDER
+) -> ZipSource:
     """List a zip file, or a part of it, and refuse what cannot be imported.
 
     The files of a whole zip may be at its top or inside one folder, whose name is then dropped.
     """
     folders, files, excluded_paths = scan_entries(path, progress, kind)
-    if part == WHOLE:
+    if part == WHOLE_FOLDER:
         prefix = _wrapping(kind, folders, files)
     else:
         prefix = part.path_of("")
@@ -259,7 +261,7 @@ def _remove_litter(kind: Kind, named_entries: _NamedEntries) -> tuple[_NamedEntr
 
 def _is_in_part(part: ProjectPart, path: str) -> bool:
     top = part.path_of("")
-    return path.startswith(top) and part.takes(path.removeprefix(top))
+    return path.startswith(top) and part.includes(path.removeprefix(top))
 
 
 def _parents(path: str) -> Iterator[str]:

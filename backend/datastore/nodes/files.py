@@ -100,7 +100,7 @@ def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
 
 
 @dataclass(frozen=True)
-class NodeNews:
+class NodeChanges:
     """State of one node's agent.
 
     ``presence`` is ONLINE, OFFLINE, or None while it is not known: a reader that has just begun has
@@ -129,7 +129,7 @@ class StatusWatch:
         self._monotonic = monotonic
         self._nodes: dict[str, _Node] = {}
 
-    def read(self, name: str) -> NodeNews:
+    def read(self, name: str) -> NodeChanges:
         """Read one node's status. Never raises for the content of its files."""
         status = read_status(self._root, name)
         now_s = self._monotonic()
@@ -144,7 +144,7 @@ class StatusWatch:
             presence = Presence.OFFLINE
             message = f"no news since {node.last_news}" if node.last_news else "no news"
         age_s = now_s - heartbeat.advanced_s
-        return NodeNews(presence, heartbeat.reading, age_s, problem, message)
+        return NodeChanges(presence, heartbeat.reading, age_s, problem, message)
 
     def silent(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of these nodes that gave no sign of life for `SILENT_AFTER_S`.

@@ -12,9 +12,15 @@ from pathlib import Path
 
 from backend.base import worker_yield
 from backend.base.log import swallowed
-from backend.records.base.atomic_files import open_at_once
+from backend.records.base.atomic_files import open_regular_file
 from backend.records.base.layout import NodeFolder
-from backend.records.nodes.history import EVERY_S, MOST_GPUS, WEEK_EVERY_S, PastLines, PastReading
+from backend.records.nodes.history import (
+    EVERY_S,
+    MOST_GPUS,
+    WEEK_EVERY_S,
+    HistoryParser,
+    PastReading,
+)
 
 LIMIT_BYTES = 4_000_000
 _PIECE_BYTES = 4096
@@ -36,11 +42,11 @@ def read_past(
     # The newer file first: if it becomes the earlier one meanwhile it is read twice, and lines
     # at known times are skipped below.
     week_readings, day_readings = (
-        _readings(folder.week, WEEK_EVERY_S),
-        _readings(folder.past, EVERY_S),
+        _readings(folder.week_history, WEEK_EVERY_S),
+        _readings(folder.history, EVERY_S),
     )
-    wide_readings = [*_readings(folder.earlier_week, WEEK_EVERY_S), *week_readings]
-    narrow_readings = [*_readings(folder.earlier, EVERY_S), *day_readings]
+    wide_readings = [*_readings(folder.earlier_week_history, WEEK_EVERY_S), *week_readings]
+    narrow_readings = [*_readings(folder.earlier_history, EVERY_S), *day_readings]
     for readings in (wide_readings, narrow_readings):
         ahead_s = max(ahead_s, readings[-1].at_s - now_s) if readings else ahead_s
     day_s = now_s + ahead_s - _DAY_S
@@ -69,7 +75,7 @@ def _readings(path: Path, every_s: float) -> list[PastReading]:
     Kept readings are 70,000 objects a node, which Python's collector goes through in the window.
     """
     try:
-        descriptor = open_at_once(path)
+        descriptor = open_regular_file(path)
     except (OSError, ValueError) as error:
         swallowed(error)
         return []
@@ -77,9 +83,9 @@ def _readings(path: Path, every_s: float) -> list[PastReading]:
         text = file.read(LIMIT_BYTES + 1)
     if len(text) > LIMIT_BYTES:
         return []
-    lines = PastLines(every_s)
+    lines = HistoryParser(every_s)
     readings: list[PastReading] = []
     for offset in range(0, len(text), _PIECE_BYTES):
-        readings += lines.take(text[offset : offset + _PIECE_BYTES])
+        readings += lines.feed(text[offset : offset + _PIECE_BYTES])
         worker_yield.pause()
     return readings

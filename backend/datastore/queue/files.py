@@ -75,7 +75,7 @@ def leave(root: OpenRoot, folder: JobFolder) -> None:
 
 def pause(root: OpenRoot) -> None:
     root.files.make_folder(root.queue, exist_ok=True)
-    root.files.replace_json(root.paused, {"user": user_name(), "time": timestamps.now()})
+    root.files.replace_json(root.paused, {"user": user_name(), "time": timestamps.utc_now()})
 
 
 def resume(root: OpenRoot) -> None:
@@ -87,4 +87,4 @@ def who_paused(root: OpenRoot) -> str | None:
     if not os.path.isdir(root.queue) and root.files.is_mounted:
         return None
     root.files.refresh_file(root.paused)
-    return queue_entries.who_paused(root)
+    return queue_entries.paused_by(root)

@@ -20,15 +20,15 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
-from backend.datastore.access.root_access import NotStaging
+from backend.datastore.access.root_access import NoStaging
 from backend.datastore.remote import mirror_cache, remote_content
 from backend.datastore.remote.mirror_cache import CachedItem
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_local_folder
 from backend.records.base.atomic_files import replace_bytes
-from backend.records.base.content import whole_sha256
+from backend.records.base.content import folder_sha256
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import remove_tree
-from backend.records.base.mirror_usage import MirrorRoom
+from backend.records.base.mirror_usage import MirrorUsage
 from backend.records.library.item import FileEntry
 from backend.ssh.interface import Shell
 from backend.ssh.sftp import RemoteFile, SftpFiles
@@ -38,7 +38,7 @@ _PRUNED = ".pruned"
 _PRUNE_S = 86_400.0
 
 
-class Mirror(MirrorReader, NotStaging):
+class Mirror(MirrorReader, NoStaging):
     """A `DataRootAccess` for a local copy of the files of a remote data root.
 
     ``connect`` opens a connection to the host. Every call may run on any thread.
@@ -86,7 +86,7 @@ class Mirror(MirrorReader, NotStaging):
 
     # Names.
 
-    def shown(self, path: Path) -> str:
+    def display_path(self, path: Path) -> str:
         return str(PurePosixPath(self._remote_root.label, *path.relative_to(self._root.path).parts))
 
     def on_nodes(self, path: Path) -> str:
@@ -112,7 +112,7 @@ class Mirror(MirrorReader, NotStaging):
         return self._line.ask(lambda files: files.read(self._remote(path), offset, limit_bytes))
 
     def sha256(self, path: Path, on_bytes: Callable[[int], None]) -> str:
-        with self._line.apart() as shell:
+        with self._line.separate_shell() as shell:
             with shell.files() as files:
                 named_files = remote_content.files_of(files, self._remote(path))
             name_hashes = (
@@ -121,7 +121,7 @@ class Mirror(MirrorReader, NotStaging):
             )
             if named_files and not named_files[0][0]:
                 return next(name_hashes)[1]
-            return whole_sha256(name_hashes)
+            return folder_sha256(name_hashes)
 
     def fingerprint(self, folder: Path) -> str:
         return self._line.ask(lambda files: remote_content.fingerprint(files, self._remote(folder)))
@@ -137,10 +137,10 @@ class Mirror(MirrorReader, NotStaging):
         expected_hashes: Mapping[str, str],
         on_bytes: Callable[[int], None],
     ) -> None:
-        with self._line.apart() as shell:
+        with self._line.separate_shell() as shell:
             remote_content.compare(shell, subject, self._remote(folder), expected_hashes, on_bytes)
 
-    def holds(self, path: Path) -> bool:
+    def has_local_file(self, path: Path) -> bool:
         mirror_cache.mark_used(path)
         return path.exists()
 
@@ -155,7 +155,7 @@ class Mirror(MirrorReader, NotStaging):
             mirror_cache.mark_used(path)
             return
         label = f"Fetching {path.name}"
-        with self._line.apart() as shell:
+        with self._line.separate_shell() as shell:
             shell.fetch(
                 remote.path,
                 path,
@@ -168,15 +168,15 @@ class Mirror(MirrorReader, NotStaging):
         self, folder: Path, expected_hashes: Mapping[str, str], progress: Progress
     ) -> None:
         if not folder.exists():
-            with self._line.apart() as shell:
+            with self._line.separate_shell() as shell:
                 remote_content.bring(shell, self._remote(folder), folder, expected_hashes, progress)
             self._prune()
 
     # Usage and cleanup of the local copy.
 
-    def room(self) -> MirrorRoom:
+    def mirror_usage(self) -> MirrorUsage:
         items = mirror_cache.cached_items(self._root)
-        return MirrorRoom(
+        return MirrorUsage(
             str(self._root.path),
             str(self._remote_root),
             mirror_cache.size(self._root.path),
@@ -204,7 +204,7 @@ class Mirror(MirrorReader, NotStaging):
         """Drop only what the data root still has."""
         if not items:
             return 0
-        with self._line.apart() as shell:
+        with self._line.separate_shell() as shell:
             return mirror_cache.drop(items, lambda item: self._is_unchanged(shell, item))
 
     def _is_unchanged(self, shell: Shell, item: CachedItem) -> bool:
@@ -270,7 +270,7 @@ class Mirror(MirrorReader, NotStaging):
             self._line.act(lambda files: files.remove_tree(self._remote(path)))
 
     def publish(self, built: Path, progress: Progress) -> None:
-        remote_content.publish(self._line.apart, built, self._remote(built), progress)
+        remote_content.publish(self._line.separate_shell, built, self._remote(built), progress)
 
     def has_files_of(self, folder: JobFolder) -> bool:
         return False

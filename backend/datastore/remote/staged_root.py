@@ -200,7 +200,7 @@ class StagedRoot(MirrorReader):
 
     def fetch(self, paths: Sequence[Path], progress: Progress) -> None:
         """Fetch files and folders that are complete there, unless they are here already."""
-        with self._line.apart() as shell, shell.files() as files:
+        with self._line.separate_shell() as shell, shell.files() as files:
             remote_files = [
                 (path / name, file)
                 for path in paths
@@ -232,7 +232,7 @@ class StagedRoot(MirrorReader):
     def bring_home(self, folder: JobFolder, run: int, progress: Progress) -> None:
         """Fetch everything of an ended run to the data root, the newest checkpoint first."""
         self.refresh_run(folder, run)
-        with self._line.apart() as shell, shell.files() as files:
+        with self._line.separate_shell() as shell, shell.files() as files:
             # Files of earlier runs were sent from here.
             records = [
                 record
@@ -280,7 +280,7 @@ class StagedRoot(MirrorReader):
         listing = (version / hashes.MANIFEST).read_bytes()
         remote = self._remote(version)
         progress.step(0, 0, f"Checking for {label} on {self.node}")
-        with self._line.apart() as shell:
+        with self._line.separate_shell() as shell:
             try:
                 if (
                     shell.read(f"{remote}/{hashes.MANIFEST}", limit_bytes=len(listing) + 1)
@@ -294,7 +294,7 @@ class StagedRoot(MirrorReader):
                 self._set_aside(files, remote)
         staging = f"{posixpath.dirname(remote)}/.{version.name}.{secrets.token_hex(4)}"
         send_label = f"Sending {label} to {self.node}"
-        remote_content.publish(self._line.apart, version, staging, progress, send_label)
+        remote_content.publish(self._line.separate_shell, version, staging, progress, send_label)
         # If two desktops send the same version, the second one finds it on the node.
         with suppress(FileExistsError):
             self._line.act(lambda files: files.rename(staging, remote))
@@ -303,7 +303,7 @@ class StagedRoot(MirrorReader):
 
     def send_files(self, paths: Sequence[Path], progress: Progress) -> None:
         """Send files of the data root, unless the node has them already."""
-        with self._line.apart() as shell, shell.files() as files:
+        with self._line.separate_shell() as shell, shell.files() as files:
             for path in paths:
                 self._send(shell, files, path, progress)
 
@@ -332,7 +332,7 @@ class StagedRoot(MirrorReader):
 
     def send_job(self, folder: JobFolder, run: int, progress: Progress) -> None:
         """Make the job's folder on the node equal to the local one, except missing checkpoints."""
-        with self._line.apart() as shell, shell.files() as files:
+        with self._line.separate_shell() as shell, shell.files() as files:
             parts = (folder.logs, folder.output, folder.checkpoints, folder.attempt(run).path)
             for part in parts:
                 self._make_folders(files, self._remote(part))

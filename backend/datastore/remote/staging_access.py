@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import Mounted, OnBytes
+from backend.datastore.access.root_access import MountedAccess, OnBytes
 from backend.datastore.nodes import files as node_files
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import (
@@ -46,7 +46,7 @@ _AFTER_PAUSE_S = 3.0
 Connect = Callable[[NodeEntry], Shell]
 
 
-class StagingAccess(Mounted):
+class StagingAccess(MountedAccess):
     """Access to a mounted data root and to staged roots. Every call may run on any thread."""
 
     def __init__(self, root: DataRoot, connect: Connect) -> None:
@@ -271,7 +271,7 @@ class StagingAccess(Mounted):
 
     def _root_of_node(self, node: str) -> StagedRoot:
         entry = node_files.entry(self._root, node)
-        if entry is None or not entry.no_share:
+        if entry is None or not entry.is_staged:
             raise Unreachable(
                 f"The file is on {node}, which is no longer a node without the data root.",
                 f"Add {node} again, without the data root as before.",
@@ -281,7 +281,7 @@ class StagingAccess(Mounted):
     def _no_share_entries(self) -> list[NodeEntry]:
         """Return the nodes that do not see the data root, and have the files of an agent."""
         return [
-            entry for entry in node_files.entries(self._root) if entry.no_share and entry.is_ready
+            entry for entry in node_files.entries(self._root) if entry.is_staged and entry.is_ready
         ]
 
     def _root_of_entry(self, entry: NodeEntry) -> StagedRoot:

@@ -145,7 +145,7 @@ class Agent:
         replace_json(
             self._folder.info,
             {
-                **process_identity.own().to_dict(),
+                **process_identity.own_process().to_dict(),
                 "bundle": str(CODE_ROOT),
                 "python": platform.python_version(),
                 "interval_s": self._interval_s,
@@ -158,7 +158,7 @@ class Agent:
         with suppress(OSError):
             self._run_watch.poll()
             # Loaded only now: an agent stays small as long as nothing waits.
-            if self._scheduler is None and _has_names(self._root.queue):
+            if self._scheduler is None and _has_files(self._root.queue):
                 from backend.node.queue.scheduler import Scheduler
 
                 self._scheduler = Scheduler(self._root, self._name, lambda: self._newest_reading)
@@ -170,7 +170,7 @@ class Agent:
                 self._scheduler.poll()
 
 
-def _has_names(folder: Path) -> bool:
+def _has_files(folder: Path) -> bool:
     try:
         return bool(os.listdir(folder))
     except FileNotFoundError:

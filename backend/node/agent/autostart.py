@@ -87,8 +87,8 @@ class AgentService:
 class Autostart:
     """``by``: "systemd", "crontab", or "" if nothing starts the agent after a reboot."""
 
-    by: str
-    sentence: str
+    method: str
+    message: str
 
 
 def unit_text(service: AgentService) -> str:

@@ -36,7 +36,7 @@ _SETTING = re.compile(
     # What it held before, as 5.0 and as 4.1 write it.
     r"(?P<before>:?(?:\$(?P=name)|\$\{(?P=name):-\}))?\s*;\s*export\s+(?P=name)\s*;"
 )
-SYSTEMS_OWN = ("/usr/", "/opt/")
+SYSTEM_FOLDERS = ("/usr/", "/opt/")
 # 4.1 names the nodes by its own expression, such as [2:10].77.0.3@0(2).
 _PLAIN = re.compile(r"[A-Za-z0-9 @._,;:/+=^~\[\]()-]*")
 _DAEMONS = ("prted", "orted")
@@ -76,7 +76,7 @@ def allowed_command(
         return _sweep(argv, own_folders, jobs_folder)
     if not argv or Path(argv[0]).name not in _DAEMONS:
         raise CommandRefused
-    if not (argv[0] in _DAEMONS or _is_sound(argv[0], own_folders)):
+    if not (argv[0] in _DAEMONS or _is_trusted_path(argv[0], own_folders)):
         raise CommandRefused
     # No shell parses these; they are what mpirun writes, not a second command.
     if not all(_PLAIN.fullmatch(token) and not token.endswith(";") for token in argv):
@@ -90,7 +90,7 @@ def _settings(command: str, own_folders: Sequence[Path]) -> tuple[dict[str, str]
     while match := _SETTING.match(command):
         name = match["name"]
         paths = [path for path in match["places"].split(":") if path]
-        if not all(_is_sound(path, own_folders) for path in paths):
+        if not all(_is_trusted_path(path, own_folders) for path in paths):
             raise CommandRefused
         if match["before"] and os.environ.get(name):
             paths.append(os.environ[name])
@@ -129,9 +129,9 @@ def _is_own_path(path: str, own_folders: Sequence[Path]) -> bool:
     return any(normal_path.startswith(f"{folder}/") for folder in own_folders)
 
 
-def _is_sound(path: str, own_folders: Sequence[Path]) -> bool:
+def _is_trusted_path(path: str, own_folders: Sequence[Path]) -> bool:
     """Return whether only set-up or the system's administrator can put programs there."""
-    return _is_own_path(path, own_folders) or os.path.normpath(path).startswith(SYSTEMS_OWN)
+    return _is_own_path(path, own_folders) or os.path.normpath(path).startswith(SYSTEM_FOLDERS)
 
 
 def main() -> NoReturn:

@@ -14,13 +14,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from backend.base.room import files_words, room_of
+from backend.base.room import free_files_message, disk_space
 from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
 from backend.node.system.mounts import network_mount
+from backend.records.base.schema import json_value
 from backend.records.nodes.reading import Finding
 
 _INSTALL = "./installers/run doctor"
@@ -102,7 +103,7 @@ def _import(python: str, name: str, code: str, remedy: str) -> Finding:
 
 def _horovod(python: str) -> Finding:
     finding = _import(python, "Horovod", _HOROVOD, _INSTALL)
-    if "No module named 'horovod'" not in finding.sentence:
+    if "No module named 'horovod'" not in finding.message:
         return finding
     return Finding("horovod", True, "Horovod is not installed; jobs use the strategy DDP.")
 
@@ -137,7 +138,7 @@ def _data_root(path: Path) -> Finding:
             file.write(b"ringmaster")
             file.flush()
             os.fsync(file.fileno())
-        space = room_of(path)
+        space = disk_space(path)
         free_bytes = space.free_bytes
     except OSError as error:
         return Finding(
@@ -150,7 +151,7 @@ def _data_root(path: Path) -> Finding:
         return Finding(
             "data root",
             False,
-            f"The data root {path} {files_words(space.free_files)}.",
+            f"The data root {path} {free_files_message(space.free_files)}.",
             "Remove files from it, or choose another folder with --data-root.",
         )
     if free_bytes < _LEAST_FREE_BYTES:
@@ -168,15 +169,15 @@ def _gpus() -> Finding:
     reader = Gpus()
     gpus, message = reader.read()
     for gpu in gpus:
-        if gpu.lost:
+        if gpu.is_lost:
             return Finding(
                 "gpu", False, f"GPU {gpu.index} no longer responds.", "Restart the node."
             )
-        if gpu.unlisted is not None:
+        if gpu.unlisted_holder is not None:
             return Finding(
                 "gpu",
                 False,
-                f"GPU {gpu.index} ({gpu.name}) is in use by {gpu.unlisted.who}.",
+                f"GPU {gpu.index} ({gpu.name}) is in use by {gpu.unlisted_holder.owner_label}.",
                 gpu.unlisted_remedy,
             )
     if gpus:
@@ -208,7 +209,7 @@ def _two_ranks(python: str) -> Finding:
     ok, answer = _ask(two_ranks_command(mpirun.path, python), _SMOKE_LIMIT_S, wants_all_output=True)
     if ok and two_ranks_agree(answer):
         return Finding(check, True, "MPI test passed (2 ranks).")
-    last_line = wording.last_said(answer) or "no answer"
+    last_line = wording.last_message(answer) or "no answer"
     return Finding(check, False, f"The test with two ranks failed: {last_line}", _INSTALL)
 
 
@@ -244,7 +245,7 @@ def _ask(
     output = result.stdout.decode("utf-8", "replace").strip()
     if result.returncode == 0:
         return True, output if wants_all_output else output.splitlines()[-1] if output else ""
-    complaint = wording.last_said(result.stderr.decode("utf-8", "replace"))
+    complaint = wording.last_message(result.stderr.decode("utf-8", "replace"))
     return False, complaint or f"it ended with exit code {result.returncode}."
 
 
@@ -255,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--smoke", action="store_true", help="let two ranks add up a number")
     options = parser.parse_args(arguments)
     all_findings = findings(DoctorPaths(options.data_root), options.smoke)
-    sys.stdout.write(json.dumps([asdict(finding) for finding in all_findings]) + "\n")
+    sys.stdout.write(json.dumps(json_value(all_findings)) + "\n")
     return 0
 
 

@@ -40,7 +40,7 @@ _MPI_VERSION = re.compile(r"\(Open(?: MPI|RTE)\) (\d+(?:\.\d+)*)")
 # The driver puts a word in brackets for a value that it does not have.
 _GPU_ROW = re.compile(r"^(\d[\d.]*|\[[^]\n]*\]), (?!\[|N/A|ERR!)(.+?)\s*$", re.MULTILINE)
 _PYTHON = re.compile(r"python3(\.\d+)?$")
-_MORE_FOLDERS = (
+_PROGRAM_FOLDERS = (
     "~/.local/bin",
     "~/miniconda3/bin",
     "~/miniforge3/bin",
@@ -190,12 +190,12 @@ def _memory_bytes() -> int:
 
 def _folders() -> "list[str]":
     folders = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
-    for pattern in _MORE_FOLDERS:
+    for pattern in _PROGRAM_FOLDERS:
         folders.extend(sorted(glob.glob(os.path.expanduser(pattern))))
     return list(dict.fromkeys(folders))
 
 
-def _programs(is_meant: "Callable[[str], Any]") -> "Iterator[str]":
+def _programs(matches_name: "Callable[[str], Any]") -> "Iterator[str]":
     """Yield each program once by name, however many names and folders lead to it."""
     seen_paths = set()
     for folder in _folders():
@@ -203,7 +203,7 @@ def _programs(is_meant: "Callable[[str], Any]") -> "Iterator[str]":
             names = sorted(os.listdir(folder))
         except OSError:
             continue
-        for path in (os.path.join(folder, name) for name in names if is_meant(name)):
+        for path in (os.path.join(folder, name) for name in names if matches_name(name)):
             if os.path.realpath(path) not in seen_paths and os.access(path, os.X_OK):
                 seen_paths.add(os.path.realpath(path))
                 yield path

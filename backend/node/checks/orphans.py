@@ -35,7 +35,7 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
     reasons: dict[str, OrphanReason | None] = {}
     orphans = []
     for pid in process_cleanup.pids():
-        process = process_identity.process(pid) if _is_mine(pid) else None
+        process = process_identity.process(pid) if _is_own(pid) else None
         tag = process_cleanup.run_tag_of(pid) if process is not None else ""
         if process is None or not tag:
             continue
@@ -86,7 +86,7 @@ def _parse_process_key(text: str) -> tuple[int, int]:
     return int(pid), int(ticks)
 
 
-def _is_mine(pid: int) -> bool:
+def _is_own(pid: int) -> bool:
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
     except OSError as error:
@@ -129,7 +129,7 @@ def _orphan(process: ProcessIdentity, tag: str, reason: OrphanReason) -> Orphan:
         age_s=age_s(process),
         memory_bytes=_resident_bytes(process.pid),
         run_tag=tag,
-        why=_message(reason, tag.rpartition("/")[2]),
+        message=_message(reason, tag.rpartition("/")[2]),
         reason=reason,
     )
 

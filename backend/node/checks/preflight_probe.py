@@ -42,10 +42,10 @@ _TOKEN_BYTES = 32
 _IDLE_S = 5.0
 _ROOT_POLL_S = 0.1
 _PROBE_BYTES = 64 * 1024
-_UNDERSTOOD = "ringmaster-understood"
+_SHELL_ANSWER = "ringmaster-understood"
 _FOR_SH = (
     "PATH=$PATH ; export PATH ; LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} ; export LD_LIBRARY_PATH ; "
-    f"echo {_UNDERSTOOD}"
+    f"echo {_SHELL_ANSWER}"
 )
 """A command of the kind that mpirun sends to a login shell."""
 _ONLY_RUNS = "This key only starts runs of Ringmaster."
@@ -128,7 +128,7 @@ def _listener(address: str) -> socket.socket:
     return listener
 
 
-def _serve(listener: socket.socket, token: bytes, visitors: int, limit_s: float) -> None:
+def _serve(listener: socket.socket, token: bytes, connection_count: int, limit_s: float) -> None:
     """Accept connections that know the token while a preflight can last; never return."""
     os.setsid()
     null_device = os.open(os.devnull, os.O_RDWR)
@@ -136,17 +136,17 @@ def _serve(listener: socket.socket, token: bytes, visitors: int, limit_s: float)
         os.dup2(null_device, number)
     deadline = time.monotonic() + limit_s
     listener.settimeout(0.5)
-    visits: list[bool] = []
-    while time.monotonic() < deadline and len(visits) < visitors:
+    valid_connections: list[bool] = []
+    while time.monotonic() < deadline and len(valid_connections) < connection_count:
         with contextlib.suppress(OSError):
             connection = listener.accept()[0]
             threading.Thread(
-                target=_receive_sample, args=(connection, token, visits), daemon=True
+                target=_receive_sample, args=(connection, token, valid_connections), daemon=True
             ).start()
     os._exit(0)
 
 
-def _receive_sample(connection: socket.socket, token: bytes, visits: list[bool]) -> None:
+def _receive_sample(connection: socket.socket, token: bytes, valid_connections: list[bool]) -> None:
     with contextlib.suppress(OSError), connection:
         connection.settimeout(_IDLE_S)
         if _receive_exactly(connection, _TOKEN_BYTES) != token:
@@ -155,7 +155,7 @@ def _receive_sample(connection: socket.socket, token: bytes, visits: list[bool])
             connection.sendall(b"+")
             while _receive_exactly(connection, BLOCK_BYTES):
                 connection.sendall(b"+")
-        visits.append(True)
+        valid_connections.append(True)
 
 
 def _receive_exactly(connection: socket.socket, count: int) -> bytes:
@@ -205,7 +205,7 @@ def _measure_route(
         with socket.create_connection((address, port), timeout=limit_s) as connection:
             result["connected"] = True
             connection.sendall(token)
-            _acknowledged(connection, started_at + limit_s)
+            _read_acknowledgements(connection, started_at + limit_s)
             sending_at = time.monotonic()
             sent_bytes = 0
             while result["bytes"] < size:
@@ -214,14 +214,16 @@ def _measure_route(
                     connection.sendall(bytes(BLOCK_BYTES))
                     sent_bytes += BLOCK_BYTES
                     continue
-                result["bytes"] += BLOCK_BYTES * _acknowledged(connection, started_at + limit_s)
+                result["bytes"] += BLOCK_BYTES * _read_acknowledgements(
+                    connection, started_at + limit_s
+                )
                 result["seconds"] = time.monotonic() - sending_at
     except OSError as error:
         result["why"] = error.strerror or str(error)
     report(kind="route", node=node, facts=result)
 
 
-def _acknowledged(connection: socket.socket, deadline: float) -> int:
+def _read_acknowledgements(connection: socket.socket, deadline: float) -> int:
     """Return the number of acknowledgements that came, at least one."""
     connection.settimeout(max(0.01, deadline - time.monotonic()))
     count = len(connection.recv(64))
@@ -256,7 +258,7 @@ def _log_in(node: str, address: str, is_limited: bool, ssh_config: str, limit_s:
     result = {"code": code, "why": _last_line(error_output) if code else "", "shell": False}
     if (
         remote_command == _FOR_SH
-        and _UNDERSTOOD not in output
+        and _SHELL_ANSWER not in output
         and code not in (_TIMED_OUT, 126, _SSH_FAILED)
     ):
         # fish ends with 0 even if it could not read the input.

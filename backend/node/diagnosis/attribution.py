@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from backend.node.diagnosis.tracebacks import Raised, TracebackFrame
+from backend.node.diagnosis.tracebacks import LoggedException, TracebackFrame
 
 
-class Blame(Enum):
+class Attribution(Enum):
     """Attribution of an exception by where it was raised."""
 
     CHECK = "check"
@@ -22,7 +22,7 @@ class Blame(Enum):
     """A call does not fit the function it calls; it is not known which of the two is wrong."""
     LIBRARIES = "libraries"
     """A library needs something that the installed version of another library does not have."""
-    NO_ONE = "nobody"
+    UNDECIDED = "nobody"
 
 
 _OF_CODE = re.compile(
@@ -62,47 +62,53 @@ _SURROUNDINGS = re.compile(
 """Words in a message that point to something outside the code."""
 
 
-def blame(raised: Raised) -> Blame:
+def attribute(exception: LoggedException) -> Attribution:
     """Return who caused the exception, if the traceback decides it."""
-    last = raised.frames[-1] if raised.frames else None
-    if _OF_CALL.search(raised.text):
-        return Blame.CALL
-    if last is None:
-        return Blame.NO_ONE
-    if last.is_of_library and _OF_VERSIONS.search(raised.text):
-        return Blame.LIBRARIES
-    if not last.is_of_library:
-        if _OF_OWN_IMPORT.search(raised.text) or (
-            raised.kind == "ImportError" and last.source.startswith("from .")
+    last_frame = exception.frames[-1] if exception.frames else None
+    if _OF_CALL.search(exception.text):
+        return Attribution.CALL
+    if last_frame is None:
+        return Attribution.UNDECIDED
+    if last_frame.is_of_library and _OF_VERSIONS.search(exception.text):
+        return Attribution.LIBRARIES
+    if not last_frame.is_of_library:
+        if _OF_OWN_IMPORT.search(exception.text) or (
+            exception.kind == "ImportError" and last_frame.source.startswith("from .")
         ):
-            return Blame.CODE
-        if is_own_check(last) and not _is_slip(raised, last):
-            return Blame.CHECK
-        if _OF_CODE.search(raised.kind):
-            return Blame.CODE
-    elif raised.of_user is None or is_foreign(raised) or not _COMPUTING.search(last.file):
-        return Blame.NO_ONE
-    if _OF_USE.search(raised.kind) and not _SURROUNDINGS.search(raised.text):
-        return Blame.CODE
-    return Blame.NO_ONE
+            return Attribution.CODE
+        if is_own_check(last_frame) and not _is_broken_check(exception, last_frame):
+            return Attribution.CHECK
+        if _OF_CODE.search(exception.kind):
+            return Attribution.CODE
+    elif (
+        exception.user_frame is None
+        or is_from_other_library(exception)
+        or not _COMPUTING.search(last_frame.file)
+    ):
+        return Attribution.UNDECIDED
+    if _OF_USE.search(exception.kind) and not _SURROUNDINGS.search(exception.text):
+        return Attribution.CODE
+    return Attribution.UNDECIDED
 
 
-def is_of_programs(raised: Raised) -> bool:
+def is_program_error(exception: LoggedException) -> bool:
     """Return whether the type is raised by programs, not by the system around them."""
-    return bool(_OF_CODE.search(raised.kind) or _OF_USE.search(raised.kind))
+    return bool(_OF_CODE.search(exception.kind) or _OF_USE.search(exception.kind))
 
 
-def is_foreign(raised: Raised) -> bool:
+def is_from_other_library(exception: LoggedException) -> bool:
     """Return whether a library raised it that does more than compute."""
-    outside = [
-        one for one in raised.frames if not (one.is_of_library and _TENSORS.search(one.file))
+    other_frames = [
+        frame
+        for frame in exception.frames
+        if not (frame.is_of_library and _TENSORS.search(frame.file))
     ]
-    return bool(outside) and outside[-1].is_of_library
+    return bool(other_frames) and other_frames[-1].is_of_library
 
 
-def _is_slip(raised: Raised, frame: TracebackFrame) -> bool:
+def _is_broken_check(exception: LoggedException, frame: TracebackFrame) -> bool:
     """Return whether the checking line itself failed, before there was a result."""
-    return frame.source.startswith("assert") and raised.kind != "AssertionError"
+    return frame.source.startswith("assert") and exception.kind != "AssertionError"
 
 
 def is_own_check(frame: TracebackFrame) -> bool:

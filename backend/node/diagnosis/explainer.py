@@ -12,29 +12,38 @@ import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from backend.node.diagnosis.attribution import Blame, blame, is_foreign, is_of_programs
+from backend.node.diagnosis.attribution import (
+    Attribution,
+    attribute,
+    is_from_other_library,
+    is_program_error,
+)
 from backend.node.diagnosis.log_tail import TAIL_SLACK, LogTail, is_ordinary
 from backend.node.diagnosis.log_text import LogPart, tidy
-from backend.node.diagnosis.ranking import RuleMatch, surest
-from backend.node.diagnosis.rule import Weight, Where, load
-from backend.node.diagnosis.tracebacks import Raised, endings, without_ignored
+from backend.node.diagnosis.ranking import RuleMatch, select_causes
+from backend.node.diagnosis.rule import Weight, SearchedText, load
+from backend.node.diagnosis.tracebacks import (
+    LoggedException,
+    final_exceptions,
+    blank_ignored_exceptions,
+)
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
 
 LAST_LINES = 20
-_SHOWN = 5
-_WIDTH = 400
-RAISED = "raised"
+_EVIDENCE_LINES = 5
+_LINE_WIDTH = 400
+UNKNOWN_EXCEPTION = "raised"
 """The cause, sentence and remedy of an exception that no rule knows, by its attribution."""
 _REMEDIES = {
-    Blame.CODE: "Fix the code where the traceback points, import it as a new version, then "
+    Attribution.CODE: "Fix the code where the traceback points, import it as a new version, then "
     "clone this job with that version.",
-    Blame.CHECK: "Supply what the check requires: fix the data or the job's options. If the "
+    Attribution.CHECK: "Supply what the check requires: fix the data or the job's options. If the "
     "code is wrong, fix it, import it as a new version, then clone this job with "
     "that version.",
-    Blame.CALL: "Fix the call. If the function belongs to a library, the code was written for "
+    Attribution.CALL: "Fix the call. If the function belongs to a library, the code was written for "
     "another version of that library.",
-    Blame.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
-    Blame.NO_ONE: "Follow the traceback to its last line of your code, and read the log lines "
+    Attribution.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
+    Attribution.UNDECIDED: "Follow the traceback to its last line of your code, and read the log lines "
     "before it.",
 }
 _NEW_VERSION = "Fix the code, import it as a new version, then clone this job with that version."
@@ -43,14 +52,18 @@ _OTHER_VERSION = (
     "If the missing name belongs to a library, the code was written for another version of it: "
     "adapt the code, or install that version. Otherwise fix the code where the traceback points."
 )
-_SENTENCES = {
-    Blame.CODE: "The program's code raised {what}{place}",
-    Blame.CHECK: "The program stopped at a check of its own: {what}{place}",
-    Blame.CALL: "A function was called with arguments that it does not accept: {what}{place}",
-    Blame.LIBRARIES: "Two libraries on the node are incompatible: {what}{place}",
-    Blame.NO_ONE: "The program ended with {what}{place}",
+_MESSAGES = {
+    Attribution.CODE: "The program's code raised {exception}{location}",
+    Attribution.CHECK: "The program stopped at a check of its own: {exception}{location}",
+    Attribution.CALL: "A function was called with arguments that it does not accept: {exception}{location}",
+    Attribution.LIBRARIES: "Two libraries on the node are incompatible: {exception}{location}",
+    Attribution.UNDECIDED: "The program ended with {exception}{location}",
 }
-_CAUSES = {Blame.CALL: "call_mismatch", Blame.LIBRARIES: "library_version", Blame.NO_ONE: RAISED}
+_CAUSES = {
+    Attribution.CALL: "call_mismatch",
+    Attribution.LIBRARIES: "library_version",
+    Attribution.UNDECIDED: UNKNOWN_EXCEPTION,
+}
 _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|HorovodInternalError|SystemExit)$"
@@ -106,7 +119,7 @@ class Failure:
     """The name of the signal that ended it."""
 
 
-_NOTHING = Explanation(UNKNOWN)
+_NO_EXPLANATION = Explanation(UNKNOWN)
 _ATTRIBUTED = (0, 0.5)
 _NAMELESS = (0, 1.5)
 _FOLLOW_UP = (1, 0.0)
@@ -123,21 +136,24 @@ class LogDiagnosis:
     """
 
     certainty: tuple[int, float] = _UNKNOWN
-    explanation: Explanation = _NOTHING
+    explanation: Explanation = _NO_EXPLANATION
     rank: int | None = None
 
     @classmethod
-    def of(cls, match: RuleMatch, lines: tuple[EvidenceLine, ...] = ()) -> LogDiagnosis:
+    def from_match(cls, match: RuleMatch, lines: tuple[EvidenceLine, ...] = ()) -> LogDiagnosis:
         weight = match.rule.weight
         follows = weight is Weight.ECHO or match.rule.is_follow_up
-        return cls((int(follows), weight.value), _explained(match, lines))
+        return cls((int(follows), weight.value), _explanation_of(match, lines))
 
     @classmethod
-    def of_lines(cls, matches: Sequence[RuleMatch]) -> LogDiagnosis:
+    def from_matches(cls, matches: Sequence[RuleMatch]) -> LogDiagnosis:
         """Return what the lines of a log prove; nothing if they contradict each other."""
         if len(matches) > 1:
-            return cls((0, Weight.CAUSE.value), Explanation(UNKNOWN, evidence=_both(matches)))
-        return cls.of(matches[0]) if matches else cls()
+            return cls(
+                (0, Weight.CAUSE.value),
+                Explanation(UNKNOWN, evidence=_contradicting_lines(matches)),
+            )
+        return cls.from_match(matches[0]) if matches else cls()
 
 
 def explain(
@@ -150,121 +166,163 @@ def explain(
     Each log is read by itself, that of the failing rank first. What a rank sees when another one
     has ended loses against a cause in the other one's log.
     """
-    own = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
+    own_log = tuple(ranks.get(failure.rank, ())) if failure.rank is not None else ()
     diagnoses = [
-        replace(_read(failure, own), rank=failure.rank),
-        LogDiagnosis.of_lines(surest(_in_lines(mpirun, Where.MPIRUN))),
+        replace(_diagnose_log(failure, own_log), rank=failure.rank),
+        LogDiagnosis.from_matches(select_causes(_match_lines(mpirun, SearchedText.MPIRUN))),
     ]
     is_settled = failure.is_first and (
         failure.signal in _FROM_OUTSIDE or diagnoses[0].certainty < _FOLLOW_UP
     )
     other_logs = {rank: ranks[rank] for rank in sorted(ranks) if rank != failure.rank}
     if not is_settled:
-        diagnoses += [replace(_read(Failure(), log), rank=rank) for rank, log in other_logs.items()]
+        diagnoses += [
+            replace(_diagnose_log(Failure(), log), rank=rank) for rank, log in other_logs.items()
+        ]
     best = min(diagnoses, key=lambda diagnosis: diagnosis.certainty)
     is_echo = best.certainty[1] == Weight.ECHO.value
     if best.certainty < _UNKNOWN and not (failure.is_first and is_echo):
         return replace(best.explanation, rank=best.rank)
     line = f"Signal {getattr(signal, failure.signal, 0):d} ({failure.signal}) received by PID"
-    for match in _in_lines([LogPart.of("", line)], Where.RANK) if failure.signal else ():
-        return replace(_explained(match, ()), evidence=())
+    for match in (
+        _match_lines([LogPart.from_text("", line)], SearchedText.RANK) if failure.signal else ()
+    ):
+        return replace(_explanation_of(match, ()), evidence=())
     lines = diagnoses[0].explanation.evidence if is_echo else ()
     other_parts = [part for log in other_logs.values() for part in log]
-    return Explanation(UNKNOWN, evidence=lines or _last_lines(own or mpirun or other_parts))
+    return Explanation(UNKNOWN, evidence=lines or _last_lines(own_log or mpirun or other_parts))
 
 
-def _read(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
+def _diagnose_log(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
     """Return what one rank's log and its recorded exception say."""
-    parts, ends = _ends(failure, log)
-    sure = next(filter(None, (_surely(chain, parts) for chain in ends)), None)
-    if sure is not None and (sure.certainty != _ATTRIBUTED or failure.has_record):
-        return sure
-    matches = surest(_in_lines(log, Where.RANK, slack=0 if sure else TAIL_SLACK))
-    if sure is not None:
+    parts, chains = _final_chains(failure, log)
+    sure_diagnosis = next(filter(None, (_diagnose_chain(chain, parts) for chain in chains)), None)
+    if sure_diagnosis is not None and (
+        sure_diagnosis.certainty != _ATTRIBUTED or failure.has_record
+    ):
+        return sure_diagnosis
+    matches = select_causes(
+        _match_lines(log, SearchedText.RANK, slack=0 if sure_diagnosis else TAIL_SLACK)
+    )
+    if sure_diagnosis is not None:
         is_surer = len(matches) == 1 and matches[0].is_cause
-        return LogDiagnosis.of(matches[0]) if is_surer else sure
-    known = [(match, chain) for chain in ends if (match := _in_chain(chain)) is not None]
-    best, chain = min(known, key=lambda pair: pair[0].rule.weight.value, default=(None, ()))
-    if matches and (best is None or _is_before(matches[0], best) or _says_more(matches[0], best)):
-        best = matches[0]
-    nameless = _primary(ends) or _last_word(ends, parts)
-    is_bare = best is not None and not best.part and best.sentence == best.rule.otherwise
-    if len(matches) < 2 and (best is None or is_bare or best.rule.weight is Weight.ECHO):
-        wrapper = chain if is_bare else nameless or (ends[-1] if ends else ())
-        explanation = _quote_line_above(parts, wrapper)
-        if explanation and best is not None and is_bare:
-            explanation = replace(explanation, cause=best.cause, remedy=best.rule.remedy)
-            return replace(LogDiagnosis.of(best), explanation=explanation)
-        if nameless and not is_bare:
-            explanation = explanation or _raised(Blame.NO_ONE, nameless, parts)
+        return LogDiagnosis.from_match(matches[0]) if is_surer else sure_diagnosis
+    chain_matches = [
+        (match, chain) for chain in chains if (match := _match_chain(chain)) is not None
+    ]
+    best_match, chain = min(
+        chain_matches, key=lambda pair: pair[0].rule.weight.value, default=(None, ())
+    )
+    if matches and (
+        best_match is None
+        or _is_surer(matches[0], best_match)
+        or _is_more_specific(matches[0], best_match)
+    ):
+        best_match = matches[0]
+    unmatched_chain = _unmatched_chain(chains) or _final_line_chain(chains, parts)
+    has_no_details = (
+        best_match is not None
+        and not best_match.part
+        and best_match.message == best_match.rule.otherwise
+    )
+    if len(matches) < 2 and (
+        best_match is None or has_no_details or best_match.rule.weight is Weight.ECHO
+    ):
+        wrapper_chain = (
+            chain if has_no_details else unmatched_chain or (chains[-1] if chains else ())
+        )
+        explanation = _quote_line_above(parts, wrapper_chain)
+        if explanation and best_match is not None and has_no_details:
+            explanation = replace(
+                explanation, cause=best_match.cause, remedy=best_match.rule.remedy
+            )
+            return replace(LogDiagnosis.from_match(best_match), explanation=explanation)
+        if unmatched_chain and not has_no_details:
+            explanation = explanation or _describe_exception(
+                Attribution.UNDECIDED, unmatched_chain, parts
+            )
         if explanation:
             return LogDiagnosis(_NAMELESS, explanation)
-    if best is None or best in matches:
-        return LogDiagnosis.of_lines(matches)
-    return LogDiagnosis.of(best, _lines_of(chain, parts))
+    if best_match is None or best_match in matches:
+        return LogDiagnosis.from_matches(matches)
+    return LogDiagnosis.from_match(best_match, _exception_lines(chain, parts))
 
 
-def _surely(chain: Sequence[Raised], parts: Sequence[LogPart]) -> LogDiagnosis | None:
+def _diagnose_chain(
+    chain: Sequence[LoggedException], parts: Sequence[LogPart]
+) -> LogDiagnosis | None:
     """Return the cause that an exception proves by itself."""
-    found = _in_chain(chain)
-    if found is not None and found.is_cause:
-        diagnosis = LogDiagnosis.of(found, _lines_of(chain, parts))
-        if not found.rule.is_quoted:
+    match = _match_chain(chain)
+    if match is not None and match.is_cause:
+        diagnosis = LogDiagnosis.from_match(match, _exception_lines(chain, parts))
+        if not match.rule.is_quoted:
             return diagnosis
-        sentence = diagnosis.explanation.sentence.rstrip(".") + _place(chain[-1])
-        return replace(diagnosis, explanation=replace(diagnosis.explanation, sentence=sentence))
-    if found is not None or _LAUNCHERS.search(chain[-1].kind):
+        message = diagnosis.explanation.message.rstrip(".") + _location_text(chain[-1])
+        return replace(diagnosis, explanation=replace(diagnosis.explanation, message=message))
+    if match is not None or _LAUNCHERS.search(chain[-1].kind):
         return None
-    whose = blame(chain[-1])
-    if whose is Blame.NO_ONE and _hint(chain) and not is_foreign(chain[-1]):
-        whose = Blame.CODE
+    attribution = attribute(chain[-1])
+    if (
+        attribution is Attribution.UNDECIDED
+        and _hint(chain)
+        and not is_from_other_library(chain[-1])
+    ):
+        attribution = Attribution.CODE
     return (
-        None if whose is Blame.NO_ONE else LogDiagnosis(_ATTRIBUTED, _raised(whose, chain, parts))
+        None
+        if attribution is Attribution.UNDECIDED
+        else LogDiagnosis(_ATTRIBUTED, _describe_exception(attribution, chain, parts))
     )
 
 
-def _hint(chain: Sequence[Raised]) -> str:
-    found = (
+def _hint(chain: Sequence[LoggedException]) -> str:
+    remedies = (
         hint.remedy
-        for one in reversed(chain)
+        for exception in reversed(chain)
         for hint in load("hint")
-        if hint.pattern.search(one.text)
+        if hint.pattern.search(exception.text)
     )
-    return next((f"{remedy} {_NEW_VERSION}" for remedy in found), "")
+    return next((f"{remedy} {_NEW_VERSION}" for remedy in remedies), "")
 
 
-def _raised(whose: Blame, chain: Sequence[Raised], parts: Sequence[LogPart]) -> Explanation:
+def _describe_exception(
+    attribution: Attribution, chain: Sequence[LoggedException], parts: Sequence[LogPart]
+) -> Explanation:
     """Describe an exception that no rule knows: its own message and its place in the program."""
-    first = " ".join(chain[-1].text.split("\n")[0].split())
-    if whose is Blame.CHECK and first == chain[-1].kind:
-        first += f" ({chain[-1].frames[-1].source})"
-    what = first[:300] + ("…" if len(first) > 300 else "")
-    sentence = _SENTENCES[whose].format(what=what.rstrip(".? "), place=_place(chain[-1]))
+    first_line = " ".join(chain[-1].text.split("\n")[0].split())
+    if attribution is Attribution.CHECK and first_line == chain[-1].kind:
+        first_line += f" ({chain[-1].frames[-1].source})"
+    summary = first_line[:300] + ("…" if len(first_line) > 300 else "")
+    message = _MESSAGES[attribution].format(
+        exception=summary.rstrip(".? "), location=_location_text(chain[-1])
+    )
     return Explanation(
-        _CAUSES.get(whose, USER_CODE),
-        sentence,
-        _hint(chain) or _remedy(whose, chain[-1]),
-        _lines_of(chain, parts),
+        _CAUSES.get(attribution, USER_CODE),
+        message,
+        _hint(chain) or _remedy(attribution, chain[-1]),
+        _exception_lines(chain, parts),
         is_quoted=True,
     )
 
 
-def _remedy(whose: Blame, raised: Raised) -> str:
-    if whose is Blame.NO_ONE and _OF_NAMES.search(raised.kind):
+def _remedy(attribution: Attribution, exception: LoggedException) -> str:
+    if attribution is Attribution.UNDECIDED and _OF_NAMES.search(exception.kind):
         return _OTHER_VERSION
-    return _REMEDIES[whose]
+    return _REMEDIES[attribution]
 
 
-def _primary(ends: Sequence[Sequence[Raised]]) -> Sequence[Raised]:
+def _unmatched_chain(chains: Sequence[Sequence[LoggedException]]) -> Sequence[LoggedException]:
     """Return the first traceback that no rule knows and that is not a launcher's report."""
-    for chain in ends:
+    for chain in chains:
         is_whole = bool(chain[-1].frames)
-        if is_whole and not _LAUNCHERS.search(chain[-1].kind) and _in_chain(chain) is None:
+        if is_whole and not _LAUNCHERS.search(chain[-1].kind) and _match_chain(chain) is None:
             return chain
     return ()
 
 
-def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Explanation | None:
+def _quote_line_above(
+    parts: Sequence[LogPart], chain: Sequence[LoggedException]
+) -> Explanation | None:
     """Quote the last error above an exception, if that only says that something failed."""
     if not chain or not _WRAPPERS.search(chain[-1].text):
         return None
@@ -273,137 +331,159 @@ def _quote_line_above(parts: Sequence[LogPart], chain: Sequence[Raised]) -> Expl
     for index in range(start - 1, max(start - _SEARCHED_LINES, -1), -1):
         if _ERROR_LINE.search(lines[index]) and not _NO_REASON.search(lines[index]):
             wrapper = " ".join(chain[-1].text.split("\n")[0].split())[:_SHORT].rstrip(".: ")
-            sentence = f"The program ended with {wrapper}, after “{lines[index].strip()[:_SHORT]}”."
+            message = f"The program ended with {wrapper}, after “{lines[index].strip()[:_SHORT]}”."
             remedy = "Fix what the last words name; the lines around them say more."
             return Explanation(
-                RAISED, sentence, remedy, _evidence(parts[0], [index]), is_quoted=True
+                UNKNOWN_EXCEPTION, message, remedy, _evidence(parts[0], [index]), is_quoted=True
             )
     return None
 
 
-def _last_word(ends: Sequence[Sequence[Raised]], parts: Sequence[LogPart]) -> Sequence[Raised]:
+def _final_line_chain(
+    chains: Sequence[Sequence[LoggedException]], parts: Sequence[LogPart]
+) -> Sequence[LoggedException]:
     """Return an exception without a traceback, if it is the very last line of the log."""
-    chain = ends[-1] if ends else ()
-    if not chain or not is_of_programs(chain[-1]) or _in_chain(chain) is not None:
+    chain = chains[-1] if chains else ()
+    if not chain or not is_program_error(chain[-1]) or _match_chain(chain) is not None:
         return ()
     return () if any(map(is_ordinary, parts[0].lines[chain[-1].index + 1 :])) else chain
 
 
-def _says_more(one: RuleMatch, other: RuleMatch) -> bool:
+def _is_more_specific(match: RuleMatch, other_match: RuleMatch) -> bool:
     """Return whether both have the same cause and only ``one`` names its subject."""
     return (
-        one.cause == other.cause
-        and one.rule.weight is other.rule.weight
-        and other.sentence == other.rule.otherwise
-        and one.sentence != one.rule.otherwise
+        match.cause == other_match.cause
+        and match.rule.weight is other_match.rule.weight
+        and other_match.message == other_match.rule.otherwise
+        and match.message != match.rule.otherwise
     )
 
 
-def _is_before(one: RuleMatch, other: RuleMatch) -> bool:
-    return one.rule.weight.value < other.rule.weight.value
+def _is_surer(match: RuleMatch, other_match: RuleMatch) -> bool:
+    return match.rule.weight.value < other_match.rule.weight.value
 
 
-def _ends(
+def _final_chains(
     failure: Failure, logs: Sequence[LogPart]
-) -> tuple[Sequence[LogPart], tuple[tuple[Raised, ...], ...]]:
+) -> tuple[Sequence[LogPart], tuple[tuple[LoggedException, ...], ...]]:
     """Return the exceptions that ended the rank, and the lines their indices refer to."""
     if failure.has_record:
         lines = tuple(tidy(line) for line in failure.traceback.rstrip().split("\n"))
-        recorded = LogPart("", lines, 0)
-        return (recorded, *logs), endings(lines, must_be_last=False)
+        record_part = LogPart("", lines, 0)
+        return (record_part, *logs), final_exceptions(lines, must_be_last=False)
     if not logs:
         return (), ()
-    last = logs[-1]
-    return (last,), endings(without_ignored(_sober(last.lines, keep_raised=True)))
+    last_part = logs[-1]
+    return (last_part,), final_exceptions(
+        blank_ignored_exceptions(_blank_warnings(last_part.lines, keep_exceptions=True))
+    )
 
 
-def _sober(lines: Iterable[str], keep_raised: bool = False) -> list[str]:
+def _blank_warnings(lines: Iterable[str], keep_exceptions: bool = False) -> list[str]:
     """Return the lines, with warnings and progress messages blanked."""
-    if keep_raised:
+    if keep_exceptions:
         return ["" if "NCCL INFO" in line else line for line in lines]
     return ["" if _HARMLESS.search(line) else line for line in lines]
 
 
-def _in_chain(chain: Sequence[Raised]) -> RuleMatch | None:
-    found = []
-    for raised in chain:
-        text = raised.text_and_places
+def _match_chain(chain: Sequence[LoggedException]) -> RuleMatch | None:
+    rule_matches = []
+    for exception in chain:
+        text = exception.text_and_functions
         for rule in load("rule"):
-            match = rule.pattern.search(text) if Where.RAISED in rule.where else None
+            match = (
+                rule.pattern.search(text) if SearchedText.EXCEPTION in rule.searched_texts else None
+            )
             if match is not None:
-                found.append(RuleMatch(rule, match, None, raised.index, raised.end - 1))
-    return min(found, key=lambda one: one.rule.weight.value, default=None)
+                rule_matches.append(
+                    RuleMatch(rule, match, None, exception.index, exception.end - 1)
+                )
+    return min(rule_matches, key=lambda rule_match: rule_match.rule.weight.value, default=None)
 
 
-def _in_lines(parts: Sequence[LogPart], where: Where, slack: int = TAIL_SLACK) -> list[RuleMatch]:
+def _match_lines(
+    parts: Sequence[LogPart], searched_text: SearchedText, slack: int = TAIL_SLACK
+) -> list[RuleMatch]:
     """Return the rule matches in lines that ended the program, in the order of the lines."""
-    found = []
+    rule_matches = []
     for part in parts:
-        lines = without_ignored(_sober(part.lines))
+        lines = blank_ignored_exceptions(_blank_warnings(part.lines))
         text = "\n".join(lines)
-        end = LogTail(lines, slack).place(lines) if where is Where.RANK else 0
-        here = []
+        end = LogTail(lines, slack).offset(lines) if searched_text is SearchedText.RANK else 0
+        part_matches = []
         for order, rule in enumerate(load("rule")):
-            match = rule.pattern.search(text, end) if where in rule.where else None
+            match = rule.pattern.search(text, end) if searched_text in rule.searched_texts else None
             if match is None:
                 continue
-            first = text.count("\n", 0, match.start())
-            last = first + text.count("\n", match.start(), match.end())
-            here.append((first, order, RuleMatch(rule, match, part, first, last)))
-        found += _one_for_each_line(one for _, _, one in sorted(here, key=lambda each: each[:2]))
-    return found
+            first_index = text.count("\n", 0, match.start())
+            last_index = first_index + text.count("\n", match.start(), match.end())
+            part_matches.append(
+                (first_index, order, RuleMatch(rule, match, part, first_index, last_index))
+            )
+        rule_matches += _first_of_each_line(
+            rule_match for _, _, rule_match in sorted(part_matches, key=lambda entry: entry[:2])
+        )
+    return rule_matches
 
 
-def _one_for_each_line(found: Iterable[RuleMatch]) -> list[RuleMatch]:
+def _first_of_each_line(matches: Iterable[RuleMatch]) -> list[RuleMatch]:
     """Keep one match for each line: that of the first rule among the most certain."""
-    kept: list[RuleMatch] = []
-    for one in found:
-        if not any(k.first == one.first and k.rule.weight is one.rule.weight for k in kept):
-            kept.append(one)
-    return kept
+    kept_matches: list[RuleMatch] = []
+    for match in matches:
+        if not any(
+            k.first_index == match.first_index and k.rule.weight is match.rule.weight
+            for k in kept_matches
+        ):
+            kept_matches.append(match)
+    return kept_matches
 
 
-def _both(found: Sequence[RuleMatch]) -> tuple[EvidenceLine, ...]:
+def _contradicting_lines(matches: Sequence[RuleMatch]) -> tuple[EvidenceLine, ...]:
     """Return one line of each of the contradicting findings."""
     return tuple(
-        line for one in found if one.part is not None for line in _evidence(one.part, [one.first])
+        line
+        for match in matches
+        if match.part is not None
+        for line in _evidence(match.part, [match.first_index])
     )
 
 
-def _explained(found: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation:
-    rule = found.rule
-    if found.part is not None:
-        lines = _evidence(found.part, range(found.first, found.last + 1))
-    return Explanation(rule.cause, found.sentence, rule.remedy, lines, rule.is_quoted)
+def _explanation_of(match: RuleMatch, lines: tuple[EvidenceLine, ...]) -> Explanation:
+    rule = match.rule
+    if match.part is not None:
+        lines = _evidence(match.part, range(match.first_index, match.last_index + 1))
+    return Explanation(rule.cause, match.message, rule.remedy, lines, rule.is_quoted)
 
 
-def _place(raised: Raised) -> str:
-    frame = raised.of_user
+def _location_text(exception: LoggedException) -> str:
+    frame = exception.user_frame
     if frame is not None:
-        return f", at {frame.short}, line {frame.line}."
-    if raised.frames:
-        last = raised.frames[-1]
-        return f", in {last.short} of a library, line {last.line}."
+        return f", at {frame.file_name}, line {frame.line}."
+    if exception.frames:
+        last_frame = exception.frames[-1]
+        return f", in {last_frame.file_name} of a library, line {last_frame.line}."
     return "."
 
 
-def _lines_of(chain: Sequence[Raised], parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
+def _exception_lines(
+    chain: Sequence[LoggedException], parts: Sequence[LogPart]
+) -> tuple[EvidenceLine, ...]:
     """Return the lines of the last exception in the log: its place and its message."""
     if not chain:
         return ()
-    last = chain[-1]
+    last_exception = chain[-1]
     source = parts[0]
-    wanted = [last.index]
-    if last.of_user is not None:
-        wanted.insert(0, last.of_user.index)
+    indices = [last_exception.index]
+    if last_exception.user_frame is not None:
+        indices.insert(0, last_exception.user_frame.index)
     if source.file:
-        return _evidence(source, wanted)
+        return _evidence(source, indices)
     # The rank's own record is not a file; its log contains the same lines.
     for part in reversed(parts[1:]):
-        places = [_find_last(part.lines, source.lines[index]) for index in wanted]
-        if all(place >= 0 for place in places):
-            return _evidence(part, places)
-    return tuple(EvidenceLine("", 0, _cut(source.lines[index])) for index in wanted)
+        positions = [_find_last(part.lines, source.lines[index]) for index in indices]
+        if all(position >= 0 for position in positions):
+            return _evidence(part, positions)
+    return tuple(EvidenceLine("", 0, _cut(source.lines[index])) for index in indices)
 
 
 def _find_last(lines: Sequence[str], line: str) -> int:
@@ -411,19 +491,24 @@ def _find_last(lines: Sequence[str], line: str) -> int:
 
 
 def _evidence(part: LogPart, indices: Iterable[int]) -> tuple[EvidenceLine, ...]:
-    shown = [i for i in indices if part.lines[i].strip(" -*=@")][:_SHOWN]
-    return tuple(EvidenceLine(part.file, part.number(i), _cut(part.lines[i])) for i in shown)
+    shown_indices = [i for i in indices if part.lines[i].strip(" -*=@")][:_EVIDENCE_LINES]
+    return tuple(
+        EvidenceLine(part.file, part.number(i), _cut(part.lines[i])) for i in shown_indices
+    )
 
 
 def _last_lines(parts: Sequence[LogPart]) -> tuple[EvidenceLine, ...]:
     if not parts:
         return ()
-    last = parts[-1]
-    lines = enumerate(last.lines)
-    shown = [i for i, line in lines if line.strip() and not re.search(_OF_SUCCESS, line)]
-    shown = shown[-LAST_LINES:]
-    return tuple(EvidenceLine(last.file, last.number(i), _cut(last.lines[i])) for i in shown)
+    last_part = parts[-1]
+    lines = enumerate(last_part.lines)
+    shown_indices = [i for i, line in lines if line.strip() and not re.search(_OF_SUCCESS, line)]
+    shown_indices = shown_indices[-LAST_LINES:]
+    return tuple(
+        EvidenceLine(last_part.file, last_part.number(i), _cut(last_part.lines[i]))
+        for i in shown_indices
+    )
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    return line if len(line) <= _LINE_WIDTH else line[: _LINE_WIDTH - 1] + "…"

@@ -33,16 +33,16 @@ class LogTail:
     """The lines of one log after which the program wrote little more."""
 
     def __init__(self, lines: Sequence[str], slack: int = TAIL_SLACK) -> None:
-        left = slack
+        remaining_slack = slack
         index = len(lines)
         while index > 0:
-            left -= is_ordinary(lines[index - 1])
-            if left < 0:
+            remaining_slack -= is_ordinary(lines[index - 1])
+            if remaining_slack < 0:
                 break
             index -= 1
-        self.first = index
+        self.start = index
         """The first line after which nothing shows that the program kept working."""
 
-    def place(self, lines: Sequence[str]) -> int:
+    def offset(self, lines: Sequence[str]) -> int:
         """Return the offset of ``first`` in the lines joined by line feeds."""
-        return sum(len(line) + 1 for line in lines[: self.first])
+        return sum(len(line) + 1 for line in lines[: self.start])

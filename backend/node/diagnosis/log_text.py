@@ -17,7 +17,7 @@ from backend.records.base.terminal_text import last_state
 
 HEAD_BYTES = 64 * 1024
 TAIL_BYTES = 256 * 1024
-_COUNTED_BYTES = 256 * 1024 * 1024
+_COUNT_LIMIT_BYTES = 256 * 1024 * 1024
 """Line numbers are counted in files up to this size: 0.1 s on a disk, 2 s on a slow share."""
 _BLOCK_BYTES = 1024 * 1024
 
@@ -45,7 +45,7 @@ class LogPart:
     first_line: int = 1
 
     @classmethod
-    def of(cls, file: str, text: str, first_line: int = 1) -> LogPart:
+    def from_text(cls, file: str, text: str, first_line: int = 1) -> LogPart:
         lines = [tidy(line) for line in text.split("\n")]
         return cls(file, tuple(_without_shared_prefixes(lines)), first_line)
 
@@ -74,23 +74,23 @@ def _without_shared_prefixes(lines: Sequence[str]) -> list[str]:
     return [any_prefix.sub("", line) for line in lines] if any_prefix else list(lines)
 
 
-def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:
+def read_parts(path: Path, offset: int = 0) -> tuple[LogPart, ...]:
     """Read the beginning and the end of a log from byte ``begin`` on; empty without a log."""
     with suppress(OSError), path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        begin = min(begin, size)
-        if size - begin <= HEAD_BYTES + TAIL_BYTES:
-            spans = [(begin, size)]
+        offset = min(offset, size)
+        if size - offset <= HEAD_BYTES + TAIL_BYTES:
+            spans = [(offset, size)]
         else:
-            spans = [(begin, begin + HEAD_BYTES), (size - TAIL_BYTES, size)]
+            spans = [(offset, offset + HEAD_BYTES), (size - TAIL_BYTES, size)]
         parts = []
         newlines = position = 0
         for start, end in spans:
-            if size <= _COUNTED_BYTES:
+            if size <= _COUNT_LIMIT_BYTES:
                 newlines += _newlines(file.fileno(), position, start)
             text = os.pread(file.fileno(), end - start, start)
-            number = newlines + 1 if size <= _COUNTED_BYTES else 0
-            parts.append(LogPart.of(path.name, text.decode("utf-8", "replace"), number))
+            number = newlines + 1 if size <= _COUNT_LIMIT_BYTES else 0
+            parts.append(LogPart.from_text(path.name, text.decode("utf-8", "replace"), number))
             newlines += text.count(b"\n")
             position = end
         return tuple(parts)
@@ -98,10 +98,10 @@ def read_parts(path: Path, begin: int = 0) -> tuple[LogPart, ...]:
 
 
 def read_logs(
-    folder: JobFolder, ranks: Iterable[int], begins: dict[int, int]
+    folder: JobFolder, ranks: Iterable[int], offsets: dict[int, int]
 ) -> dict[int, tuple[LogPart, ...]]:
     """Read the logs of some ranks, each from the byte where the run began."""
-    return {rank: read_parts(folder.rank_log(rank), begins.get(rank, 0)) for rank in ranks}
+    return {rank: read_parts(folder.rank_log(rank), offsets.get(rank, 0)) for rank in ranks}
 
 
 def _newlines(descriptor: int, start: int, end: int) -> int:

@@ -17,16 +17,16 @@ class RuleMatch:
     rule: Rule
     match: re.Match[str]
     part: LogPart | None
-    first: int = 0
-    last: int = 0
+    first_index: int = 0
+    last_index: int = 0
 
     @property
     def cause(self) -> str:
         return self.rule.cause
 
     @property
-    def sentence(self) -> str:
-        return self.rule.said(self.match)
+    def message(self) -> str:
+        return self.rule.format_message(self.match)
 
     @property
     def is_cause(self) -> bool:
@@ -62,30 +62,36 @@ _LEADS_TO = {
 """Consequences of a cause, by prefixes of the causes' names. Others contradict each other."""
 
 
-def leads_to(one: str, other: str) -> bool:
-    return any(one.startswith(cause) and other.startswith(led) for cause, led in _LEADS_TO.items())
+def leads_to(cause: str, consequence: str) -> bool:
+    return any(
+        cause.startswith(start) and consequence.startswith(prefix)
+        for start, prefix in _LEADS_TO.items()
+    )
 
 
 def family(cause: str) -> str:
     return cause.partition("_")[0]
 
 
-def surest(found: Sequence[RuleMatch]) -> tuple[RuleMatch, ...]:
+def select_causes(matches: Sequence[RuleMatch]) -> tuple[RuleMatch, ...]:
     """Return the finding that explains the others; several if they contradict each other, or none.
 
     Only those of the best weight count. Within a family, and of two that cause each other, the
     earlier one is the cause: ``found`` is in the order of the lines of one log.
     """
-    if not found:
+    if not matches:
         return ()
-    weight = min(one.rule.weight.value for one in found)
-    left = [one for one in found if one.rule.weight.value == weight]
+    weight = min(match.rule.weight.value for match in matches)
+    best_matches = [match for match in matches if match.rule.weight.value == weight]
     if weight != Weight.CAUSE.value:
-        return (left[0],)
-    kept: list[RuleMatch] = []
-    for one in left:
-        if any(family(k.cause) == family(one.cause) or leads_to(k.cause, one.cause) for k in kept):
+        return (best_matches[0],)
+    kept_matches: list[RuleMatch] = []
+    for match in best_matches:
+        if any(
+            family(k.cause) == family(match.cause) or leads_to(k.cause, match.cause)
+            for k in kept_matches
+        ):
             continue
-        kept = [k for k in kept if not leads_to(one.cause, k.cause)]
-        kept.append(one)
-    return tuple(kept)
+        kept_matches = [k for k in kept_matches if not leads_to(match.cause, k.cause)]
+        kept_matches.append(match)
+    return tuple(kept_matches)

@@ -38,10 +38,10 @@ class Weight(Enum):
 _KEYS = {Weight.CAUSE: "patterns", Weight.VAGUE: "vague", Weight.ECHO: "echo"}
 
 
-class Where(Enum):
+class SearchedText(Enum):
     """The text that a rule reads."""
 
-    RAISED = "exception"
+    EXCEPTION = "exception"
     """The exception that ended a rank, and its causes."""
     RANK = "rank"
     """Lines of a rank's log."""
@@ -62,32 +62,33 @@ class Rule:
     pattern: re.Pattern[str]
     remedy: str
     example: str
-    sentence: str = ""
+    message: str = ""
     otherwise: str = ""
     source: str = ""
-    where: tuple[Where, ...] = tuple(Where)
+    searched_texts: tuple[SearchedText, ...] = tuple(SearchedText)
     weight: Weight = Weight.CAUSE
     is_quoted: bool = False
     retry: str = ""
     is_follow_up: bool = False
 
     @classmethod
-    def of(cls, raw: dict[str, Any]) -> list[Rule]:
+    def from_entry(cls, entry: dict[str, Any]) -> list[Rule]:
         """Build the rules of an entry: one for each weight that it has patterns of.
 
         Raises:
             KeyError, TypeError, ValueError, re.error: The entry is not one.
         """
-        values = dict(raw)
-        begins, ends = values.pop("begins", ""), values.pop("ends", "")
+        values = dict(entry)
+        prefix, suffix = values.pop("begins", ""), values.pop("ends", "")
         wraps = values.pop("wraps", False)
         patterns = {
-            weight: re.compile(_join(begins, texts, ends, wraps), re.MULTILINE)
+            weight: re.compile(_join_patterns(prefix, texts, suffix, wraps), re.MULTILINE)
             for weight, key in _KEYS.items()
             if (texts := values.pop(key, None))
         }
         fields = {
-            "where": tuple(map(Where, values.pop("reads", tuple(Where)))),
+            "message": values.pop("sentence", ""),
+            "searched_texts": tuple(map(SearchedText, values.pop("reads", tuple(SearchedText)))),
             "is_quoted": values.pop("quoted", False),
             "is_follow_up": values.pop("follow_up", False),
             **values,
@@ -100,28 +101,28 @@ class Rule:
     def cause(self) -> str:
         return self.id.partition("/")[0]
 
-    def said(self, match: re.Match[str]) -> str:
+    def format_message(self, match: re.Match[str]) -> str:
         """Return the sentence for this match.
 
         Groups in other branches of the pattern with the same meaning end in a digit: ``host2``.
         """
         groups: dict[str, str] = {}
         for name, text in match.groupdict().items():
-            same = name.rstrip("0123456789")
-            groups[same] = groups.get(same) or " ".join((text or "").split())
-        wanted = re.findall(r"\{(\w+)\}", self.sentence)
-        if self.otherwise and not all(groups.get(name) for name in wanted):
+            base_name = name.rstrip("0123456789")
+            groups[base_name] = groups.get(base_name) or " ".join((text or "").split())
+        group_names = re.findall(r"\{(\w+)\}", self.message)
+        if self.otherwise and not all(groups.get(name) for name in group_names):
             return self.otherwise
-        return self.sentence.format(**groups)
+        return self.message.format(**groups)
 
 
-def _join(begins: str, patterns: list[str], ends: str, wraps: bool) -> str:
-    text = f"{begins}(?:{'|'.join(patterns)}){ends}"
+def _join_patterns(prefix: str, patterns: list[str], suffix: str, wraps: bool) -> str:
+    text = f"{prefix}(?:{'|'.join(patterns)}){suffix}"
     if not wraps:
         return text
     # In a help text, whose line breaks differ between versions.
-    outside = re.split(r"(\[[^\]]*\])", text)
-    return "".join(p if p[:1] == "[" else re.sub(r" [+*]?", r"\\s+", p) for p in outside)
+    segments = re.split(r"(\[[^\]]*\])", text)
+    return "".join(p if p[:1] == "[" else re.sub(r" [+*]?", r"\\s+", p) for p in segments)
 
 
 @cache
@@ -136,7 +137,7 @@ def load(table: str, folder: Path = RULES_FOLDER) -> tuple[Rule, ...]:
 def _read(file: Path, table: str) -> list[Rule]:
     try:
         entries = read_entries(file.read_text("utf-8"), file.name)
-        return [rule for raw in entries.get(table, ()) for rule in Rule.of(raw)]
+        return [rule for raw in entries.get(table, ()) for rule in Rule.from_entry(raw)]
     except (OSError, KeyError, TypeError, ValueError, re.error):
         _log.exception("The rules of %s are left out", file.name)
         return []
@@ -144,7 +145,7 @@ def _read(file: Path, table: str) -> list[Rule]:
 
 def retry_of(cause: str) -> str:
     """Return "always" for a failure of the machine, "once" for one that may be, otherwise ""."""
-    return next((one.retry for one in load("rule") if one.cause == cause and one.retry), "")
+    return next((rule.retry for rule in load("rule") if rule.cause == cause and rule.retry), "")
 
 
 def read_entries(text: str, name: str) -> dict[str, list[dict[str, Any]]]:
@@ -157,22 +158,24 @@ def read_entries(text: str, name: str) -> dict[str, list[dict[str, Any]]]:
     """
     tables: dict[str, list[dict[str, Any]]] = {}
     entry: dict[str, Any] = {}
-    place = 0
-    while place < len(text):
-        part = _PART.match(text, place)
+    offset = 0
+    while offset < len(text):
+        part = _PART.match(text, offset)
         if part is None:
-            line = text.count("\n", 0, place) + 1
+            line = text.count("\n", 0, offset) + 1
             raise ValueError(f"{name}, line {line}: write it as in the other entries")
         if part["table"]:
             entry = {}
             tables.setdefault(part["table"], []).append(entry)
         elif part["list"] is not None:
-            entry[part["key"]] = [_unquoted(one) for one in _TEXTS.findall(part["list"])]
+            entry[part["key"]] = [
+                _unquote(quoted_text) for quoted_text in _TEXTS.findall(part["list"])
+            ]
         elif part["key"]:
-            entry[part["key"]] = True if part["yes"] else _unquoted(part["text"])
-        place = part.end()
+            entry[part["key"]] = True if part["yes"] else _unquote(part["text"])
+        offset = part.end()
     return tables
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[3:-3].removeprefix("\n") if text.startswith("'''") else text[1:-1]

@@ -14,7 +14,7 @@ _FRAME = re.compile(r'^[\s>]*File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (
 _BOXED = re.compile(r"^[│|] +(?P<file>\S.*?):(?P<line>\d+) in (?P<name>\S+) *[│|]?$")
 _BOXED_PATH = re.compile(r"^[│|] (?P<file>(?:[\\/]|[A-Za-z]:)\S*) *[│|]?$")
 _BOXED_SOURCE = re.compile(r"^[│|] +❱ *\d+ [│|](?P<source>.*?)[│|]? *$")
-_RAISED = re.compile(
+_EXCEPTION_LINE = re.compile(
     r"^ ?(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z_]\w*(?:Error|Exception|Interrupt|Exit|Fault)"
     r"|(?:[A-Za-z_]\w*\.)+[Ee]rror)"
     r"(?: \(see above for traceback\))?(?P<rest>:.*)?$"
@@ -35,7 +35,7 @@ _LAST_LINES = 12
 """Lines that a program may still write after the exception that ends it; with more it was caught.
 """
 _MESSAGE_LINES = 8
-_MOST = 12
+_CHAIN_LIMIT = 12
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class TracebackFrame:
         return bool(_LIBRARY.search(self.file))
 
     @property
-    def short(self) -> str:
+    def file_name(self) -> str:
         return re.split(r"[/\\]", self.file)[-1]
 
 
 @dataclass(frozen=True)
-class Raised:
+class LoggedException:
     """``index`` is that of the line with the type; ``text`` is "Type: message"."""
 
     kind: str
@@ -68,14 +68,14 @@ class Raised:
     frames: tuple[TracebackFrame, ...] = ()
 
     @property
-    def text_and_places(self) -> str:
+    def text_and_functions(self) -> str:
         """``text``, and "@ file function" for each function of a library that it came through."""
         frames = itertools.takewhile(lambda frame: frame.is_of_library, reversed(self.frames))
-        places = [f"@ {frame.file} {frame.function}" for frame in frames]
-        return "\n".join([self.text, *reversed(places)])
+        functions = [f"@ {frame.file} {frame.function}" for frame in frames]
+        return "\n".join([self.text, *reversed(functions)])
 
     @property
-    def is_of_cleaning(self) -> bool:
+    def is_from_cleanup(self) -> bool:
         """Raised while Python shuts down or writes logs: it reports this and continues."""
         return any(_CLEANING.search(frame.file) for frame in self.frames)
 
@@ -85,99 +85,107 @@ class Raised:
         return bool(_WRAPPER.match(self.text))
 
     @property
-    def of_user(self) -> TracebackFrame | None:
+    def user_frame(self) -> TracebackFrame | None:
         """The innermost frame that is not in a library."""
-        return next((one for one in reversed(self.frames) if not one.is_of_library), None)
+        return next((frame for frame in reversed(self.frames) if not frame.is_of_library), None)
 
 
-def without_ignored(lines: Sequence[str]) -> list[str]:
+def blank_ignored_exceptions(lines: Sequence[str]) -> list[str]:
     """Return the lines, with those about exceptions that Python ignored blanked."""
-    kept = list(lines)
+    blanked_lines = list(lines)
     index = 0
-    while index < len(kept):
-        if not _IGNORED.match(kept[index]):
+    while index < len(blanked_lines):
+        if not _IGNORED.match(blanked_lines[index]):
             index += 1
             continue
         end = index
-        while end + 1 < len(kept) and not _RAISED.match(kept[end]):
+        while end + 1 < len(blanked_lines) and not _EXCEPTION_LINE.match(blanked_lines[end]):
             end += 1
-            if end - index > 60 or (kept[end] and not _belongs(kept[end])):
+            if end - index > 60 or (
+                blanked_lines[end] and not _is_of_traceback(blanked_lines[end])
+            ):
                 break
-        for blank in range(index, end + 1):
-            kept[blank] = ""
+        for blank_index in range(index, end + 1):
+            blanked_lines[blank_index] = ""
         index = end + 1
-    return kept
+    return blanked_lines
 
 
-def _belongs(line: str) -> bool:
-    return line.startswith((" ", "\t", _HEADER)) or bool(_RAISED.match(line))
+def _is_of_traceback(line: str) -> bool:
+    return line.startswith((" ", "\t", _HEADER)) or bool(_EXCEPTION_LINE.match(line))
 
 
-def endings(lines: Sequence[str], must_be_last: bool = True) -> tuple[tuple[Raised, ...], ...]:
+def final_exceptions(
+    lines: Sequence[str], must_be_last: bool = True
+) -> tuple[tuple[LoggedException, ...], ...]:
     """Return the exceptions at the end of a log, in order; each with its causes, the first one
     first.
 
     There are several when ranks share a log, or when a launcher reports another process. Empty if
     the program kept writing after them, so that they did not end it (``must_be_last``).
     """
-    found: list[tuple[Raised, ...]] = []
+    chains: list[tuple[LoggedException, ...]] = []
     end = len(lines) - 1
     slack = _LAST_LINES if must_be_last else len(lines)
-    while len(found) < _MOST:
+    while len(chains) < _CHAIN_LIMIT:
         chain = _chain(lines, end, slack)
         if not chain:
             break
-        if not chain[-1].is_of_cleaning and not (found and chain[-1].is_wrapper):
-            found.insert(0, chain)
+        if not chain[-1].is_from_cleanup and not (chains and chain[-1].is_wrapper):
+            chains.insert(0, chain)
         if not must_be_last:
             break
-        end = _first_frame(chain[0]) - 1
+        end = _first_frame_index(chain[0]) - 1
         slack = 0
-    return tuple(found)
+    return tuple(chains)
 
 
-def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[Raised, ...]:
-    found = _backward(lines, end, slack)
-    if found is None:
+def _chain(lines: Sequence[str], end: int, slack: int) -> tuple[LoggedException, ...]:
+    exception = _search_backward(lines, end, slack)
+    if exception is None:
         return ()
-    chain = [found]
-    while len(chain) < _MOST:
-        before = _first_frame(chain[0]) - 1
-        while before >= 0 and (not lines[before].strip() or lines[before].startswith(_HEADER)):
-            before -= 1
-        if before < 0 or not _JOINT.match(lines[before].strip()):
+    chain = [exception]
+    while len(chain) < _CHAIN_LIMIT:
+        joint_index = _first_frame_index(chain[0]) - 1
+        while joint_index >= 0 and (
+            not lines[joint_index].strip() or lines[joint_index].startswith(_HEADER)
+        ):
+            joint_index -= 1
+        if joint_index < 0 or not _JOINT.match(lines[joint_index].strip()):
             break
-        earlier = _backward(lines, before - 1, 0)
-        if earlier is None:
+        earlier_exception = _search_backward(lines, joint_index - 1, 0)
+        if earlier_exception is None:
             break
-        chain.insert(0, earlier)
+        chain.insert(0, earlier_exception)
     return tuple(chain)
 
 
-def _first_frame(raised: Raised) -> int:
-    return raised.frames[0].index if raised.frames else raised.index
+def _first_frame_index(exception: LoggedException) -> int:
+    return exception.frames[0].index if exception.frames else exception.index
 
 
-def _backward(lines: Sequence[str], start: int, slack: int) -> Raised | None:
-    written = 0
+def _search_backward(lines: Sequence[str], start: int, slack: int) -> LoggedException | None:
+    ordinary_count = 0
     for index in range(start, -1, -1):
         line = lines[index]
         if not line.strip() or _JOINT.match(line.strip()):
             continue
-        made = _at(lines, index, start)
-        if made is not None:
-            later = sum(is_ordinary(one) for one in lines[made.end : start + 1])
-            return made if later <= slack else None
-        written += is_ordinary(line)
-        if written > slack + _MESSAGE_LINES + 120:
+        exception = _exception_at(lines, index, start)
+        if exception is not None:
+            later_count = sum(
+                is_ordinary(later_line) for later_line in lines[exception.end : start + 1]
+            )
+            return exception if later_count <= slack else None
+        ordinary_count += is_ordinary(line)
+        if ordinary_count > slack + _MESSAGE_LINES + 120:
             return None
     return None
 
 
-def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
+def _exception_at(lines: Sequence[str], index: int, last_index: int) -> LoggedException | None:
     """Return the exception whose type is in this line."""
     line = lines[index]
-    match = _RAISED.match(line)
+    match = _EXCEPTION_LINE.match(line)
     below_frames = _AFTER_FRAMES.match(line)
     if match is None and below_frames is None:
         return None
@@ -187,13 +195,13 @@ def _at(lines: Sequence[str], index: int, last: int) -> Raised | None:
     if match is None:
         return None
     end = index + 1
-    while end <= last and end - index < _MESSAGE_LINES and _goes_on(lines[end]):
+    while end <= last_index and end - index < _MESSAGE_LINES and _continues_message(lines[end]):
         end += 1
     text = "\n".join(lines[index:end]).lstrip()
-    return Raised(match["kind"].rpartition(".")[2], text, index, end, frames)
+    return LoggedException(match["kind"].rpartition(".")[2], text, index, end, frames)
 
 
-def _goes_on(line: str) -> bool:
+def _continues_message(line: str) -> bool:
     """Return whether the line can continue an exception's message.
 
     A line that a working program writes does not: the exception was caught.
@@ -239,9 +247,9 @@ def _boxed_frames(lines: Sequence[str], bottom: int) -> tuple[TracebackFrame, ..
         match = _BOXED.match(line)
         if match is None:
             continue
-        above = _BOXED_PATH.match(lines[position - 1]) if position else None
-        begin = above["file"] if above is not None else ""
-        file = begin + match["file"]
+        path_match = _BOXED_PATH.match(lines[position - 1]) if position else None
+        folder = path_match["file"] if path_match is not None else ""
+        file = folder + match["file"]
         frames.append(TracebackFrame(file, int(match["line"]), position, source, match["name"]))
         source = ""
     return tuple(reversed(frames))

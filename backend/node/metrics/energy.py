@@ -20,7 +20,7 @@ from backend.records.nodes.reading import Gpu, NodeReading
 
 _SHORTEST_BEATS = 20
 """A reading is up to one heartbeat old: for a shorter run the figure would be too inaccurate."""
-_LIVELY = 0.9
+_LEAST_BEAT_SHARE = 0.9
 """The share of the expected heartbeats that proves that an agent was running."""
 
 
@@ -56,7 +56,7 @@ class EnergyMeter:
     def used_j(self) -> float | None:
         """Return the joules that all GPUs used since `start`, None unless known for all."""
         start_counters, end_counters = self._start_counters, self._read()
-        lasted_s = self._clock() - self._started_s
+        duration_s = self._clock() - self._started_s
         total_j = 0.0
         for node, uuid in self._gpus:
             if node not in start_counters or node not in end_counters:
@@ -65,7 +65,7 @@ class EnergyMeter:
             start_j, end_j = start.used_j.get(uuid), end.used_j.get(uuid)
             if start_j is None or end_j is None or end_j < start_j:
                 return None
-            if not _had_agent(start, end, lasted_s):
+            if not _had_agent(start, end, duration_s):
                 return None
             total_j += end_j - start_j
         return total_j if self._gpus else None
@@ -92,9 +92,11 @@ def _by_uuid(gpus: Sequence[Gpu]) -> dict[str, float]:
     return {gpu.uuid: gpu.energy_j for gpu in gpus if gpu.energy_j is not None}
 
 
-def _had_agent(start: _Counters, end: _Counters, lasted_s: float) -> bool:
+def _had_agent(start: _Counters, end: _Counters, duration_s: float) -> bool:
     """Return whether an agent wrote readings all the time, the last of them at the end."""
     if start.beat_s is None or end.beat_s is None:
         return True
     beats_s = end.beat_s - start.beat_s
-    return lasted_s >= _SHORTEST_BEATS * end.interval_s and beats_s >= _LIVELY * lasted_s
+    return (
+        duration_s >= _SHORTEST_BEATS * end.interval_s and beats_s >= _LEAST_BEAT_SHARE * duration_s
+    )

@@ -145,7 +145,7 @@ class Gpus:
     def _add_lost_gpus(self, gpus: list[Gpu]) -> tuple[Gpu, ...]:
         """Add lost GPUs: a driver that was loaded again does not count them."""
         present_uuids = {gpu.uuid for gpu in gpus}
-        self._last_gpus.update((gpu.uuid, gpu) for gpu in gpus if gpu.uuid and not gpu.lost)
+        self._last_gpus.update((gpu.uuid, gpu) for gpu in gpus if gpu.uuid and not gpu.is_lost)
         lost_gpus = [
             _lost_gpu(gpu) for uuid, gpu in self._last_gpus.items() if uuid not in present_uuids
         ]
@@ -305,7 +305,7 @@ def _reasons(ask: _GpuQueries) -> tuple[str, ...]:
 
 
 def _lost_gpu(gpu: Gpu) -> Gpu:
-    return Gpu(gpu.index, gpu.uuid, gpu.name, lost=True)
+    return Gpu(gpu.index, gpu.uuid, gpu.name, is_lost=True)
 
 
 def _thousandth(value: int | None) -> float | None:

@@ -12,7 +12,7 @@ from backend.records.base.access_modes import open_for_writing
 from backend.records.base.layout import NodeFolder
 from backend.records.nodes.health import Health
 from backend.records.nodes.history import EVERY_S, WEEK_EVERY_S, names_line, past_line, uuids_of
-from backend.records.nodes.reading import HealthFinding, NodeReading, bad_gpus, words_by_gpu
+from backend.records.nodes.reading import HealthFinding, NodeReading, bad_gpus, problems_by_gpu
 
 LIMIT_BYTES = 1_500_000
 """For each file: with eight GPUs more than a day in short steps, more than a week in long ones."""
@@ -38,13 +38,15 @@ class HistoryWriter:
     ) -> None:
         self._clock = clock
         self._health = Health()
-        self._hours = _LineFile(folder.past, folder.earlier, every_s, limit_bytes)
-        self._week = _LineFile(folder.week, folder.earlier_week, WEEK_EVERY_S, limit_bytes)
+        self._hours = _LineFile(folder.history, folder.earlier_history, every_s, limit_bytes)
+        self._week = _LineFile(
+            folder.week_history, folder.earlier_week_history, WEEK_EVERY_S, limit_bytes
+        )
 
     def lines(self, reading: NodeReading) -> HistoryLines:
         """Return the lines that are due; problems between them are in the next ones."""
         now_s, at_s = time.monotonic(), self._clock()
-        self._health = self._health.after(reading, now_s)
+        self._health = self._health.after_reading(reading, now_s)
         findings = self._health.findings
         hours, week = (
             line_file.line(reading, findings, now_s, at_s)
@@ -75,7 +77,11 @@ class _LineFile:
         self._written_uuids: tuple[str, ...] | None = None
 
     def line(
-        self, reading: NodeReading, findings: tuple[HealthFinding, ...], now_s: float, at_s: float
+        self,
+        reading: NodeReading,
+        findings: tuple[HealthFinding, ...],
+        now_s: float,
+        clock_s: float,
     ) -> bytes | None:
         self._unhealthy_findings.update((finding.key, finding) for finding in findings)
         if self._next_s is not None and now_s < self._next_s:
@@ -83,7 +89,7 @@ class _LineFile:
         self._next_s = now_s + self._every_s
         unhealthy_findings, self._unhealthy_findings = self._unhealthy_findings.values(), {}
         return past_line(
-            reading, at_s, words_by_gpu(unhealthy_findings), bad_gpus(unhealthy_findings)
+            reading, clock_s, problems_by_gpu(unhealthy_findings), bad_gpus(unhealthy_findings)
         )
 
     def append(self, line: bytes, reading: NodeReading) -> None:

@@ -81,8 +81,8 @@ def _is_local(path: Path) -> bool:
     except OSError as error:
         swallowed(error)
         return False
-    is_shown = session.get("ACTIVE") == "1" and session.get("REMOTE", "0") == "0"
-    return is_shown and bool(session.get("SEAT")) and session.get("CLASS", "user") == "user"
+    is_active = session.get("ACTIVE") == "1" and session.get("REMOTE", "0") == "0"
+    return is_active and bool(session.get("SEAT")) and session.get("CLASS", "user") == "user"
 
 
 def _read_properties(session: str) -> Mapping[str, str]:

@@ -16,12 +16,14 @@ class OtherPrograms:
 
     def share(self) -> float | None:
         """Return the share since the beginning, from 0 to 1; None if it is not known."""
-        passed_s, busy_s, own_s = (end_s - start_s for end_s, start_s in zip(_read(), self._start))
-        return min(1.0, max(0.0, busy_s - own_s) / passed_s) if passed_s > 0 else None
+        elapsed_s, busy_s, own_busy_s = (
+            end_s - start_s for end_s, start_s in zip(_read(), self._start)
+        )
+        return min(1.0, max(0.0, busy_s - own_busy_s) / elapsed_s) if elapsed_s > 0 else None
 
 
 def _read() -> tuple[float, float, float]:
     """Return all seconds of all processors since boot, those in use, and this program's."""
     total, idle = (ticks / os.sysconf("SC_CLK_TCK") for ticks in cpu_counts()["cpu"])
-    uses = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return total, total - idle, sum(use.ru_utime + use.ru_stime for use in uses)
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return total, total - idle, sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backend.base.cores import usable_cores
 from backend.base.log import suppress
-from backend.base.room import Room, room_of
+from backend.base.room import DiskSpace, disk_space
 from backend.node.metrics.gpus import Gpus
 from backend.node.metrics.keyboard import Keyboard
 from backend.node.metrics.processes import ProcessReader
@@ -88,10 +88,10 @@ class Probe:
             ),
         )
 
-    def _disk_space(self) -> Room | None:
+    def _disk_space(self) -> DiskSpace | None:
         """Return the room of the data root's file system, None if it does not answer."""
         with suppress(OSError):
-            return self._disk_call.call(lambda: room_of(self._disk_path))
+            return self._disk_call.call(lambda: disk_space(self._disk_path))
         return None
 
     def _core_use_percent(self) -> dict[str, float]:

@@ -48,7 +48,7 @@ def message_of(
     except (OSError, ValueError) as failure:
         swallowed(failure)
         return None
-    if not channels.wants(run_exit.state):
+    if not channels.notifies_of(run_exit.state):
         return None
     launch = launch_of(folder.launch, run)
     if launch is not None and launch.steps_limit:
@@ -62,13 +62,13 @@ def message_of(
         job_id=folder.job_id,
         run=run,
         state=run_exit.state.value,
-        word=JobState.PAUSED.word if run_exit.pause else run_exit.state.word,
+        state_label=JobState.PAUSED.label if run_exit.pause else run_exit.state.label,
         name=_name(folder, launch),
-        cause=_without(_cause(folder, run_exit), launch),
-        remedy=_without(error.remedy, launch) if error is not None else "",
+        cause=_without_secrets(_cause(folder, run_exit), launch),
+        remedy=_without_secrets(error.remedy, launch) if error is not None else "",
         rank=rank,
         nodes=tuple(dict.fromkeys(plan.node for plan in launch.ranks)) if launch else (),
-        lines=tuple(_without(line, launch) for line in last_lines(lines)),
+        lines=tuple(_without_secrets(line, launch) for line in last_lines(lines)),
     )
 
 
@@ -77,7 +77,7 @@ def _cause(folder: JobFolder, run_exit: RunExit) -> str:
     entry = entry_of(folder)
     if entry is not None and entry.reason and entry.run == run_exit.run + 1:
         return entry.reason
-    return run_exit.error.sentence if run_exit.error is not None else run_exit.message
+    return run_exit.error.message if run_exit.error is not None else run_exit.message
 
 
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(tail[-LINES:])
 
 
-def _without(text: str, launch: Launch | None) -> str:
+def _without_secrets(text: str, launch: Launch | None) -> str:
     values = launch.config.environment.values() if launch is not None else ()
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET:

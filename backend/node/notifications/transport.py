@@ -109,22 +109,22 @@ def send_mail(
     Raises:
         NotSent: The server did not accept it.
     """
-    letter = EmailMessage()
-    letter["Subject"] = f"[Ringmaster] {message.title}"
-    letter["From"] = mail.sender
-    letter["To"] = ", ".join(mail.to)
-    letter["Date"] = formatdate()
+    mail_message = EmailMessage()
+    mail_message["Subject"] = f"[Ringmaster] {message.title}"
+    mail_message["From"] = mail.sender
+    mail_message["To"] = ", ".join(mail.to)
+    mail_message["Date"] = formatdate()
     # The same for each sender, so that a mailbox can detect a duplicate.
-    letter["Message-ID"] = f"<{message.job_id}.{message.run}@ringmaster.invalid>"
+    mail_message["Message-ID"] = f"<{message.job_id}.{message.run}@ringmaster.invalid>"
     parts = [message.cause, message.remedy]
     if message.nodes:
         parts.append(f"Nodes: {', '.join(message.nodes)}")
     parts.append(f"Job {message.job_id}, run {message.run}")
     if message.lines:
         parts.append("\n".join((f"The last lines of {message.log}:", "", *message.lines)))
-    letter.set_content("\n\n".join(part for part in parts if part) + "\n")
+    mail_message.set_content("\n\n".join(part for part in parts if part) + "\n")
     try:
-        _deliver(mail, password, letter, context or ssl.create_default_context())
+        _deliver(mail, password, mail_message, context or ssl.create_default_context())
     except smtplib.SMTPAuthenticationError:
         reason = f"{mail.host} did not accept the user or the password."
         raise NotSent(reason, is_final=True) from None
@@ -144,7 +144,9 @@ def send_mail(
         raise NotSent(f"{mail.host} did not accept the mail: {_error_text(error)}.") from None
 
 
-def _deliver(mail: Mail, password: str, letter: EmailMessage, context: ssl.SSLContext) -> None:
+def _deliver(
+    mail: Mail, password: str, mail_message: EmailMessage, context: ssl.SSLContext
+) -> None:
     server: smtplib.SMTP
     if mail.security == TLS:
         server = smtplib.SMTP_SSL(mail.host, mail.port, timeout=_LIMIT_S, context=context)
@@ -155,7 +157,7 @@ def _deliver(mail: Mail, password: str, letter: EmailMessage, context: ssl.SSLCo
             server.starttls(context=context)
         if mail.user:
             server.login(mail.user, password)
-        server.send_message(letter)
+        server.send_message(mail_message)
 
 
 def _escape(text: str) -> str:

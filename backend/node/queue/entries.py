@@ -53,14 +53,14 @@ def entries(root: DataRoot) -> tuple[QueueEntry, ...]:
     return tuple(entry for entry in candidates if entry is not None)
 
 
-def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
+def is_headed_by(root: DataRoot, entry: QueueEntry, node_key: str) -> bool:
     """Return whether the node, or computer, with this key is to start it, as this user.
 
     Several users may share a computer that has no agent; each user's jobs run as that user.
     """
-    if entry.head != key:
+    if entry.head != node_key:
         return False
-    if not is_a_desk(key):
+    if not is_a_desk(node_key):
         return True
     try:
         return os.stat(root.job(entry.job_id).queued_launch).st_uid == os.geteuid()
@@ -69,7 +69,7 @@ def is_led_by(root: DataRoot, entry: QueueEntry, key: str) -> bool:
         return False
 
 
-def who_paused(root: DataRoot) -> str | None:
+def paused_by(root: DataRoot) -> str | None:
     """Return None if the queue is not paused, otherwise the end of a sentence (" by ben")."""
     try:
         raw = read_json(root.paused)
@@ -82,7 +82,7 @@ def who_paused(root: DataRoot) -> str | None:
     return f" by {user}" if user else ""
 
 
-def leave(root: DataRoot, folder: JobFolder) -> None:
+def remove_entry(root: DataRoot, folder: JobFolder) -> None:
     """Remove the job from the queue; also remove the files that a claim left."""
     with suppress(OSError):
         folder.queued.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def leave(root: DataRoot, folder: JobFolder) -> None:
         (root.queue / folder.job_id).unlink(missing_ok=True)
 
 
-def abandoned_by(folder: JobFolder, run: int) -> ProcessIdentity | None:
+def abandoned_claimer(folder: JobFolder, run: int) -> ProcessIdentity | None:
     """Return the process that claimed this run for the queue and ended before its start, or None.
 
     Only the computer that claimed it can know.
@@ -99,7 +99,7 @@ def abandoned_by(folder: JobFolder, run: int) -> ProcessIdentity | None:
     if attempt.supervisor.exists() or attempt.exit.exists():
         return None
     try:
-        claimer = ProcessIdentity.from_dict(read_json(attempt.claimed))
+        claimer = ProcessIdentity.from_dict(read_json(attempt.claim))
     except (OSError, ValueError) as error:
         swallowed(error)
         return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.node.metrics.probe import Probe
-from backend.node.queue.entries import entries, is_led_by
+from backend.node.queue.entries import entries, is_headed_by
 from backend.node.queue.scheduler import Scheduler
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import background_service
@@ -67,17 +67,17 @@ class Keeper:
         while True:
             # What takes longer is waited for in the next rounds.
             with suppress(OSError):
-                if not self._round_call.call(self._round):
-                    lock.leave()
+                if not self._round_call.call(self._run_round):
+                    lock.release()
                     # A program that queued a job meanwhile found the lock held and started no other
                     # service.
                     if not self._has_work() or not lock.take():
                         return
-                    lock.sign(os.getpid())
+                    lock.record_holder(os.getpid())
             if lock.wait(self._interval_s):
                 return
 
-    def _round(self) -> bool:
+    def _run_round(self) -> bool:
         """Return whether any work is left."""
         self._started_ids.update(self._scheduler.poll())
         self._run_watch.poll()
@@ -90,7 +90,7 @@ class Keeper:
 
     def _has_work(self) -> bool:
         key = node_key(THIS_COMPUTER, machine())
-        return any(is_led_by(self._root, entry, key) for entry in entries(self._root))
+        return any(is_headed_by(self._root, entry, key) for entry in entries(self._root))
 
 
 if __name__ == "__main__":

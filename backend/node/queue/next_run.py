@@ -25,7 +25,7 @@ from backend.records.jobs.checkpoint import read_checkpoints, to_resume
 from backend.records.jobs.config import JobConfig, with_changes
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.jobs.status import Continued, last_status
+from backend.records.jobs.status import Continuation, last_status
 from backend.records.queue.entry import STEP, QueueEntry
 
 
@@ -39,7 +39,7 @@ def queue_next(
     changes: Mapping[str, Any] = {},
     not_before: str = "",
     quiet_s: float = 0.0,
-    continuation: Continued | None = None,
+    continuation: Continuation | None = None,
 ) -> QueueEntry:
     """Queue the run after ``launch``; it continues from the job's newest checkpoint.
 
@@ -65,7 +65,7 @@ def queue_next(
         changes = {**changes, "placement": [p.to_dict() for p in placement]}
     parsed_job = with_changes(launch.config, changes)
     if parsed_job.config is None:
-        raise BackendError(" ".join(fault.sentence for fault in parsed_job.faults))
+        raise BackendError(" ".join(fault.message for fault in parsed_job.errors))
     status = last_status(folder)
     error = status.error if status is not None else None
     checkpoints = read_checkpoints(folder.checkpoints)
@@ -73,7 +73,7 @@ def queue_next(
     new_launch = next_launch(
         launch, parsed_job.config, record.path if record is not None else "", hosts
     )
-    new_launch = replace(new_launch, continued=continuation or launch.continued)
+    new_launch = replace(new_launch, continuation=continuation or launch.continuation)
     queued_entries = queue_entries.entries(root)
     entry = QueueEntry(
         job_id=folder.job_id,
@@ -82,9 +82,9 @@ def queue_next(
         placement=new_launch.config.placement,
         machine=machine(),
         host=socket.gethostname(),
-        place=min((p.place for p in queued_entries), default=0.0) - STEP,
+        position=min((p.position for p in queued_entries), default=0.0) - STEP,
         not_before=not_before,
-        queued=timestamps.now(),
+        queued=timestamps.utc_now(),
         user=user_name(),
         reason=reason,
         quiet_s=quiet_s,

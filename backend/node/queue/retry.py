@@ -29,7 +29,7 @@ from backend.records.jobs.config import JobConfig, with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import GROWN, Continued, RankError, RunExit
+from backend.records.jobs.status import GROWN, Continuation, RankError, RunExit
 from backend.records.jobs.stop_request import stop_requested
 from backend.records.nodes.entry import NodeEntry
 from backend.records.queue.scheduling import node_view_of
@@ -57,7 +57,7 @@ class NodeCapacity:
 class RetryPlan:
     """The run to queue. ``hosts`` are the addresses of nodes that the run before did not have."""
 
-    continuation: Continued
+    continuation: Continuation
     changes: Mapping[str, Any] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,21 +76,21 @@ def next_retry(
         lost_nodes: Nodes of the run that no longer answer.
         capacities: All nodes that are known, also those of the run.
     """
-    previous = launch.continued or Continued("")
-    has_failed_so = bool(previous.reason) and (previous.step, previous.cause) == (
+    previous = launch.continuation or Continuation("")
+    is_repeated = bool(previous.reason) and (previous.step, previous.cause) == (
         saved_step,
         error.cause,
     )
-    if not error.retry or launch.apart or launch.steps_limit:
+    if not error.retry or launch.is_staged or launch.steps_limit:
         return None
-    if error.retry == "once" and has_failed_so:
+    if error.retry == "once" and is_repeated:
         return None
     config = launch.config
     failed_nodes = {
         p.node for p in config.placement if p.node in lost_nodes or p.node == error.node
     }
     options = [*_placement_options(config, previous.retries, failed_nodes, lost_nodes, capacities)]
-    if config.on_failure.shrink and not failed_nodes and not has_failed_so:
+    if config.on_failure.shrink and not failed_nodes and not is_repeated:
         options.append((config.placement, False, "Tries again on the same nodes."))
     for placement, uses_retry, message in options:
         template = _with_user_batches(previous, config, placement)
@@ -102,12 +102,12 @@ def next_retry(
             continue
         batch_message = _batch_message(config, changed_config, template)
         nodes = [p.node for p in placement]
-        continuation = Continued(
-            reason=" ".join(filter(None, (_end_sentence(error.sentence), message, batch_message))),
-            since=timestamps.now(),
+        continuation = Continuation(
+            reason=" ".join(filter(None, (_end_sentence(error.message), message, batch_message))),
+            started_at=timestamps.utc_now(),
             retries=previous.retries + uses_retry,
             avoids=tuple(sorted({*previous.avoids, *failed_nodes}.difference(nodes))),
-            before=previous.before or tuple(p.node for p in config.placement),
+            chosen_nodes=previous.chosen_nodes or tuple(p.node for p in config.placement),
             placement=tuple(placement),
             batch_size=changed_config.batch_size,
             step=saved_step,
@@ -138,7 +138,7 @@ def next_growth(
     added_placements = missing_placements[
         : len(full_launch.config.placement) - len(current_placements)
     ]
-    if not added_placements or launch.continued is None:
+    if not added_placements or launch.continuation is None:
         return None
     placement = [
         p
@@ -146,7 +146,7 @@ def next_growth(
         if p.node in current_placements or p in added_placements
     ]
     placement += [p for p in current_placements.values() if p not in placement]
-    template = _with_user_batches(launch.continued, full_launch.config, placement)
+    template = _with_user_batches(launch.continuation, full_launch.config, placement)
     changes = _scaled_settings(full_launch.config, placement, template)
     raw = [p.to_dict() for p in placement]
     changed_config = with_changes(full_launch.config, {**changes, "placement": raw}).config
@@ -157,7 +157,7 @@ def next_growth(
     continuation = replace(
         template,
         reason=f"{usable_again_message(added_nodes)} {batch_message}".rstrip(),
-        since=timestamps.now(),
+        started_at=timestamps.utc_now(),
         avoids=tuple(p for p in template.avoids if p not in added_nodes),
         placement=tuple(placement),
         batch_size=changed_config.batch_size,
@@ -205,10 +205,10 @@ def _placement_options(
     )
     same_message = f"Tries again on the same nodes, {used_retries + 1} of {policy.retries}."
     # The same nodes are waited for, unless the others may continue without one that is gone.
-    waits_for_same = policy.nodes == "same" and not (
+    waits_for_nodes = policy.nodes == "same" and not (
         may_shrink and set(failed_nodes) & set(lost_nodes)
     )
-    if may_retry and (waits_for_same or not failed_nodes):
+    if may_retry and (waits_for_nodes or not failed_nodes):
         yield all_nodes, True, same_message
     if may_shrink:
         yield remaining_placements, False, shrink_message
@@ -235,7 +235,7 @@ def _replace_nodes(
             for node in sorted(set(capacities) - used_nodes)
             if capacities[node].is_free
             and (
-                candidate := _place_on(
+                candidate := _place_on_nodes(
                     node,
                     node_placement,
                     capacities[node],
@@ -251,7 +251,7 @@ def _replace_nodes(
     return new_placement
 
 
-def _place_on(
+def _place_on_nodes(
     node: str, node_placement: Placement, capacity: NodeCapacity, gpu_kinds: Mapping[str, str]
 ) -> Placement | None:
     """Return the placement on another node, None if it has too few GPUs or cores of the kind."""
@@ -277,8 +277,8 @@ def _place_on(
 
 
 def _with_user_batches(
-    previous: Continued, config: JobConfig, placement: Sequence[Placement]
-) -> Continued:
+    previous: Continuation, config: JobConfig, placement: Sequence[Placement]
+) -> Continuation:
     """Return ``previous`` with the user's batches, if the global batch is to stay from now on."""
     keeps_batch = (
         not config.script and config.on_failure.scaling == "batch" and not previous.chosen_batch
@@ -291,7 +291,7 @@ def _with_user_batches(
 
 
 def _scaled_settings(
-    config: JobConfig, placement: Sequence[Placement], template: Continued
+    config: JobConfig, placement: Sequence[Placement], template: Continuation
 ) -> dict[str, Any]:
     """Return the settings that change with the number of processes.
 
@@ -312,7 +312,7 @@ def _scaled_settings(
 
 
 def _batch_message(
-    previous_config: JobConfig, changed_config: JobConfig, template: Continued
+    previous_config: JobConfig, changed_config: JobConfig, template: Continuation
 ) -> str:
     batch_label, old_label = (_process_batch(c) for c in (changed_config, previous_config))
     is_same = previous_config.batches == changed_config.batches and batch_label == old_label
@@ -340,7 +340,7 @@ def _end_sentence(message: str) -> str:
 
 
 def _join_nodes(nodes: Sequence[str]) -> str:
-    *leading_names, last_name = map(wording.place, nodes) if nodes else ("it",)
+    *leading_names, last_name = map(wording.node_label, nodes) if nodes else ("it",)
     return f"{', '.join(leading_names)} and {last_name}" if leading_names else last_name
 
 
@@ -357,7 +357,7 @@ def plan(
         if stop_requested(folder.lock, launch.run):
             return None
         checkpoints = read_checkpoints(folder.checkpoints)
-        used_retries = launch.continued.retries if launch.continued is not None else 0
+        used_retries = launch.continuation.retries if launch.continuation is not None else 0
         wants_others = policy.nodes == "others" and used_retries < policy.retries
         capacities = (
             _read_capacities(DataRoot(folder.path.parent.parent), launch) if wants_others else {}
@@ -373,7 +373,7 @@ def carry_out(folder: JobFolder, launch: Launch | None, retry_plan: RetryPlan | 
     """Queue the next run. A failure is logged: the end of the run before is on record."""
     if launch is None or retry_plan is None or folder.newest_run() != launch.run:
         return
-    previous, continuation = launch.continued, retry_plan.continuation
+    previous, continuation = launch.continuation, retry_plan.continuation
     try:
         if continuation.is_short and not (previous is not None and previous.is_short):
             replace_json(folder.whole_launch, launch.to_dict())
@@ -420,15 +420,17 @@ def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
             if reading is None:
                 continue
             view = node_view_of(reading, live_runs.tags)
-            can_run = is_fit(entry, launch) and live_runs.is_complete and node not in busy_nodes
+            can_run = (
+                fits_launch(entry, launch) and live_runs.is_complete and node not in busy_nodes
+            )
             capacities[node] = NodeCapacity(
                 host=host_of(entry),
                 gpus={gpu.uuid: gpu.name for gpu in reading.gpus},
                 cores=view.cores,
-                used_gpus={*used_gpus, *view.foreign, *view.hidden},
+                used_gpus={*used_gpus, *view.foreign_holders, *view.hidden_holders},
                 is_free=node in living_nodes
                 and can_run
-                and not (view.why_down or view.gpus_unknown),
+                and not (view.down_reason or view.gpu_read_error),
             )
     return capacities
 
@@ -438,10 +440,10 @@ def host_of(entry: NodeEntry) -> str:
     return entry.ranks_address.partition("/")[0] or entry.address.host
 
 
-def is_fit(entry: NodeEntry, launch: Launch) -> bool:
+def fits_launch(entry: NodeEntry, launch: Launch) -> bool:
     """Return whether the launch of the run before is valid on a node."""
     installation = entry.installation
-    if installation is None or entry.no_share or not entry.in_service:
+    if installation is None or entry.is_staged or not entry.in_service:
         return False
     if installation.python != launch.python or installation.bundle != launch.environment.get(
         "PYTHONPATH"

@@ -22,13 +22,13 @@ from backend.records.base.schema import Record
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import START_LIMIT_S, ProcessIdentity, RunStatus
-from backend.records.queue.entry import Running, Slot, node_key
+from backend.records.queue.entry import RunningJob, Slot, node_key
 
-_FOREIGN_DESK = "?"
+_OTHER_DESK = "?"
 
 
 @dataclass(frozen=True)
-class _Launch(Record, what="launch record"):
+class _Launch(Record, label="launch record"):
     """The part of a launch that says what a run uses, also if a newer Ringmaster wrote it."""
 
     run: int
@@ -40,7 +40,7 @@ class _Launch(Record, what="launch record"):
 class RunningJobs:
     """``is_complete`` is false while a run was claimed whose resources are not known yet."""
 
-    running: tuple[Running, ...]
+    running: tuple[RunningJob, ...]
     tags: frozenset[str]
     is_complete: bool
 
@@ -62,7 +62,7 @@ class LiveRuns:
         Raises:
             OSError: The data root cannot be read.
         """
-        running: list[Running] = []
+        running: list[RunningJob] = []
         tags: set[str] = set()
         is_complete = True
         job_ids = [entry for entry in os.listdir(self._root.jobs) if not entry.startswith(".")]
@@ -122,7 +122,7 @@ def _launch_of(path: Path, run: int) -> _Launch | None:
     return launch if launch.run == run else None
 
 
-def _running(folder: JobFolder, launch: _Launch) -> Running:
+def _running(folder: JobFolder, launch: _Launch) -> RunningJob:
     desk = _desk_of(folder, launch)
     gpus: dict[str, list[str]] = {}
     processes: dict[str, int] = {}
@@ -138,7 +138,7 @@ def _running(folder: JobFolder, launch: _Launch) -> Running:
     with suppress(OSError, ValueError):
         remaining_s = RunStatus.from_dict(read_json(folder.status)).eta_s
     name = str(launch.config.get("name", folder.job_id))
-    return Running(folder.job_id, name, tuple(slots), remaining_s)
+    return RunningJob(folder.job_id, name, tuple(slots), remaining_s)
 
 
 def _desk_of(folder: JobFolder, launch: _Launch) -> str:
@@ -151,4 +151,4 @@ def _desk_of(folder: JobFolder, launch: _Launch) -> str:
     except (OSError, ValueError):
         # Just claimed: it may be this one, and its supervisor will record it soon.
         return machine()
-    return machine() if process_identity.is_here(supervisor) else _FOREIGN_DESK
+    return machine() if process_identity.is_here(supervisor) else _OTHER_DESK

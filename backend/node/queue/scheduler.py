@@ -31,7 +31,7 @@ from backend.records.nodes.reading import NodeReading
 from backend.records.queue.entry import (
     Cause,
     QueueEntry,
-    Waiting,
+    WaitReason,
     in_order,
     is_a_desk,
     node_key,
@@ -39,17 +39,17 @@ from backend.records.queue.entry import (
 from backend.records.queue.scheduling import (
     NodeView,
     QuietTimes,
-    Scene,
+    ClusterState,
     judge_queue,
     node_view_of,
-    why_waiting,
+    wait_reason,
 )
 
-_SHARE_OF_TIME = 20
+_PAUSE_FACTOR = 20
 """A poll that took a second is followed by this many seconds without one."""
 _DROP_AFTER_S = 30.0
 """An agent that was just started is known within two rounds."""
-_GO_ON_AFTER_S = 10.0
+_TAKEOVER_S = 10.0
 """A supervisor that started just before its starter ended has recorded itself by then."""
 
 
@@ -94,13 +94,13 @@ class Scheduler:
         job_ids = queue_entries.queued_ids(self._root)
         entries = [entry for entry in map(self._entry, job_ids) if entry is not None]
         started_ids = [job_id for job_id in job_ids if self._resumes_start(self._root.job(job_id))]
-        own_entries = [entry for entry in entries if self._leads(entry)]
+        own_entries = [entry for entry in entries if self._is_head_of(entry)]
         self.has_work = bool(own_entries or self._abandoned_since_s)
         if own_entries:
             started_ids += self._advance(entries)
         self._waiting_ids = frozenset(job_ids)
         # Each poll costs a little for every job of the data root.
-        self._next_poll_s = started_s + (self._monotonic() - started_s) * _SHARE_OF_TIME
+        self._next_poll_s = started_s + (self._monotonic() - started_s) * _PAUSE_FACTOR
         return tuple(started_ids)
 
     def may_start(self, entry: QueueEntry) -> bool:
@@ -114,14 +114,14 @@ class Scheduler:
         return (
             queue_state is not None
             and running_jobs.is_complete
-            and why_waiting(entry, (), queue_state) is None
+            and wait_reason(entry, (), queue_state) is None
         )
 
     def _entry(self, job_id: str) -> QueueEntry | None:
         folder = self._root.job(job_id)
         entry = queue_entries.entry_of(folder)
         if entry is None:
-            self._tidy(folder)
+            self._drop_stale_entry(folder)
             self._refuse_newer(folder)
         return entry
 
@@ -149,14 +149,16 @@ class Scheduler:
         due_entries = (
             entry
             for entry in in_order(entries)
-            if outcomes[entry.job_id] is None and self._leads(entry)
+            if outcomes[entry.job_id] is None and self._is_head_of(entry)
         )
         started_ids = [entry.job_id for entry in due_entries if self._starts(entry)]
-        for entry in filter(self._leads, entries):
+        for entry in filter(self._is_head_of, entries):
             self._drop_lost_nodes(entry, outcomes[entry.job_id], queue_state)
         return started_ids
 
-    def _drop_lost_nodes(self, entry: QueueEntry, wait: Waiting | None, queue_state: Scene) -> None:
+    def _drop_lost_nodes(
+        self, entry: QueueEntry, wait: WaitReason | None, queue_state: ClusterState
+    ) -> None:
         """Queue a run that the program queued again, without nodes that were lost since then."""
         is_down = wait is not None and wait.cause is Cause.NODE_DOWN
         if wait is None or not is_down or not entry.reason or entry.quiet_s:
@@ -171,12 +173,12 @@ class Scheduler:
 
         folder = self._root.job(entry.job_id)
         launch = launch_of(folder.queued_launch, entry.run)
-        down_nodes = [slot.node for slot in entry.slots if queue_state.nodes[slot.node].why_down]
+        down_nodes = [slot.node for slot in entry.slots if queue_state.nodes[slot.node].down_reason]
         if launch is not None and now_s >= self._next_wake_s:
             self._next_wake_s = now_s + _DROP_AFTER_S
-            remote_cleanup.wake(launch, down_nodes)
+            remote_cleanup.wake_agents(launch, down_nodes)
         if launch is not None and launch.config.on_failure.shrink and down_nodes:
-            error = RankError(wait.sentence, node=down_nodes[0], retry="always")
+            error = RankError(wait.message, node=down_nodes[0], retry="always")
             step = max(
                 (checkpoint.step for checkpoint in read_checkpoints(folder.checkpoints)), default=0
             )
@@ -187,8 +189,8 @@ class Scheduler:
             ):
                 retry.carry_out(folder, previous_launch, retry_plan)
 
-    def _leads(self, entry: QueueEntry) -> bool:
-        return queue_entries.is_led_by(self._root, entry, self._key)
+    def _is_head_of(self, entry: QueueEntry) -> bool:
+        return queue_entries.is_headed_by(self._root, entry, self._key)
 
     def _starts(self, entry: QueueEntry) -> bool:
         folder = self._root.job(entry.job_id)
@@ -213,22 +215,22 @@ class Scheduler:
             swallowed(error)
             return False
         run = folder.newest_run()
-        is_mine = entry.run == run and self._leads(entry)
-        claimer = queue_entries.abandoned_by(folder, run) if is_mine else None
+        is_mine = entry.run == run and self._is_head_of(entry)
+        claimer = queue_entries.abandoned_claimer(folder, run) if is_mine else None
         if claimer is None:
             self._abandoned_since_s.pop(folder.job_id, None)
             return False
         first_seen_s = self._abandoned_since_s.setdefault(folder.job_id, self._monotonic())
         rebooted = claimer.boot_id != process_identity.boot_id()
-        if not rebooted and self._monotonic() < first_seen_s + _GO_ON_AFTER_S:
+        if not rebooted and self._monotonic() < first_seen_s + _TAKEOVER_S:
             return False
         self._abandoned_since_s.pop(folder.job_id)
         with suppress(BackendError, OSError):
-            queue_starter.go_on(self._root, folder, run)
+            queue_starter.continue_start(self._root, folder, run)
             return True
         return False
 
-    def _tidy(self, folder: JobFolder) -> None:
+    def _drop_stale_entry(self, folder: JobFolder) -> None:
         """Remove queue files of a job whose run was claimed, by the queue or by a user."""
         run = folder.newest_run() if folder.path.is_dir() else 0
         attempt = folder.attempt(run)
@@ -237,11 +239,13 @@ class Scheduler:
             and folder.queued.exists()
             and (attempt.supervisor.exists() or attempt.exit.exists())
         ):
-            queue_entries.leave(self._root, folder)
+            queue_entries.remove_entry(self._root, folder)
 
     # Known facts about the nodes.
 
-    def _read_state(self, entries: Sequence[QueueEntry], running_jobs: RunningJobs) -> Scene | None:
+    def _read_state(
+        self, entries: Sequence[QueueEntry], running_jobs: RunningJobs
+    ) -> ClusterState | None:
         """Return None while this computer has no reading of itself."""
         own_reading = self._reading()
         if own_reading is None:
@@ -251,16 +255,16 @@ class Scheduler:
             if key == self._key:
                 nodes[key] = node_view_of(own_reading, running_jobs.tags, is_a_desk=self._is_a_desk)
             elif is_a_desk(key):
-                nodes[key] = NodeView(why_down="Only that computer knows its status.")
+                nodes[key] = NodeView(down_reason="Only that computer knows its status.")
             else:
                 nodes.update(self._view_other_node(key, running_jobs))
-        paused_by = queue_entries.who_paused(self._root)
-        return Scene(
+        paused_by = queue_entries.paused_by(self._root)
+        return ClusterState(
             now=datetime.now(timezone.utc),
             nodes=self._quiet_times.update(nodes, self._monotonic(), entries),
             running=running_jobs.running,
             is_paused=paused_by is not None,
-            paused=paused_by or "",
+            pause_suffix=paused_by or "",
         )
 
     def _view_other_node(self, name: str, running_jobs: RunningJobs) -> Mapping[str, NodeView]:
@@ -269,11 +273,11 @@ class Scheduler:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            return {name: NodeView(why_down=f"{name} cannot be read: {error}.")}
+            return {name: NodeView(down_reason=f"{name} cannot be read: {error}.")}
         reason = "" if entry.in_service else f"{name} is out of service."
         reading, is_alive = self._heartbeats.read(name)
         if reading is None or not is_alive:
             reason = reason or f"{name} is offline."
         if reading is None:
-            return {name: NodeView(why_down=reason)}
+            return {name: NodeView(down_reason=reason)}
         return {name: node_view_of(reading, running_jobs.tags, why_down=reason)}

@@ -25,7 +25,7 @@ from backend.records.base.local_files import LocalFiles
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import last_status
 
-_LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
+_MANIFEST_LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
 _LOCAL = LocalFiles()
 _REQUEUE_HINT = "Remove the job from the queue and queue it again."
@@ -41,10 +41,10 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
     launch = _launch(folder, run)
     if folder.newest_run() >= run or _is_ending(folder.attempt(run - 1)):
         return False
-    _require(root, folder, launch)
+    _check_requirements(root, folder, launch)
     if not run_start.claim(folder, run, _LOCAL):
         return False
-    replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
+    replace_json(folder.attempt(run).claim, process_identity.own_process().to_dict())
     start_claimed(root, folder, launch)
     return True
 
@@ -69,10 +69,10 @@ def start_claimed(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
         start_supervisor(folder, run, launch.python, launch.environment.get("PYTHONPATH", ""))
     except BackendError as error:
         finalize.close_run(folder, run, str(error), last_status(folder))
-    queue_entries.leave(root, folder)
+    queue_entries.remove_entry(root, folder)
 
 
-def go_on(root: DataRoot, folder: JobFolder, run: int) -> None:
+def continue_start(root: DataRoot, folder: JobFolder, run: int) -> None:
     """Continue after a claim of this computer that was not followed by a start.
 
     Raises:
@@ -80,7 +80,7 @@ def go_on(root: DataRoot, folder: JobFolder, run: int) -> None:
         OSError: The job's folder cannot be written.
     """
     launch = _launch(folder, run)
-    replace_json(folder.attempt(run).claimed, process_identity.own().to_dict())
+    replace_json(folder.attempt(run).claim, process_identity.own_process().to_dict())
     start_claimed(root, folder, launch)
 
 
@@ -104,7 +104,7 @@ def _launch(folder: JobFolder, run: int) -> Launch:
     return launch
 
 
-def _require(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
+def _check_requirements(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
     """Raise if the run would differ from the one that was queued."""
     if not is_trusted(root, folder.queued_launch):
         raise BackendError(
@@ -155,7 +155,7 @@ def _find_change(content: Path, digest: str, *, is_code: bool) -> str:
         if hashlib.sha256(listing).hexdigest() != digest:
             return f"{manifest} lists other files"
         for line in listing.splitlines() if is_code else ():
-            match = _LINE.fullmatch(line)
+            match = _MANIFEST_LINE.fullmatch(line)
             if match is None:
                 return f"{manifest} cannot be read"
             mark, expected_digest, name = match.groups()

@@ -27,14 +27,14 @@ class Supervision(Enum):
 
     NOT_SEEN = "not seen"
     ALIVE = "alive"
-    GONE = "gone"
+    ENDED = "gone"
     REBOOTED = "rebooted"
-    ELSEWHERE = "elsewhere"
+    ON_OTHER_HOST = "elsewhere"
 
 
 ENDED_UNRECORDED = {
     Supervision.REBOOTED: UnrecordedEnd.REBOOTED,
-    Supervision.GONE: UnrecordedEnd.SUPERVISOR_GONE,
+    Supervision.ENDED: UnrecordedEnd.SUPERVISOR_GONE,
 }
 """Why a run without ``exit.json`` has ended, by what is known of its supervisor."""
 
@@ -42,12 +42,12 @@ ENDED_UNRECORDED = {
 def supervision_of(supervisor: ProcessIdentity) -> Supervision:
     """Return the present state of a supervisor that recorded its identity."""
     if not process_identity.is_here(supervisor):
-        return Supervision.ELSEWHERE
+        return Supervision.ON_OTHER_HOST
     if process_identity.is_alive(supervisor):
         return Supervision.ALIVE
     if supervisor.boot_id != process_identity.boot_id():
         return Supervision.REBOOTED
-    return Supervision.GONE
+    return Supervision.ENDED
 
 
 def close_run(
@@ -78,13 +78,13 @@ def close_run(
             run=run,
             ranks=launch.ranks if launch is not None else (),
             exits=_rank_exits(folder, run, launch, is_of_machine=is_of_machine),
-            expendable=launch.expendable if launch is not None else frozenset(),
+            expendable_ranks=launch.expendable if launch is not None else frozenset(),
             launcher_error=reason,
             is_of_machine=is_of_machine,
             last_status=previous_status,
         ),
         leftovers,
-        timestamps.now(),
+        timestamps.utc_now(),
     )
     status = final_status(record, previous_status, launch)
     try:

@@ -13,7 +13,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import datetime
 from functools import cached_property
 
@@ -27,6 +26,7 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import LocalFiles
+from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.config import with_changes
 from backend.records.jobs.launch import Launch
@@ -38,7 +38,7 @@ from backend.records.nodes.reading import NodeReading
 from backend.records.queue.scheduling import gives_way_to, quiet_after
 
 EVERY_S = 2.0
-_AN_HOUR_S = 3600.0
+_HOUR_S = 3600.0
 _log = logging.getLogger(__name__)
 
 
@@ -57,8 +57,8 @@ class GiveWayWatch:
         self._launch = launch
         self._monotonic = monotonic
         self._now = now
-        is_able = with_changes(launch.config, {"gives_way": True}).config is not None
-        self._next_check_s = monotonic() if is_able and not launch.steps_limit else None
+        can_pause = with_changes(launch.config, {"gives_way": True}).config is not None
+        self._next_check_s = monotonic() if can_pause and not launch.steps_limit else None
         self._head = launch.ranks[0].node
         self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
@@ -123,7 +123,7 @@ class GiveWayWatch:
         if not record.pause or self._folder.newest_run() != record.run:
             return
         quiet_s = self._launch.config.quiet_minutes * 60
-        pauses = 1 + pauses_before(self._folder, record.run, record.ended)
+        pauses = 1 + pauses_before(self._folder, record.run, record.ended_at)
         wait_s, reason = quiet_after(pauses, quiet_s), record.pause
         if wait_s > quiet_s:
             reason += f" It paused {pauses} times within an hour, so it waits longer."
@@ -141,7 +141,9 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
 
     A request of a user stays.
     """
-    request = asdict(StopRequest(run, "", socket.gethostname(), timestamps.now(), pause=pause))
+    request = json_value(
+        StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), pause=pause)
+    )
     try:
         try:
             LocalFiles().create(folder.lock, json.dumps(request).encode())
@@ -173,7 +175,7 @@ def pauses_before(folder: JobFolder, run: int, now: str) -> int:
             swallowed(error)
             continue
         # After the clock was set back, earlier ends are in the future.
-        if abs(now_s - timestamps.seconds(record.ended)) > _AN_HOUR_S:
+        if abs(now_s - timestamps.seconds(record.ended_at)) > _HOUR_S:
             break
         count += bool(record.pause)
     return count

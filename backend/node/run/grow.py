@@ -17,7 +17,7 @@ from backend.node.queue.retry import (
     RetryPlan,
     carry_out,
     host_of,
-    is_fit,
+    fits_launch,
     next_growth,
     usable_again_message,
 )
@@ -72,7 +72,7 @@ class GrowthWatch:
         if silent_nodes and self._monotonic() >= self._next_wake_s:
             # Without systemd or cron, nothing on a node starts its agent after a reboot.
             self._next_wake_s = self._monotonic() + WAKE_EVERY_S
-            remote_cleanup.wake(self._full_launch, silent_nodes)
+            remote_cleanup.wake_agents(self._full_launch, silent_nodes)
         self._returned_hosts = {
             placement.node: host
             for placement in missing_placements
@@ -95,9 +95,9 @@ class GrowthWatch:
         retry_plan = next_growth(self._full_launch, self._launch, self._returned_hosts)
         if retry_plan is not None:
             carry_out(self._folder, replace(self._full_launch, run=record.run), retry_plan)
-        elif self._launch.continued is not None:
+        elif self._launch.continuation is not None:
             reason = "The node that was back is lost again."
-            retry_plan = RetryPlan(replace(self._launch.continued, reason=reason))
+            retry_plan = RetryPlan(replace(self._launch.continuation, reason=reason))
             carry_out(self._folder, self._launch, retry_plan)
         return True
 
@@ -132,7 +132,7 @@ class GrowthWatch:
         )
         try:
             node = NodeEntry.from_dict(read_json(self._root.node(placement.node).entry))
-            is_usable = is_fit(node, self._launch) and self._scheduler.may_start(entry)
+            is_usable = fits_launch(node, self._launch) and self._scheduler.may_start(entry)
         except (OSError, ValueError) as error:
             swallowed(error)
             return ""
@@ -152,4 +152,4 @@ class GrowthWatch:
         return status.epoch if status.is_planned and not is_last else None
 
     def _may_pause(self) -> bool:
-        return pauses_before(self._folder, self._launch.run, timestamps.now()) < PAUSES
+        return pauses_before(self._folder, self._launch.run, timestamps.utc_now()) < PAUSES

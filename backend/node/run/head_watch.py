@@ -41,7 +41,7 @@ class HeadWatch:
         self._next_request_s = 0.0
         self._launches: dict[tuple[str, int], Launch | None] = {}
 
-    def watches(self, folder: JobFolder, run: int) -> bool:
+    def is_watched(self, folder: JobFolder, run: int) -> bool:
         """Return whether this node may have to continue the job."""
         key = (folder.job_id, run)
         if key not in self._launches:
@@ -53,7 +53,7 @@ class HeadWatch:
                 return True
             nodes = {plan.node for plan in launch.ranks[1:]}
             may_continue = launch.config.on_failure.continues and self._node in nodes
-            self._launches[key] = launch if may_continue and not launch.apart else None
+            self._launches[key] = launch if may_continue and not launch.is_staged else None
         return self._launches[key] is not None
 
     def find_lost_nodes(self, folder: JobFolder, run: int) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class HeadWatch:
         if self._heartbeats.silent_s(head) <= limit_s or now_s < self._next_request_s:
             return False
         self._next_request_s = now_s + _EVERY_S
-        return bool(remote_cleanup.unreached(launch, (head,)))
+        return bool(remote_cleanup.unreachable_nodes(launch, (head,)))
 
     def _is_lost(self, node: str) -> bool:
         now_s = self._monotonic()

@@ -37,8 +37,8 @@ def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolde
             f"The job started run {launch.run} after this command was copied.",
             "Copy the command again.",
         )
-    own_folder = folder.by_hand(name)
-    launch = replace(launch, job_id=launch.by_hand_id(name), run=1)
+    own_folder = folder.manual_run(name)
+    launch = replace(launch, job_id=launch.manual_run_id(name), run=1)
     for path in (
         own_folder.logs,
         own_folder.output,
@@ -59,7 +59,7 @@ def prepare(folder: JobFolder, run: int, name: str, rank: int) -> tuple[JobFolde
     return own_folder, launch
 
 
-def refuse(error: Exception) -> int:
+def print_refusal(error: Exception) -> int:
     """Print on the terminal why nothing was started."""
     remedy = error.remedy if isinstance(error, BackendError) else ""
     _print(" ".join(filter(None, (str(error), remedy))))

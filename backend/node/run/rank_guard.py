@@ -28,7 +28,7 @@ from backend.base import log, prctl, process_signals
 from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.base.room import room_of
+from backend.base.room import disk_space
 from backend.node.run import manual_run, run_files
 from backend.node.run.durable_write import write_until_done
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             folder, launch = manual_run.prepare(folder, options.run, options.by_hand, rank)
         except (BackendError, OSError, ValueError) as error:
-            return manual_run.refuse(error)
+            return manual_run.print_refusal(error)
     else:
         launch = Launch.from_dict(read_json(folder.launch))
     attempt = folder.attempt(launch.run)
@@ -138,7 +138,7 @@ class Guard:
         self._beat_fd = beat
         self._beat = RankHeartbeat(mmap.mmap(beat, BEAT_BYTES))
         self._dump_fd = os.memfd_create("dump")
-        self._last_words_fd = os.memfd_create("last words")
+        self._error_fd = os.memfd_create("last words")
         self._refusal = ""
         try:
             self._log_fd = access_modes.open_for_writing(folder.rank_log(plan.rank))
@@ -159,7 +159,7 @@ class Guard:
         """Start the rank, wait for its end, clear up behind it, and say how it ended."""
         self._log(
             f"── run {self._launch.run}, rank {self._plan.rank} on {os.uname().nodename}, "
-            f"{timestamps.now('seconds')} ──\n"
+            f"{timestamps.utc_now('seconds')} ──\n"
         )
         self._log_start = os.fstat(self._log_fd).st_size
         PreallocatedFile(self._attempt.rank_exit(self._plan.rank)).take()
@@ -271,7 +271,7 @@ class Guard:
             os.dup2(self._log_fd, 2)
             os.set_inheritable(self._beat_fd, True)
             os.set_inheritable(self._dump_fd, True)
-            os.set_inheritable(self._last_words_fd, True)
+            os.set_inheritable(self._error_fd, True)
             os.chdir(self._folder.output)
             read_only.protect(self._launch.sources)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -308,7 +308,7 @@ class Guard:
                 environment[variable] = str(self._shared_memory)
         environment[BEAT_VARIABLE] = str(self._beat_fd)
         environment[DUMP_VARIABLE] = str(self._dump_fd)
-        environment[LAST_WORDS_VARIABLE] = str(self._last_words_fd)
+        environment[LAST_WORDS_VARIABLE] = str(self._error_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
         environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
         # What a model prints shall be in the log when it hangs in the next line.
@@ -442,7 +442,7 @@ class Guard:
             return _error_of(read_json(self._attempt.rank_error(self._plan.rank)))
         # The disk may be what ended it.
         with suppress(OSError, ValueError):
-            return _error_of(json.loads(_read_memory(self._last_words_fd)))
+            return _error_of(json.loads(_read_memory(self._error_fd)))
         return None, False
 
     def _log(self, text: str) -> None:
@@ -499,7 +499,7 @@ def _limits() -> tuple[int | None, int | None]:
     open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     shared_memory = None
     with suppress(OSError):
-        shared_memory = room_of("/dev/shm").total_bytes
+        shared_memory = disk_space("/dev/shm").total_bytes
     return None if open_files == resource.RLIM_INFINITY else open_files, shared_memory
 
 

@@ -77,7 +77,7 @@ def rank_exit(
     position = innermost_user_line(observation.dump, user_folders)
     location = f", at {position}" if position else ""
     trace = observation.dump or observation.log_tail
-    label = wording.who(plan)
+    label = wording.rank_label(plan)
 
     def failed(outcome: str, message: str, traceback: str, secondary: bool = False) -> RankExit:
         error = RankError(message, plan.rank, plan.node, traceback)

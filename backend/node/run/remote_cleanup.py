@@ -37,11 +37,11 @@ class CleanupResult:
     """
 
     message: str
-    reached: bool = True
+    is_reachable: bool = True
     sees_folder: bool = True
 
 
-def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, CleanupResult]:
+def end_on_other_nodes(launch: Launch, tag: str, folder: JobFolder) -> dict[str, CleanupResult]:
     """Clean up every node of the run except this one.
 
     All nodes at once, and none longer than the limit. The output of ranks on nodes that do not see
@@ -55,8 +55,8 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
     for node, host in hosts.items():
         if node == head:
             continue
-        command = _sweep(launch, host, tag)
-        command += [str(folder.path)] if launch.apart else [_SEE, str(folder.path)]
+        command = _sweep_command(launch, host, tag)
+        command += [str(folder.path)] if launch.is_staged else [_SEE, str(folder.path)]
         with suppress(OSError):
             processes[node] = subprocess.Popen(
                 command,
@@ -72,7 +72,7 @@ def end_elsewhere(launch: Launch, tag: str, folder: JobFolder) -> dict[str, Clea
     return answers
 
 
-def wake(launch: Launch, nodes: Collection[str]) -> None:
+def wake_agents(launch: Launch, nodes: Collection[str]) -> None:
     """Start the agents of nodes that may be back after a reboot; does not wait for them.
 
     Each cleanup of a node starts its agent; this one ends what that run left there, too.
@@ -81,16 +81,18 @@ def wake(launch: Launch, nodes: Collection[str]) -> None:
     hosts = {plan.host for plan in launch.ranks if plan.node in nodes}
     for host in hosts if launch.ssh_config else ():
         with suppress(OSError):
-            subprocess.Popen(_sweep(launch, host, tag), stdin=null, stdout=null, stderr=null)
+            subprocess.Popen(
+                _sweep_command(launch, host, tag), stdin=null, stdout=null, stderr=null
+            )
 
 
-def _sweep(launch: Launch, host: str, tag: str) -> list[str]:
+def _sweep_command(launch: Launch, host: str, tag: str) -> list[str]:
     # Neither a tag nor these paths contain shell syntax: the program makes both.
     python_path = f"PYTHONPATH={launch.environment.get('PYTHONPATH', '')}"
-    return [*_ssh(launch, host), "env", python_path, launch.python, "-m", __name__, tag]
+    return [*_ssh_command(launch, host), "env", python_path, launch.python, "-m", __name__, tag]
 
 
-def unreached(launch: Launch, nodes: Sequence[str]) -> tuple[str, ...]:
+def unreachable_nodes(launch: Launch, nodes: Sequence[str]) -> tuple[str, ...]:
     """Return those of these nodes of a run that do not answer over SSH now."""
     hosts = {plan.node: plan.host for plan in launch.ranks}
     null = subprocess.DEVNULL
@@ -98,12 +100,14 @@ def unreached(launch: Launch, nodes: Sequence[str]) -> tuple[str, ...]:
     processes = {}
     for node in nodes:
         with suppress(OSError):
-            command = [*_ssh(launch, hosts[node]), "true"]
+            command = [*_ssh_command(launch, hosts[node]), "true"]
             processes[node] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
-    return tuple(node for node, process in processes.items() if not _answers(process, deadline))
+    return tuple(
+        node for node, process in processes.items() if not _has_answered(process, deadline)
+    )
 
 
-def _answers(process: subprocess.Popen[bytes], deadline: float) -> bool:
+def _has_answered(process: subprocess.Popen[bytes], deadline: float) -> bool:
     try:
         return process.wait(max(0.1, deadline - time.monotonic())) != _SSH_ITSELF_FAILED
     except subprocess.TimeoutExpired:
@@ -112,7 +116,7 @@ def _answers(process: subprocess.Popen[bytes], deadline: float) -> bool:
         return False
 
 
-def _ssh(launch: Launch, host: str) -> list[str]:
+def _ssh_command(launch: Launch, host: str) -> list[str]:
     return ["ssh", "-F", launch.ssh_config, "-o", f"ConnectTimeout={_CONNECT_S}", host]
 
 
@@ -129,7 +133,7 @@ def _cleanup_result(
         except subprocess.TimeoutExpired:
             process_signals.kill(process)
             return CleanupResult(
-                "did not answer, so left-over processes could not be ended", reached=False
+                "did not answer, so left-over processes could not be ended", is_reachable=False
             )
     lines = remote_logs.unpack_output(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:

@@ -33,16 +33,16 @@ def has_begun(status: RunStatus | None) -> bool:
 
 def signs_of_work(folder: JobFolder, launch: Launch) -> object:
     """Return a value that changes while ranks work: checkpoint sizes, files of their guards."""
-    signs: list[tuple[str, int, int]] = []
+    file_states: list[tuple[str, int, int]] = []
     with suppress(OSError), os.scandir(folder.checkpoints) as entries:
         for entry in entries:
             with suppress(OSError):
                 status = entry.stat()
-                signs.append((entry.name, status.st_size, status.st_mtime_ns))
+                file_states.append((entry.name, status.st_size, status.st_mtime_ns))
     for plan in launch.ranks:
         with suppress(OSError):
-            signs.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
-    return sorted(signs)
+            file_states.append((str(plan.rank), 0, folder.rank_log(plan.rank).stat().st_mtime_ns))
+    return sorted(file_states)
 
 
 def newest_checkpoint(folder: JobFolder) -> tuple[str, int]:

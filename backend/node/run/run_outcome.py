@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from backend.node.diagnosis.log_text import LogPart
 from backend.node.system import wording
 from backend.records.base import number_format
-from backend.records.base.layout import checkpoint_text, epoch_and_step, place_of
+from backend.records.base.layout import checkpoint_text, epoch_and_step, position_text
 from backend.records.base.validation import sanitize
 from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
 
-_NOTICED = re.compile(
+_GUARD_KILLED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
     r"signal (?P<number>\d+)"
 )
@@ -51,7 +51,7 @@ _ERROR_AT_END = (
     "The script ended without an error, but its log ends with “{}”. A shell script ends as its "
     "last command does: begin it with “set -eo pipefail”."
 )
-_ABORTED_AT_ITS_END = (
+_LATE_ABORT = (
     "{} aborted after the script's last line, while its Python was ending, so nothing of its work "
     "is lost. With torch.distributed.destroy_process_group() as its last line it ends well."
 )
@@ -63,7 +63,7 @@ _NOISE = re.compile(r"^[\s\-=*#]*$|^\[.*\]\s*$|\(ignored\)$|^──")
 
 
 @dataclass(frozen=True)
-class _Judgement:
+class _ReportedFailure:
     """The failure to report, and what it is based on."""
 
     error: RankError
@@ -103,11 +103,11 @@ class EndedRun:
     stopped_by: str = ""
     pause: str = ""
     ended_early: bool = False
-    end_requested: str = ""
-    gave_up: str = ""
-    unreached: Sequence[str] = ()
-    blind: Sequence[str] = ()
-    stood_still: Sequence[str] = ()
+    end_signal: str = ""
+    give_up_reason: str = ""
+    unreached_nodes: Sequence[str] = ()
+    nodes_without_root: Sequence[str] = ()
+    silent_nodes: Sequence[str] = ()
     data_root: str = ""
     newest_checkpoint: str = ""
     checkpoint_of_run: bool = False
@@ -117,7 +117,7 @@ class EndedRun:
     logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
     """What ranks wrote in this run, that of the first failing one at least."""
     mpirun_log: Sequence[LogPart] = ()
-    expendable: Set[int] = frozenset()
+    expendable_ranks: Set[int] = frozenset()
     """The ranks without which the job continues."""
     last_status: RunStatus | None = None
     wrote_nothing: bool = False
@@ -128,115 +128,133 @@ class EndedRun:
     """Of a script: none of its numbers was found."""
 
 
-def run_exit(found: EndedRun, leftovers: tuple[int, ...], ended: str) -> RunExit:
+def run_exit(ended_run: EndedRun, leftovers: tuple[int, ...], ended_at: str) -> RunExit:
     """The exit record of a run."""
-    found = _mark_secondary(found)
-    state, message, judged = _judge(found)
-    error = judged.error if judged is not None else None
-    if state is JobState.ERROR and judged is not None:
-        error = _explained(judged, found)
-        if error.rank != judged.error.rank:
-            judged = _Judgement(error)
-        message = _named(error)
-        is_only_an_echo = judged.is_of_machine and judged.record is not None
+    ended_run = _mark_secondary(ended_run)
+    state, message, failure = _derive_end(ended_run)
+    error = failure.error if failure is not None else None
+    if state is JobState.ERROR and failure is not None:
+        error = _explain_failure(failure, ended_run)
+        if error.rank != failure.error.rank:
+            failure = _ReportedFailure(error)
+        message = _message_with_rank(error)
+        is_only_an_echo = failure.is_of_machine and failure.record is not None
         node = "" if is_only_an_echo else error.node
-        error = replace(error, node=node, retry=_retry(judged, error))
+        error = replace(error, node=node, retry=_retry(failure, error))
     return RunExit(
-        *(found.run, state, message, error, found.launcher_code, leftovers, ended),
-        other_cpu=found.other_cpu,
-        pause=found.pause if state is JobState.INTERRUPTED else "",
+        *(ended_run.run, state, message, error, ended_run.launcher_code, leftovers, ended_at),
+        other_cpu=ended_run.other_cpu,
+        pause=ended_run.pause if state is JobState.INTERRUPTED else "",
     )
 
 
 def final_status(
-    record: RunExit, last: RunStatus | None, launch: Launch | None = None
+    record: RunExit, last_status: RunStatus | None, launch: Launch | None = None
 ) -> RunStatus:
     """Return the last status of a run: rank 0's last figures, and how it ended."""
-    if last is None or last.run != record.run:
-        heartbeat = last.heartbeat if last is not None else 0
-        last = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
+    if last_status is None or last_status.run != record.run:
+        heartbeat = last_status.heartbeat if last_status is not None else 0
+        last_status = RunStatus(record.state, run=record.run, heartbeat=heartbeat)
         if launch is not None:
-            last = replace(last, epochs=launch.config.epochs, world_size=len(launch.ranks))
-    return replace(last.ended_as(record), heartbeat=last.heartbeat + 1)
+            last_status = replace(
+                last_status, epochs=launch.config.epochs, world_size=len(launch.ranks)
+            )
+    return replace(last_status.with_exit(record), heartbeat=last_status.heartbeat + 1)
 
 
-def _judge(found: EndedRun) -> tuple[JobState, str, _Judgement | None]:
-    needed = {plan.rank for plan in found.ranks} - found.expendable
-    good = [
-        one
-        for one in found.exits
-        if one.rank in needed and one.outcome in ("finished", "interrupted")
+def _derive_end(ended_run: EndedRun) -> tuple[JobState, str, _ReportedFailure | None]:
+    required_ranks = {plan.rank for plan in ended_run.ranks} - ended_run.expendable_ranks
+    complete_exits = [
+        record
+        for record in ended_run.exits
+        if record.rank in required_ranks and record.outcome in ("finished", "interrupted")
     ]
-    if needed and len(good) == len(needed):
-        if all(one.outcome == "finished" for one in good):
-            last = found.last_status
-            early = [last.early_finish] if last is not None and last.run == found.run else []
-            message = " ".join([*early, *map(_named, _lost(found))]).strip()
-            message = message or _aborted_at_its_end(found) or _WROTE_NOTHING * found.wrote_nothing
-            message = message or _error_at_end(found) or _NO_CURVE * found.has_no_curve
+    if required_ranks and len(complete_exits) == len(required_ranks):
+        if all(record.outcome == "finished" for record in complete_exits):
+            last_status = ended_run.last_status
+            early_finishes = (
+                [last_status.early_finish]
+                if last_status is not None and last_status.run == ended_run.run
+                else []
+            )
+            message = " ".join(
+                [*early_finishes, *map(_message_with_rank, _lost_rank_errors(ended_run))]
+            ).strip()
+            message = (
+                message
+                or _late_abort_message(ended_run)
+                or _WROTE_NOTHING * ended_run.wrote_nothing
+            )
+            message = message or _log_end_message(ended_run) or _NO_CURVE * ended_run.has_no_curve
             return JobState.FINISHED, message, None
-        return JobState.INTERRUPTED, _stopped(found), None
-    if found.runs_script and found.stop_was_requested and _ended_by_stop(found):
-        return JobState.INTERRUPTED, _stopped(found), None
-    judged = _first_failure(found)
-    if found.stop_was_requested and found.ended_early:
-        return JobState.INTERRUPTED, _stopped_early(found), None
-    if found.stop_was_requested and _hung(found):
-        return JobState.INTERRUPTED, _stopped_by_force(found, judged.error), judged
-    return JobState.ERROR, _named(judged.error), judged
+        return JobState.INTERRUPTED, _stop_message(ended_run), None
+    if ended_run.runs_script and ended_run.stop_was_requested and _ended_by_stop(ended_run):
+        return JobState.INTERRUPTED, _stop_message(ended_run), None
+    failure = _first_failure(ended_run)
+    if ended_run.stop_was_requested and ended_run.ended_early:
+        return JobState.INTERRUPTED, _early_stop_message(ended_run), None
+    if ended_run.stop_was_requested and _is_hung(ended_run):
+        return JobState.INTERRUPTED, _forced_stop_message(ended_run, failure.error), failure
+    return JobState.ERROR, _message_with_rank(failure.error), failure
 
 
-def _ended_by_stop(found: EndedRun) -> bool:
+def _ended_by_stop(ended_run: EndedRun) -> bool:
     """Return whether all processes stopped, or were ended by mpirun because another one had.
 
     A script that knows MPI and does not finish it at a stop makes mpirun end the rest.
     """
-    stopped = [one for one in found.exits if one.outcome in ("finished", "interrupted")]
-    others = [one for one in found.exits if one.outcome == "signal" and one.secondary]
-    return bool(stopped) and len(stopped) + len(others) == len(found.ranks)
+    stopped_exits = [
+        record for record in ended_run.exits if record.outcome in ("finished", "interrupted")
+    ]
+    killed_exits = [
+        record for record in ended_run.exits if record.outcome == "signal" and record.secondary
+    ]
+    return bool(stopped_exits) and len(stopped_exits) + len(killed_exits) == len(ended_run.ranks)
 
 
-def _aborted_at_its_end(found: EndedRun) -> str:
+def _late_abort_message(ended_run: EndedRun) -> str:
     """Name the first process of a script that was done before a signal ended it, "" without one."""
-    plans = (plan for one in found.exits for plan in found.ranks if plan.rank == one.rank)
-    late = (p for one, p in zip(found.exits, plans, strict=False) if one.signal)
-    first = next(late, None) if found.runs_script else None
-    return _ABORTED_AT_ITS_END.format(wording.who(first)) if first else ""
+    plans = (
+        plan for record in ended_run.exits for plan in ended_run.ranks if plan.rank == record.rank
+    )
+    aborted_plans = (p for record, p in zip(ended_run.exits, plans, strict=False) if record.signal)
+    first_plan = next(aborted_plans, None) if ended_run.runs_script else None
+    return _LATE_ABORT.format(wording.rank_label(first_plan)) if first_plan else ""
 
 
-def _error_at_end(found: EndedRun) -> str:
+def _log_end_message(ended_run: EndedRun) -> str:
     """Name the exception with which a log ends although the script ended with 0, or ""."""
-    if not found.log_end:
+    if not ended_run.log_end:
         return ""
     # Imported here: most runs end without it.
-    from backend.node.diagnosis.tracebacks import endings
+    from backend.node.diagnosis.tracebacks import final_exceptions
 
-    lines = found.log_end.rstrip().splitlines()
-    exceptions = [chain[-1] for chain in endings(lines) if chain[-1].end >= len(lines) - 1]
+    lines = ended_run.log_end.rstrip().splitlines()
+    exceptions = [chain[-1] for chain in final_exceptions(lines) if chain[-1].end >= len(lines) - 1]
     return _ERROR_AT_END.format(sanitize(exceptions[-1].text, 200)) if exceptions else ""
 
 
-def _lost(found: EndedRun) -> list[RankError]:
+def _lost_rank_errors(ended_run: EndedRun) -> list[RankError]:
     """Report the ranks without which a run finished; that of a lost node knows no more."""
-    records = {one.rank: one for one in found.exits}
-    lost = []
-    for plan in found.ranks:
+    records = {exit_record.rank: exit_record for exit_record in ended_run.exits}
+    errors = []
+    for plan in ended_run.ranks:
         record = records.get(plan.rank)
         if record is None or (record.error is not None and record.secondary):
-            text = f"{wording.who(plan)} was lost: its connection to the others broke."
-            lost.append(RankError(text, plan.rank, plan.node))
+            text = f"{wording.rank_label(plan)} was lost: its connection to the others broke."
+            errors.append(RankError(text, plan.rank, plan.node))
         elif record.error is not None:
-            lost.append(record.error)
-    return lost
+            errors.append(record.error)
+    return errors
 
 
-def _explained(judged: _Judgement, found: EndedRun) -> RankError:
+def _explain_failure(failure: _ReportedFailure, ended_run: EndedRun) -> RankError:
     """The failure with what the logs say about it; its own sentence yields to a surer one only."""
-    error, record = judged.error, judged.record
-    raised = record is not None and record.outcome == "error"
-    if judged.is_from_outside or not (found.logs or found.mpirun_log):
+    error, record = failure.error, failure.record
+    has_exception = record is not None and record.outcome == "error"
+    if failure.is_from_outside or not (ended_run.logs or ended_run.mpirun_log):
         return error
-    if raised and not error.traceback:
+    if has_exception and not error.traceback:
         # A sentence of this program about something that it found itself.
         return error
     # Its hundreds of patterns take a third of the time that a list of jobs takes.
@@ -244,54 +262,58 @@ def _explained(judged: _Judgement, found: EndedRun) -> RankError:
 
     stands_still = record is not None and record.outcome == "stalled"
     # A rank that stands still sees no other one end, and the job continues without some ranks.
-    unasked = found.logs if stands_still else found.expendable
+    excluded_ranks = ended_run.logs if stands_still else ended_run.expendable_ranks
     explanation = explain(
         Failure(
             error.rank,
-            error.traceback if raised else "",
-            has_record=raised,
+            error.traceback if has_exception else "",
+            has_record=has_exception,
             is_first=record is not None and not record.secondary,
             signal=record.signal if record is not None else "",
         ),
         {
             rank: log
-            for rank, log in found.logs.items()
-            if rank == error.rank or rank not in unasked
+            for rank, log in ended_run.logs.items()
+            if rank == error.rank or rank not in excluded_ranks
         },
-        found.mpirun_log,
+        ended_run.mpirun_log,
     )
     if explanation.cause == UNKNOWN:
-        sentence = error.sentence
+        message = error.message
         if record is not None and record.outcome == "exit":
-            sentence = f"{sentence.rstrip('.')}{_last_line(explanation)}."
-        return replace(error, sentence=sentence, cause=UNKNOWN, evidence=explanation.evidence)
+            message = f"{message.rstrip('.')}{_last_line_message(explanation)}."
+        return replace(error, message=message, cause=UNKNOWN, evidence=explanation.evidence)
     is_of_another = record is not None and explanation.rank not in (None, error.rank)
     if is_of_another:
         # The order in which ranks end does not say which of them failed first.
-        plan = next(plan for plan in found.ranks if plan.rank == explanation.rank)
-        record = next((record for record in found.exits if record.rank == plan.rank), None)
+        plan = next(plan for plan in ended_run.ranks if plan.rank == explanation.rank)
+        record = next((record for record in ended_run.exits if record.rank == plan.rank), None)
         traceback = record.error.traceback if record is not None and record.error else ""
         error = RankError("", plan.rank, plan.node, traceback)
     if record is not None:
         explanation = replace(
-            explanation, sentence=explanation.sentence + _limit(explanation.cause, record)
+            explanation, message=explanation.message + _limit_message(explanation.cause, record)
         )
     if stands_still and explanation.cause not in _STOPS_A_LOADER:
         # A rank that stands still has not ended of what its log says last.
         return replace(error, evidence=explanation.evidence)
-    own = not is_of_another and (error.says_remedy or _says_all(judged, explanation))
+    keeps_message = not is_of_another and (
+        error.says_remedy or _is_own_message_better(failure, explanation)
+    )
     # A sentence of a rank's own ends with the way out, which fits it better.
-    has_remedy = own and raised and (error.says_remedy or not explanation.is_quoted)
+    has_remedy = (
+        keeps_message and has_exception and (error.says_remedy or not explanation.is_quoted)
+    )
     return replace(
         error,
-        sentence=error.sentence if own else explanation.sentence,
+        message=error.message if keeps_message else explanation.message,
         cause=explanation.cause,
         remedy="" if has_remedy else explanation.remedy,
         evidence=explanation.evidence,
     )
 
 
-def _last_line(explanation: Explanation) -> str:
+def _last_line_message(explanation: Explanation) -> str:
     """Return the end of a sentence about an unknown cause: programs print the reason last."""
     texts = [line.text.strip() for line in explanation.evidence if not _NOISE.search(line.text)]
     if not texts:
@@ -299,10 +321,10 @@ def _last_line(explanation: Explanation) -> str:
     return f"; the last line of its log is “{sanitize(texts[-1], 200)}”"
 
 
-def _retry(judged: _Judgement, error: RankError) -> str:
+def _retry(failure: _ReportedFailure, error: RankError) -> str:
     """Return `RankError.retry`: whether the machine failed, and not the user's code."""
-    record = judged.record
-    if judged.is_of_machine or error.retry:
+    record = failure.record
+    if failure.is_of_machine or error.retry:
         return error.retry or "always"
     if record is not None and record.outcome == "signal" and record.signal in _FROM_OUTSIDE:
         return _FROM_OUTSIDE[record.signal]
@@ -313,186 +335,216 @@ def _retry(judged: _Judgement, error: RankError) -> str:
     return retry_of(error.cause)
 
 
-def _limit(cause: str, record: RankExit) -> str:
+def _limit_message(cause: str, record: RankExit) -> str:
     """Return the size of the limit that was reached, as a sentence; "" if it is not known."""
     if cause == "open_files" and record.open_files is not None:
-        return f" The limit on {wording.place(record.node)} is {record.open_files}."
+        return f" The limit on {wording.node_label(record.node)} is {record.open_files}."
     if cause == "shm_full" and record.shared_memory_bytes is not None:
         size = number_format.size(record.shared_memory_bytes)
-        return f" On {wording.place(record.node)} it has {size}."
+        return f" On {wording.node_label(record.node)} it has {size}."
     return ""
 
 
-def _says_all(judged: _Judgement, explanation: Explanation) -> bool:
+def _is_own_message_better(failure: _ReportedFailure, explanation: Explanation) -> bool:
     """Return whether the sentence of the exit records is better than the one from the logs."""
-    error, record = judged.error, judged.record
+    error, record = failure.error, failure.record
     if explanation.is_quoted:
-        quoted = (
-            bool(explanation.evidence) and explanation.evidence[-1].text.strip() in error.sentence
+        is_quoted_already = (
+            bool(explanation.evidence) and explanation.evidence[-1].text.strip() in error.message
         )
-        return quoted or record is None or record.outcome != "exit"
+        return is_quoted_already or record is None or record.outcome != "exit"
     if record is None:
-        return judged.knows_why
+        return failure.knows_why
     if record.outcome == "error":
         # The rank quotes its exception where it does not know it; its own words are better.
-        first = (
+        exception_text = (
             explanation.evidence[-1].text.partition(": ")[2][:60] if explanation.evidence else ""
         )
-        return not first or first not in error.sentence
+        return not exception_text or exception_text not in error.message
     return record.outcome == "signal" and explanation.cause in ("killed", "crash", "ended")
 
 
-def _named(error: RankError) -> str:
+def _message_with_rank(error: RankError) -> str:
     """The sentence with the rank it is about; what user code raised does not name it."""
     if error.rank is None or error.cause in OF_LOSS:
-        return error.sentence
-    if re.search(rf"\branks? .*\b{error.rank}\b", error.sentence.lower()):
-        return error.sentence
-    return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"
+        return error.message
+    if re.search(rf"\branks? .*\b{error.rank}\b", error.message.lower()):
+        return error.message
+    return f"Rank {error.rank} on {wording.node_label(error.node)}: {error.message}"
 
 
-def _mark_secondary(found: EndedRun) -> EndedRun:
+def _mark_secondary(ended_run: EndedRun) -> EndedRun:
     """Mark ranks as secondary that MPI aborted because another rank was gone.
 
     This can happen in any phase: Horovod's own thread communicates all the time.
     """
-    codes = _abort_codes(found)
+    codes = _abort_codes(ended_run)
     exits = (
-        replace(one, secondary=True) if one.outcome == "exit" and one.code in codes else one
-        for one in found.exits
+        replace(record, secondary=True)
+        if record.outcome == "exit" and record.code in codes
+        else record
+        for record in ended_run.exits
     )
-    return replace(found, exits=tuple(exits))
+    return replace(ended_run, exits=tuple(exits))
 
 
-def _abort_codes(found: EndedRun) -> set[int | None]:
+def _abort_codes(ended_run: EndedRun) -> set[int | None]:
     """Exit codes of the ranks that MPI aborted because it found another one gone."""
-    if found.end_requested:
+    if ended_run.end_signal:
         # mpirun may have got the signal too, and then does not pass on what MPI says.
-        return {one.code for one in found.exits} - {0}
-    if not _PEER_LOST.search(found.launcher_log):
+        return {record.code for record in ended_run.exits} - {0}
+    if not _PEER_LOST.search(ended_run.launcher_log):
         return set()
     # mpirun names the first one; all leave with the same code.
-    named = {int(at["reporter"] or at["rank"]) for at in _ABORTED.finditer(found.launcher_log)}
-    return {one.code for one in found.exits if one.rank in named}
+    named_ranks = {
+        int(match["reporter"] or match["rank"])
+        for match in _ABORTED.finditer(ended_run.launcher_log)
+    }
+    return {record.code for record in ended_run.exits if record.rank in named_ranks}
 
 
-def _first_failure(found: EndedRun) -> _Judgement:
-    failures = [(one.error, one) for one in found.exits if one.error is not None]
+def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
+    failures = [
+        (exit_record.error, exit_record)
+        for exit_record in ended_run.exits
+        if exit_record.error is not None
+    ]
     for error, record in failures:
         # Rank 0 reports the loss of a worker's batch, and that worker ends as an echo.
-        is_cause = not record.secondary or error.rank in found.expendable
-        if is_cause and record.rank not in found.expendable:
-            return _Judgement(error, record)
-    seen = _seen_from_outside(found)
-    if seen is not None:
-        return seen
-    missing = {plan.rank for plan in found.ranks} - {one.rank for one in found.exits}
-    if not failures or (found.expendable and missing - found.expendable):
-        is_lost = 0 < len(missing) < len(found.ranks)
-        return _Judgement(_silent(found), knows_why=False, is_of_machine=is_lost)
-    # A job that can lose workers continues until the last one has ended.
-    survived = [one for one in failures if not one[1].secondary]
-    if survived:
-        return _Judgement(*survived[-1])
-    # All were ended, and none failed: something between them was lost, on an unknown node.
-    return _Judgement(*failures[0], is_of_machine=True)
-
-
-def _seen_from_outside(found: EndedRun) -> _Judgement | None:
-    """Judge by mpirun and the supervisor, where no rank reported the first failure."""
-    if found.launcher_error:
-        return _Judgement(
-            RankError(found.launcher_error, node=_head(found)), is_of_machine=found.is_of_machine
+        is_cause = not record.secondary or error.rank in ended_run.expendable_ranks
+        if is_cause and record.rank not in ended_run.expendable_ranks:
+            return _ReportedFailure(error, record)
+    external_failure = _external_failure(ended_run)
+    if external_failure is not None:
+        return external_failure
+    missing = {plan.rank for plan in ended_run.ranks} - {
+        exit_record.rank for exit_record in ended_run.exits
+    }
+    if not failures or (ended_run.expendable_ranks and missing - ended_run.expendable_ranks):
+        is_lost = 0 < len(missing) < len(ended_run.ranks)
+        return _ReportedFailure(
+            _vanished_rank_error(ended_run), knows_why=False, is_of_machine=is_lost
         )
-    if found.end_requested:
-        ended = f"The run was ended from outside: its supervisor got {found.end_requested}."
-        return _Judgement(RankError(ended), is_from_outside=True, is_of_machine=True)
-    outside = _stood_still(found) or _blind(found)
-    if outside is not None:
-        return _Judgement(outside, is_from_outside=True, is_of_machine=True)
-    lost = _noticed(found) or _lost_contact(found) or _lost_node(found)
-    if lost is not None:
-        return _Judgement(lost, is_of_machine=True)
-    if found.unreached:
-        return _Judgement(_unreached(found), is_of_machine=True)
-    if found.gave_up:
-        return _Judgement(RankError(found.gave_up))
-    if found.launcher_code is not None and found.launcher_code < 0:
-        number = -found.launcher_code
-        killed = (
-            f"{found.launcher} on this computer was killed by signal {number} "
+    # A job that can lose workers continues until the last one has ended.
+    primary_failures = [exit_record for exit_record in failures if not exit_record[1].secondary]
+    if primary_failures:
+        return _ReportedFailure(*primary_failures[-1])
+    # All were ended, and none failed: something between them was lost, on an unknown node.
+    return _ReportedFailure(*failures[0], is_of_machine=True)
+
+
+def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
+    """Judge by mpirun and the supervisor, where no rank reported the first failure."""
+    if ended_run.launcher_error:
+        return _ReportedFailure(
+            RankError(ended_run.launcher_error, node=_lost_head(ended_run)),
+            is_of_machine=ended_run.is_of_machine,
+        )
+    if ended_run.end_signal:
+        signal_message = (
+            f"The run was ended from outside: its supervisor got {ended_run.end_signal}."
+        )
+        return _ReportedFailure(RankError(signal_message), is_from_outside=True, is_of_machine=True)
+    node_error = _silent_node_error(ended_run) or _lost_root_error(ended_run)
+    if node_error is not None:
+        return _ReportedFailure(node_error, is_from_outside=True, is_of_machine=True)
+    loss_error = (
+        _killed_guard_error(ended_run)
+        or _lost_contact_error(ended_run)
+        or _lost_node_error(ended_run)
+    )
+    if loss_error is not None:
+        return _ReportedFailure(loss_error, is_of_machine=True)
+    if ended_run.unreached_nodes:
+        return _ReportedFailure(_unreached_node_error(ended_run), is_of_machine=True)
+    if ended_run.give_up_reason:
+        return _ReportedFailure(RankError(ended_run.give_up_reason))
+    if ended_run.launcher_code is not None and ended_run.launcher_code < 0:
+        number = -ended_run.launcher_code
+        kill_message = (
+            f"{ended_run.launcher} on this computer was killed by signal {number} "
             f"({wording.signal_name(number)})."
         )
-        return _Judgement(RankError(killed), is_of_machine=True)
-    asked = _terminated(found)
-    if asked is None:
+        return _ReportedFailure(RankError(kill_message), is_of_machine=True)
+    termination_error = _termination_error(ended_run)
+    if termination_error is None:
         return None
-    return _Judgement(asked, is_from_outside=True, is_of_machine=True)
+    return _ReportedFailure(termination_error, is_from_outside=True, is_of_machine=True)
 
 
-def _head(found: EndedRun) -> str:
+def _lost_head(ended_run: EndedRun) -> str:
     """Return the node of which the supervisor is gone, "" if that is not why the run ended."""
-    return found.ranks[0].node if found.is_of_machine and found.ranks else ""
+    return ended_run.ranks[0].node if ended_run.is_of_machine and ended_run.ranks else ""
 
 
-def _stood_still(found: EndedRun) -> RankError | None:
-    if not found.stood_still:
+def _silent_node_error(ended_run: EndedRun) -> RankError | None:
+    if not ended_run.silent_nodes:
         return None
-    nodes = " and ".join(wording.place(node) for node in found.stood_still)
+    nodes = " and ".join(wording.node_label(node) for node in ended_run.silent_nodes)
     return RankError(
         f"{nodes} gave no sign of life: no heartbeat, and no answer over SSH.",
-        node=found.stood_still[0],
-        remedy=f"Look at the console of {found.stood_still[0]}; if it does not react, restart it.",
+        node=ended_run.silent_nodes[0],
+        remedy=f"Look at the console of {ended_run.silent_nodes[0]}; if it does not react, restart it.",
     )
 
 
-def _blind(found: EndedRun) -> RankError | None:
+def _lost_root_error(ended_run: EndedRun) -> RankError | None:
     """Report a node that could not record how its ranks ended: a missing record is no silence."""
-    reported = {one.rank for one in found.exits}
-    missing = [p for p in found.ranks if p.node in found.blind and p.rank not in reported]
-    if not missing:
+    reported_ranks = {record.rank for record in ended_run.exits}
+    missing_plans = [
+        p
+        for p in ended_run.ranks
+        if p.node in ended_run.nodes_without_root and p.rank not in reported_ranks
+    ]
+    if not missing_plans:
         return None
-    node = missing[0].node
-    ranks = _ranks([plan.rank for plan in missing if plan.node == node])
+    node = missing_plans[0].node
+    ranks = _rank_list([plan.rank for plan in missing_plans if plan.node == node])
     return RankError(
-        f"{wording.place(node)} answers, but no longer sees the data root {found.data_root}, so "
+        f"{wording.node_label(node)} answers, but no longer sees the data root {ended_run.data_root}, so "
         f"the end of its {ranks} could not be recorded.",
-        missing[0].rank,
+        missing_plans[0].rank,
         node,
         remedy=f"Mount the share on {node} again, and run a check of the node. Then resume the "
         "job, or resume it without that node.",
     )
 
 
-def _silent(found: EndedRun) -> RankError:
+def _vanished_rank_error(ended_run: EndedRun) -> RankError:
     """Report ranks that are gone for an unknown reason."""
-    missing = [plan for plan in found.ranks if plan.rank not in {one.rank for one in found.exits}]
-    last = _last_words(found.launcher_log)
-    if len(missing) == len(found.ranks):
+    missing_plans = [
+        plan
+        for plan in ended_run.ranks
+        if plan.rank not in {record.rank for record in ended_run.exits}
+    ]
+    launcher_message = _launcher_message(ended_run.launcher_log)
+    if len(missing_plans) == len(ended_run.ranks):
         return RankError(
-            f"{found.launcher} ended with code {found.launcher_code} before any rank could say "
-            f"how it ended{': ' + last if last else '.'}",
-            traceback=found.launcher_log[-4000:],
+            f"{ended_run.launcher} ended with code {ended_run.launcher_code} before any rank could say "
+            f"how it ended{': ' + launcher_message if launcher_message else '.'}",
+            traceback=ended_run.launcher_log[-4000:],
         )
-    plan = missing[0]
+    plan = missing_plans[0]
     return RankError(
-        f"{wording.who(plan)} disappeared without an error: its node or its guard process was lost"
-        f"{': ' + last if last else '.'}",
+        f"{wording.rank_label(plan)} disappeared without an error: its node or its guard process was lost"
+        f"{': ' + launcher_message if launcher_message else '.'}",
         plan.rank,
         plan.node,
-        found.launcher_log[-4000:],
+        ended_run.launcher_log[-4000:],
     )
 
 
-def _noticed(found: EndedRun) -> RankError | None:
+def _killed_guard_error(ended_run: EndedRun) -> RankError | None:
     """A rank that mpirun saw die and whose guard could not say so."""
-    for match in _NOTICED.finditer(found.launcher_log):
-        plan = next((one for one in found.ranks if one.rank == int(match["rank"])), None)
-        if plan is None or any(one.rank == plan.rank for one in found.exits):
+    for match in _GUARD_KILLED.finditer(ended_run.launcher_log):
+        plan = next(
+            (element for element in ended_run.ranks if element.rank == int(match["rank"])), None
+        )
+        if plan is None or any(element.rank == plan.rank for element in ended_run.exits):
             continue
         number = int(match["number"])
         return RankError(
-            f"{wording.who(plan)} was lost: its guard was killed by signal {number} "
+            f"{wording.rank_label(plan)} was lost: its guard was killed by signal {number} "
             f"({wording.signal_name(number)}).",
             plan.rank,
             plan.node,
@@ -500,91 +552,97 @@ def _noticed(found: EndedRun) -> RankError | None:
     return None
 
 
-def _lost_contact(found: EndedRun) -> RankError | None:
+def _lost_contact_error(ended_run: EndedRun) -> RankError | None:
     """Report a node that mpirun lost; its guards may have recorded their end nevertheless."""
-    match = _LOST_CONTACT.search(found.launcher_log)
+    match = _LOST_CONTACT.search(ended_run.launcher_log)
     if match is None:
         return None
     # mpirun names nodes by their host names (5.0) or as they were given to it (4.1); users know
     # them by the names in the window.
-    names = {plan.host: plan.node for plan in found.ranks}
-    names |= {one.host: one.node for one in found.exits}
+    names = {plan.host: plan.node for plan in ended_run.ranks}
+    names |= {record.host: record.node for record in ended_run.exits}
     node = names.get(match["host"], match["host"])
-    ranks = [plan.rank for plan in found.ranks if plan.node == node]
+    ranks = [plan.rank for plan in ended_run.ranks if plan.node == node]
     return RankError(
-        f"{wording.place(node)} no longer answers: the connection to it"
-        f"{f' and its {_ranks(ranks)}' if ranks else ''} was lost.",
+        f"{wording.node_label(node)} no longer answers: the connection to it"
+        f"{f' and its {_rank_list(ranks)}' if ranks else ''} was lost.",
         ranks[0] if ranks else None,
         node,
-        found.launcher_log[-4000:],
+        ended_run.launcher_log[-4000:],
     )
 
 
-def _terminated(found: EndedRun) -> RankError | None:
+def _termination_error(ended_run: EndedRun) -> RankError | None:
     """A rank that got SIGTERM from outside before the others found it gone.
 
     Its guard cannot distinguish them: mpirun sends it SIGTERM a moment later as well.
     """
-    lost = _PEER_LOST.search(found.launcher_log)
-    if lost is None:
+    peer_match = _PEER_LOST.search(ended_run.launcher_log)
+    if peer_match is None:
         return None
-    gone = [
-        one
-        for one in found.exits
-        if (one.outcome, one.signal, one.host) == ("signal", "SIGTERM", lost["host"])
+    terminated_exits = [
+        record
+        for record in ended_run.exits
+        if (record.outcome, record.signal, record.host) == ("signal", "SIGTERM", peer_match["host"])
     ]
-    if not gone:
+    if not terminated_exits:
         return None
-    first, *more = gone
-    ranks = [one.rank for one in gone]
-    who = f"One of {_ranks(ranks)}" if more else f"Rank {first.rank}"
+    first_exit, *other_exits = terminated_exits
+    ranks = [record.rank for record in terminated_exits]
+    subject = f"One of {_rank_list(ranks)}" if other_exits else f"Rank {first_exit.rank}"
     return RankError(
-        f"{who} on {wording.place(first.node)} was ended from outside (SIGTERM).",
-        None if more else first.rank,
-        first.node,
+        f"{subject} on {wording.node_label(first_exit.node)} was ended from outside (SIGTERM).",
+        None if other_exits else first_exit.rank,
+        first_exit.node,
     )
 
 
-def _ranks(ranks: Sequence[int]) -> str:
-    *firsts, final = map(str, ranks)
-    return f"ranks {', '.join(firsts)} and {final}" if firsts else f"rank {final}"
+def _rank_list(ranks: Sequence[int]) -> str:
+    *previous_ranks, last_rank = map(str, ranks)
+    return (
+        f"ranks {', '.join(previous_ranks)} and {last_rank}"
+        if previous_ranks
+        else f"rank {last_rank}"
+    )
 
 
-def _lost_node(found: EndedRun) -> RankError | None:
+def _lost_node_error(ended_run: EndedRun) -> RankError | None:
     """A node none of whose ranks left a record, while every rank on the others did."""
-    reported = {one.rank for one in found.exits}
-    missing = [plan for plan in found.ranks if plan.rank not in reported]
-    nodes = {plan.node for plan in missing}
+    reported_ranks = {record.rank for record in ended_run.exits}
+    missing_plans = [plan for plan in ended_run.ranks if plan.rank not in reported_ranks]
+    nodes = {plan.node for plan in missing_plans}
     if (
-        not reported
+        not reported_ranks
         or len(nodes) != 1
-        or {p.node for p in found.ranks if p.rank in reported} & nodes
+        or {p.node for p in ended_run.ranks if p.rank in reported_ranks} & nodes
     ):
         return None
-    last = _last_words(found.launcher_log)
-    ranks = _ranks([plan.rank for plan in missing])
+    launcher_message = _launcher_message(ended_run.launcher_log)
+    ranks = _rank_list([plan.rank for plan in missing_plans])
     return RankError(
-        f"{wording.place(missing[0].node)} was lost with its {ranks}: it no longer answers"
-        f"{'. mpirun says: ' + last if last else '.'}",
-        missing[0].rank,
-        missing[0].node,
-        found.launcher_log[-4000:],
+        f"{wording.node_label(missing_plans[0].node)} was lost with its {ranks}: it no longer answers"
+        f"{'. mpirun says: ' + launcher_message if launcher_message else '.'}",
+        missing_plans[0].rank,
+        missing_plans[0].node,
+        ended_run.launcher_log[-4000:],
     )
 
 
-def _unreached(found: EndedRun) -> RankError:
+def _unreached_node_error(ended_run: EndedRun) -> RankError:
     """Nodes that are gone, where neither mpirun nor a rank said so: it was still starting."""
-    *others, last = (wording.place(node) for node in found.unreached)
-    who = f"{', '.join(others)} and {last} do" if others else f"{last} does"
-    effect = "ended" if found.exits else "could not begin"
+    *previous_nodes, last_node = (wording.node_label(node) for node in ended_run.unreached_nodes)
+    subject = (
+        f"{', '.join(previous_nodes)} and {last_node} do" if previous_nodes else f"{last_node} does"
+    )
+    effect = "ended" if ended_run.exits else "could not begin"
     return RankError(
-        f"{who} not answer over SSH, so the run {effect}.",
-        node=found.unreached[0],
-        traceback=found.launcher_log[-4000:],
+        f"{subject} not answer over SSH, so the run {effect}.",
+        node=ended_run.unreached_nodes[0],
+        traceback=ended_run.launcher_log[-4000:],
     )
 
 
-def _last_words(log: str) -> str:
+def _launcher_message(log: str) -> str:
     """The first telling line of what mpirun wrote; its texts begin with what is the matter."""
     for line in log.splitlines():
         text = " ".join(line.split())
@@ -593,58 +651,60 @@ def _last_words(log: str) -> str:
     return ""
 
 
-def _hung(found: EndedRun) -> bool:
-    return bool(found.gave_up) or any(
-        one.outcome == "stalled" and not one.secondary for one in found.exits
+def _is_hung(ended_run: EndedRun) -> bool:
+    return bool(ended_run.give_up_reason) or any(
+        record.outcome == "stalled" and not record.secondary for record in ended_run.exits
     )
 
 
-def _by(found: EndedRun) -> str:
+def _stop_cause(ended_run: EndedRun) -> str:
     """Name the user: the other one of two desktops learns it here."""
-    if found.pause:
-        return found.pause.rstrip(".")
-    return f"Stopped by {found.stopped_by}" if found.stopped_by else "Stopped"
+    if ended_run.pause:
+        return ended_run.pause.rstrip(".")
+    return f"Stopped by {ended_run.stopped_by}" if ended_run.stopped_by else "Stopped"
 
 
-def _stopped(found: EndedRun) -> str:
-    if found.runs_script:
-        newest = f"The newest checkpoint is {checkpoint_text(found.newest_checkpoint)}."
-        if not found.newest_checkpoint:
-            newest = "There is no checkpoint: the script wrote none."
-        elif not found.checkpoint_of_run:
-            newest = f"The script wrote no checkpoint in this run; {newest[:1].lower()}{newest[1:]}"
-        return f"{_by(found)}. {newest}"
-    if found.checkpoint_of_run:
-        return f"{_by(found)}. {_saved(found.newest_checkpoint)}"
-    return f"{_by(found)} before the first step."
-
-
-def _saved(checkpoint: str) -> str:
-    place = epoch_and_step(checkpoint)
-    if place is None:
-        return f"Saved as {checkpoint}."
-    return f"Saved at {place_of(*place)}."
-
-
-def _stopped_early(found: EndedRun) -> str:
-    if found.newest_checkpoint:
-        return (
-            f"{_by(found)} before the first step of this run; "
-            f"the newest checkpoint is still {checkpoint_text(found.newest_checkpoint)}."
+def _stop_message(ended_run: EndedRun) -> str:
+    if ended_run.runs_script:
+        checkpoint_message = (
+            f"The newest checkpoint is {checkpoint_text(ended_run.newest_checkpoint)}."
         )
-    return f"{_by(found)} before the first step; there is no checkpoint yet."
+        if not ended_run.newest_checkpoint:
+            checkpoint_message = "There is no checkpoint: the script wrote none."
+        elif not ended_run.checkpoint_of_run:
+            checkpoint_message = f"The script wrote no checkpoint in this run; {checkpoint_message[:1].lower()}{checkpoint_message[1:]}"
+        return f"{_stop_cause(ended_run)}. {checkpoint_message}"
+    if ended_run.checkpoint_of_run:
+        return f"{_stop_cause(ended_run)}. {_saved_message(ended_run.newest_checkpoint)}"
+    return f"{_stop_cause(ended_run)} before the first step."
 
 
-def _stopped_by_force(found: EndedRun, error: RankError) -> str:
-    if found.checkpoint_of_run and any(
-        (one.rank, one.outcome) == (0, "interrupted") for one in found.exits
+def _saved_message(checkpoint: str) -> str:
+    position = epoch_and_step(checkpoint)
+    if position is None:
+        return f"Saved as {checkpoint}."
+    return f"Saved at {position_text(*position)}."
+
+
+def _early_stop_message(ended_run: EndedRun) -> str:
+    if ended_run.newest_checkpoint:
+        return (
+            f"{_stop_cause(ended_run)} before the first step of this run; "
+            f"the newest checkpoint is still {checkpoint_text(ended_run.newest_checkpoint)}."
+        )
+    return f"{_stop_cause(ended_run)} before the first step; there is no checkpoint yet."
+
+
+def _forced_stop_message(ended_run: EndedRun, error: RankError) -> str:
+    if ended_run.checkpoint_of_run and any(
+        (record.rank, record.outcome) == (0, "interrupted") for record in ended_run.exits
     ):
         # Rank 0 writes the checkpoint of the stop before it leaves.
-        return f"{_stopped(found)} {_named(error)}"
-    newest = (
-        f"the newest one is {checkpoint_text(found.newest_checkpoint)}"
-        if found.newest_checkpoint
+        return f"{_stop_message(ended_run)} {_message_with_rank(error)}"
+    checkpoint_message = (
+        f"the newest one is {checkpoint_text(ended_run.newest_checkpoint)}"
+        if ended_run.newest_checkpoint
         else "there is none from before"
     )
-    by = f" by {found.stopped_by}," if found.stopped_by else ""
-    return f"Stopped{by} by force, so no checkpoint could be made; {newest}. {_named(error)}"
+    requester = f" by {ended_run.stopped_by}," if ended_run.stopped_by else ""
+    return f"Stopped{requester} by force, so no checkpoint could be made; {checkpoint_message}. {_message_with_rank(error)}"

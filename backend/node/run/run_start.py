@@ -52,7 +52,7 @@ def write(folder: JobFolder, launch: Launch, files: Files) -> None:
         move_earlier_runs(folder, launch.run, files)
     clear_old_stop_request(folder, launch.run, files)
     files.replace_json(folder.launch, launch.to_dict())
-    status = _first_status(launch, previous_status, timestamps.now())
+    status = _first_status(launch, previous_status, timestamps.utc_now())
     files.replace_json(folder.status, status.to_dict())
 
 
@@ -115,9 +115,9 @@ def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunSt
         gpus=sum(bool(plan.gpu) for plan in launch.ranks),
         earlier_gpu_s=0.0,
         earlier_energy_j=0.0,
-        continued=launch.continued,
-        started=now,
-        updated=now,
+        continuation=launch.continuation,
+        started_at=now,
+        updated_at=now,
     )
     if previous is None:
         return starting_status
@@ -126,8 +126,8 @@ def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunSt
         return starting_status
     # A start that was interrupted continues with the status that it wrote itself.
     is_own = previous.run == launch.run
-    duration_s = timestamps.seconds(previous.updated) - timestamps.seconds(
-        previous.started or previous.updated
+    duration_s = timestamps.seconds(previous.updated_at) - timestamps.seconds(
+        previous.started_at or previous.updated_at
     )
     duration_s = 0.0 if is_own else max(0.0, duration_s)
     gpu_s = previous.earlier_gpu_s

@@ -31,8 +31,8 @@ class SilenceWatch:
         self._heartbeats = HeartbeatReader(DataRoot(folder.path.parent.parent), monotonic)
         nodes = dict.fromkeys(plan.node for plan in launch.ranks)
         nodes.pop(launch.ranks[0].node)
-        is_able = launch.config.on_failure.continues and not launch.apart
-        self._nodes = tuple(nodes) if is_able else ()
+        can_lose_nodes = launch.config.on_failure.continues and not launch.is_staged
+        self._nodes = tuple(nodes) if can_lose_nodes else ()
         self._limit_s = launch.config.on_failure.silent_limit_s
         self._next_check_s = self._progress_s = self._next_request_s = monotonic()
         self._progress: object = None
@@ -61,4 +61,4 @@ class SilenceWatch:
             return ()
         # An agent may end alone, and an evaluation may take longer than the limit.
         self._next_request_s = now_s + _ASK_EVERY_S
-        return remote_cleanup.unreached(self._launch, silent_nodes)
+        return remote_cleanup.unreachable_nodes(self._launch, silent_nodes)

@@ -67,12 +67,12 @@ _LAUNCHER_TERM_S = 5.0
 """From TERM to KILL of mpirun; it needs 2 s itself for ranks that do not go."""
 _AFTER_FAILURE_S = 10.0
 """mpirun ends the other ranks within 2.2 s of the first failure, or not at all."""
-_APART_S = 60.0
+_REMOTE_RANKS_S = 60.0
 """From the end of all ranks on the head to that of mpirun, where no others can be seen."""
 _SETTLE_S = 3.0
 """Guards outlive a killed mpirun for a moment, and write their records in it."""
 _START_LIMIT_S = 100.0
-_TO_FIRST_STEP_S = 0.6
+_FIRST_STEP_S = 0.6
 """Rank 0 writes twice a second: a status that still says SETUP after this is true."""
 _WRITE_LIMIT_S = 600.0
 _LOG_LIMIT_S = 2.0
@@ -125,8 +125,8 @@ class Supervisor:
         self._ended_early = False
         self._give_up_message = ""
         self._unreached_nodes: tuple[str, ...] = ()
-        self._blind_nodes: tuple[str, ...] = ()
-        self._still_nodes: tuple[str, ...] = ()
+        self._nodes_without_root: tuple[str, ...] = ()
+        self._silent_nodes: tuple[str, ...] = ()
         self._stop_seen_s: float | None = None
         self._give_way: GiveWayWatch | None = None
         self._grow: GrowthWatch | None = None
@@ -137,7 +137,7 @@ class Supervisor:
         if self._attempt.exit.exists():
             # Too slow: the run was given up, and that is on record.
             return RunExit.from_dict(read_json(self._attempt.exit))
-        replace_json(self._attempt.supervisor, process_identity.own().to_dict())
+        replace_json(self._attempt.supervisor, process_identity.own_process().to_dict())
         try:
             launch = Launch.from_dict(read_json(self._folder.launch))
         except (OSError, ValueError) as error:
@@ -172,7 +172,7 @@ class Supervisor:
                 run=self._run,
                 ranks=launch.ranks,
                 exits=tuple(self._exits),
-                expendable=launch.expendable,
+                expendable_ranks=launch.expendable,
                 launcher=_launcher_name(launch),
                 launcher_code=_exit_code(self._launcher_status),
                 launcher_error=refusal,
@@ -181,11 +181,11 @@ class Supervisor:
                 stopped_by=stop_requested_by(self._folder.lock),
                 pause=pause_requested(self._folder.lock, self._run),
                 ended_early=self._ended_early,
-                end_requested=self._end_signal,
-                gave_up=self._give_up_message,
-                unreached=self._unreached_nodes,
-                blind=self._blind_nodes,
-                stood_still=self._still_nodes,
+                end_signal=self._end_signal,
+                give_up_reason=self._give_up_message,
+                unreached_nodes=self._unreached_nodes,
+                nodes_without_root=self._nodes_without_root,
+                silent_nodes=self._silent_nodes,
                 data_root=str(self._folder.path.parent.parent),
                 newest_checkpoint=checkpoint[0],
                 checkpoint_of_run=checkpoint[1] == self._run,
@@ -232,20 +232,20 @@ class Supervisor:
             output = access_modes.open_for_writing(self._folder.mpirun_log)
         except PermissionError as error:
             return run_files.refusal(error)
-        os.write(output, f"── run {self._run}, {timestamps.now('seconds')} ──\n".encode())
+        os.write(output, f"── run {self._run}, {timestamps.utc_now('seconds')} ──\n".encode())
         # The supervisor is on the first node, where rank 0 will listen.
         try:
-            self._rendezvous_point = RendezvousPoint(launch.meeting_host)
+            self._rendezvous_point = RendezvousPoint(launch.rendezvous_host)
         except OSError as error:
-            return f"No port can be reserved for {launch.meeting_host}: {error.strerror}."
+            return f"No port can be reserved for {launch.rendezvous_host}: {error.strerror}."
         environment = _environment(launch, self._tag, self._rendezvous_point)
-        parent = os.getpid()
+        parent_pid = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
+        read_end, write_end = os.pipe()
+        child_pid = os.fork()
+        if child_pid == 0:
             try:
-                prctl.die_with_parent(signal.SIGKILL, parent)
+                prctl.die_with_parent(signal.SIGKILL, parent_pid)
                 os.setsid()
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output, 1)
@@ -255,18 +255,18 @@ class Supervisor:
                 os.execvpe(launch.argv[0], launch.argv, environment)
             except BaseException as error:  # noqa: BLE001 - a forked child must never return
                 reason = error.strerror if isinstance(error, OSError) else repr(error)
-                os.write(writing, str(reason).encode())
+                os.write(write_end, str(reason).encode())
                 os._exit(127)
-        os.close(writing)
+        os.close(write_end)
         os.close(output)
-        with os.fdopen(reading, "rb") as pipe:
+        with os.fdopen(read_end, "rb") as pipe:
             reason = pipe.read().decode("utf-8", "replace")
         if reason:
-            os.waitpid(child, 0)
+            os.waitpid(child_pid, 0)
             return f"{launch.argv[0]} could not be started: {reason}."
-        self._launcher_pid = child
-        self._launcher = process_identity.process(child)  # None when it has ended already
-        self._receive_watch = BlockedReceiveWatch(child)
+        self._launcher_pid = child_pid
+        self._launcher = process_identity.process(child_pid)  # None when it has ended already
+        self._receive_watch = BlockedReceiveWatch(child_pid)
         return ""
 
     # The run's life.
@@ -275,7 +275,7 @@ class Supervisor:
         """Until mpirun is gone."""
         self._give_way = GiveWayWatch(self._folder, launch)
         silence_watch = SilenceWatch(self._folder, launch)
-        if launch.continued is not None and launch.continued.is_short:
+        if launch.continuation is not None and launch.continuation.is_short:
             # Imported only when needed: it needs the queue.
             from backend.node.run.grow import GrowthWatch
 
@@ -300,9 +300,9 @@ class Supervisor:
             if self._grow is not None:
                 self._grow.watch()
             if self._stop_seen_s is None and self._over_since_s is None:
-                self._still_nodes = silence_watch.find_silent_nodes()
+                self._silent_nodes = silence_watch.find_silent_nodes()
             if (
-                self._still_nodes
+                self._silent_nodes
                 or self._failed_long_ago(launch, now_s)
                 or self._never_started(launch, now_s)
                 or self._must_stop(launch, now_s)
@@ -323,7 +323,9 @@ class Supervisor:
             plan.rank in ended_ranks or launch.can_lose(plan.rank) for plan in visible_ranks
         )
         limit_s = (
-            _APART_S if all_ended and len(visible_ranks) < len(launch.ranks) else _AFTER_FAILURE_S
+            _REMOTE_RANKS_S
+            if all_ended and len(visible_ranks) < len(launch.ranks)
+            else _AFTER_FAILURE_S
         )
         if self._over_since_s is None and (
             all_ended
@@ -340,7 +342,7 @@ class Supervisor:
     def _visible_ranks(launch: Launch) -> list[RankPlan]:
         """The ranks whose files can be seen from here before the run is over."""
         head = launch.ranks[0].node
-        return [plan for plan in launch.ranks if plan.node == head or not launch.apart]
+        return [plan for plan in launch.ranks if plan.node == head or not launch.is_staged]
 
     def _never_started(self, launch: Launch, now_s: float) -> bool:
         """Return whether a rank's guard has not opened its log within the limit."""
@@ -354,7 +356,7 @@ class Supervisor:
             return False
         plan = self._silent_ranks[0]
         self._give_up_message = (
-            f"mpirun did not start rank {plan.rank} on {wording.place(plan.node)} within "
+            f"mpirun did not start rank {plan.rank} on {wording.node_label(plan.node)} within "
             f"{_START_LIMIT_S:.0f} s; {self._why_not_started()}."
         )
         return True
@@ -373,7 +375,7 @@ class Supervisor:
             self._stop_seen_s = self._progress_s = now_s
         is_to_end = kill_requested(self._folder.lock, self._run)
         if not run_files.has_begun(last_status(self._folder)):
-            self._ended_early = is_to_end or now_s > self._stop_seen_s + _TO_FIRST_STEP_S
+            self._ended_early = is_to_end or now_s > self._stop_seen_s + _FIRST_STEP_S
             return self._ended_early
         if is_to_end:
             self._give_up_message = "The run was killed on request."
@@ -432,7 +434,7 @@ class Supervisor:
                 swallowed(error)
                 continue
         # Ranks that end after the loss of a node end because of that.
-        is_echo = bool(self._still_nodes)
+        is_echo = bool(self._silent_nodes)
         self._exits += [
             replace(record, secondary=record.secondary or is_echo)
             for _, record in sorted(new_records, key=lambda pair: pair[0])
@@ -458,11 +460,11 @@ class Supervisor:
 
     def _sweep_other_nodes(self, launch: Launch) -> None:
         """Proof that nothing is left there; a node that does not answer clears up by its guards."""
-        answers = remote_cleanup.end_elsewhere(launch, self._tag, self._folder)
+        answers = remote_cleanup.end_on_other_nodes(launch, self._tag, self._folder)
         self._unreached_nodes = tuple(
-            node for node, answer in answers.items() if not answer.reached
+            node for node, answer in answers.items() if not answer.is_reachable
         )
-        self._blind_nodes = tuple(
+        self._nodes_without_root = tuple(
             node for node, answer in answers.items() if not answer.sees_folder
         )
         for node, answer in answers.items():
@@ -481,17 +483,17 @@ class Supervisor:
         with suppress(OSError, ValueError):
             # Another node gave the run up while this one was cut off, and the job continues there.
             return RunExit.from_dict(read_json(self._attempt.exit))
-        record = run_exit(ended_run, leftovers, timestamps.now())
+        record = run_exit(ended_run, leftovers, timestamps.utc_now())
         has_grown = self._grow is not None and self._grow.continue_run(record)
         if self._give_way is not None and not has_grown:
             self._give_way.continue_run(record)
-        record = replace(record, energy_j=energy_j, took_s=round(self._clock.passed_s(), 3))
+        record = replace(record, energy_j=energy_j, took_s=round(self._clock.elapsed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before the end is recorded: no reader takes the job for one that has failed for good.
         retry.carry_out(
             self._folder,
             launch,
-            retry.plan(self._folder, launch, record, {*self._unreached_nodes, *self._still_nodes}),
+            retry.plan(self._folder, launch, record, {*self._unreached_nodes, *self._silent_nodes}),
         )
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)

@@ -21,7 +21,7 @@ from backend.records.jobs.status import ProcessIdentity, last_status
 
 _log = logging.getLogger(__name__)
 _OLD_JOBS_PER_ROUND = 200
-_AGAIN_AFTER_S = 60.0
+_RETRY_AFTER_S = 60.0
 """The delay after an end that could not be written."""
 
 
@@ -98,13 +98,13 @@ class RunWatch:
             if launch is not None and launch.ranks[0].node not in (self._node, THIS_COMPUTER):
                 self._settled_ns[job_id] = changed_ns
                 return False
-            reason = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)].sentence
+            reason = finalize.ENDED_UNRECORDED[finalize.supervision_of(supervisor)].message
         _, write_error = finalize.close_run(
             folder, run, reason, last_status(folder), is_of_machine=True, lost_nodes=lost_nodes
         )
         _log.info("Closed run %d of job %s: %s %s", run, job_id, reason, write_error)
         if write_error:
-            self._next_try_s[job_id] = self._monotonic() + _AGAIN_AFTER_S
+            self._next_try_s[job_id] = self._monotonic() + _RETRY_AFTER_S
             return False
         self._next_try_s.pop(job_id, None)
         self._settled_ns[job_id] = changed_ns
@@ -126,7 +126,7 @@ class RunWatch:
             return None
         # Stricter than for a desktop, whose name changes with its network: a node's does not.
         if supervisor.host != socket.gethostname():
-            if self._head_watch.watches(folder, run):
+            if self._head_watch.is_watched(folder, run):
                 self._has_watched_head = True
             else:
                 self._settled_ns[folder.job_id] = changed_ns

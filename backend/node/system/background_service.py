@@ -82,7 +82,7 @@ class ServiceLock:
             return False
         return True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the lock before the end of the process."""
         os.close(self._descriptor)
 
@@ -92,7 +92,7 @@ class ServiceLock:
         service_pid = detach(log) if is_detached else own_pid
         if service_pid:
             # Before the starter ends: its caller may look for the service at once, to end it.
-            self.sign(service_pid)
+            self.record_holder(service_pid)
         signal.pthread_sigmask(signal.SIG_BLOCK, _END_SIGNALS)
         return service_pid in (0, own_pid)
 
@@ -105,7 +105,7 @@ class ServiceLock:
             os.utime(self._descriptor)
         return signal.sigtimedwait(_END_SIGNALS, seconds) is not None
 
-    def sign(self, pid: int) -> None:
+    def record_holder(self, pid: int) -> None:
         """Record which process is the holder, for `holder`: this one, or its child."""
         holder = process_identity.process(pid)
         if holder is not None:

@@ -96,7 +96,7 @@ def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
 def end(
     find: Callable[[], Iterable[ProcessIdentity]],
     grace_s: float = 2.0,
-    meanwhile: Callable[[], object] = lambda: None,
+    on_round: Callable[[], object] = lambda: None,
 ) -> tuple[int, ...]:
     """Send TERM to what ``find`` finds, KILL after the grace, and repeat until nothing is found.
 
@@ -106,7 +106,7 @@ def end(
     started_s = time.monotonic()
     terminated_processes: set[ProcessIdentity] = set()
     while True:
-        meanwhile()
+        on_round()
         remaining_processes = tuple(find())
         now_s = time.monotonic()
         if not remaining_processes or now_s > started_s + grace_s + _KILL_S:
@@ -121,10 +121,10 @@ def end(
 
 
 def end_tagged(
-    tag: str, grace_s: float = 2.0, meanwhile: Callable[[], object] = lambda: None
+    tag: str, grace_s: float = 2.0, on_round: Callable[[], object] = lambda: None
 ) -> tuple[int, ...]:
     """End every process of a run here; returns the pids that are left."""
-    return end(lambda: tagged(tag), grace_s, meanwhile)
+    return end(lambda: tagged(tag), grace_s, on_round)
 
 
 def reap() -> dict[int, int]:

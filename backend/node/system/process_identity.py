@@ -40,7 +40,7 @@ def process(pid: int) -> ProcessIdentity | None:
     return ProcessIdentity(socket.gethostname(), boot_id(), pid, int(fields[19]))
 
 
-def own() -> ProcessIdentity:
+def own_process() -> ProcessIdentity:
     identity = process(os.getpid())
     assert identity is not None
     return identity

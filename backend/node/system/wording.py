@@ -18,12 +18,12 @@ _CRASHES = {
 }
 
 
-def place(node: str) -> str:
+def node_label(node: str) -> str:
     return "this computer" if node == THIS_COMPUTER else node
 
 
-def who(plan: RankPlan) -> str:
-    return f"Rank {plan.rank} on {place(plan.node)}"
+def rank_label(plan: RankPlan) -> str:
+    return f"Rank {plan.rank} on {node_label(plan.node)}"
 
 
 def signal_name(number: int) -> str:
@@ -40,7 +40,7 @@ def crash_reason(number: int) -> str:
     )
 
 
-def last_said(output: str) -> str:
+def last_message(output: str) -> str:
     """Return the last line of a program's output that contains a word, or "".
 
     mpirun's messages stand between two rules of dashes and begin with the problem: of those, return

@@ -84,7 +84,7 @@ def make_folder(path: Path, *, exist_ok: bool = False, is_read_only: bool = Fals
             return
         raise
     with suppress(PermissionError, NotImplementedError):
-        take_after(path, path.parent, is_read_only=is_read_only)
+        inherit_access(path, path.parent, is_read_only=is_read_only)
 
 
 def make_folders(path: Path) -> None:
@@ -94,7 +94,7 @@ def make_folders(path: Path) -> None:
         make_folder(path, exist_ok=True)
 
 
-def take_after(path: Path, above: Path, *, is_read_only: bool = False) -> None:
+def inherit_access(path: Path, above: Path, *, is_read_only: bool = False) -> None:
     """Give a folder, or a file, the mode, group and, as root, owner of ``above``.
 
     Raises:

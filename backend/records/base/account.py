@@ -20,7 +20,7 @@ def user_name() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
-def listed_home() -> Path | None:
+def password_file_home() -> Path | None:
     """Return the home folder of the password file, which is the one that ssh uses; None without."""
     try:
         import pwd
@@ -32,7 +32,7 @@ def listed_home() -> Path | None:
         return None
 
 
-def begin() -> None:
+def prepare_account() -> None:
     """Name a user without an entry for libraries, such as paramiko and PyTorch, that ask for one.
 
     Raises:
@@ -53,7 +53,7 @@ def begin() -> None:
         ) from error
 
 
-def expanded(path: str | Path) -> Path:
+def expand_home(path: str | Path) -> Path:
     """Replace ``~`` at the beginning; a path with the ``~`` of an unknown user stays as it is."""
     try:
         return Path(path).expanduser()

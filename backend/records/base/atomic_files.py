@@ -34,10 +34,10 @@ def replace_bytes(
 
     Pass ``lasting=False`` for a file that can be fetched again after a power cut.
     """
-    replace_pieces(path, (content,), mode, lasting=lasting)
+    replace_chunks(path, (content,), mode, lasting=lasting)
 
 
-def replace_pieces(
+def replace_chunks(
     path: Path, pieces: Iterable[bytes], mode: int | None = None, *, lasting: bool = True
 ) -> None:
     """Do the same for content that does not fit into memory; a failure leaves no file behind."""
@@ -86,7 +86,7 @@ def read_once(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]
     return known
 
 
-def open_at_once(path: Path) -> int:
+def open_regular_file(path: Path) -> int:
     """Open a file and return a descriptor to read from.
 
     Raises:
@@ -109,7 +109,7 @@ def read_json(path: Path, limit_bytes: int = 4_000_000) -> dict[str, Any]:
         ValueError: It is not a regular file or a JSON object, or exceeds ``limit_bytes``.
     """
     content = b""
-    descriptor = open_at_once(path)
+    descriptor = open_regular_file(path)
     try:
         # Read in pieces: a buffer of the limit's size for each small file on every thread would
         # be memory that the allocator keeps.

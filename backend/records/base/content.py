@@ -35,12 +35,12 @@ def sha256_of(path: Path, on_bytes: Callable[[int], None] = lambda count: None) 
     """Hash a file, or the relative paths and hashes of all files of a folder."""
     if not path.is_dir():
         return hash_file(path, on_bytes)
-    return whole_sha256(
+    return folder_sha256(
         (name, "" if one.is_symlink() else hash_file(one, on_bytes)) for name, one in files_of(path)
     )
 
 
-def whole_sha256(files: Iterable[tuple[str, str]]) -> str:
+def folder_sha256(files: Iterable[tuple[str, str]]) -> str:
     """Return the hash of a folder from the sorted paths and hashes of its files."""
     whole = hashlib.sha256()
     for name, digest in files:

@@ -213,9 +213,9 @@ class JobFolder:
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
-    def by_hand(self, name: str) -> JobFolder:
+    def manual_run(self, name: str) -> JobFolder:
         """Return the folder of a run that the user starts with the job's command in a shell."""
-        return JobFolder(self.path / BY_HAND / name)
+        return JobFolder(self.path / MANUAL_RUNS / name)
 
     @property
     def acts(self) -> Path:
@@ -254,7 +254,7 @@ class AttemptFolder:
     path: Path
 
     @property
-    def claimed(self) -> Path:
+    def claim(self) -> Path:
         return self.path / "claimed.json"
 
     @property
@@ -309,19 +309,19 @@ class NodeFolder:
         return self.path / "status.json"
 
     @property
-    def past(self) -> Path:
+    def history(self) -> Path:
         return self.path / "past.jsonl"
 
     @property
-    def earlier(self) -> Path:
+    def earlier_history(self) -> Path:
         return self.path / "earlier.jsonl"
 
     @property
-    def week(self) -> Path:
+    def week_history(self) -> Path:
         return self.path / "week.jsonl"
 
     @property
-    def earlier_week(self) -> Path:
+    def earlier_week_history(self) -> Path:
         return self.path / "earlier-week.jsonl"
 
 
@@ -399,10 +399,10 @@ def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
 def checkpoint_text(name: str) -> str:
     """Return "epoch 3, step 540" for the name of a checkpoint, another name as it is."""
     place = epoch_and_step(name)
-    return name if place is None else place_of(*place)
+    return name if place is None else position_text(*place)
 
 
-def place_of(epoch: int, step: int, count: Callable[[int], str] = "{:,}".format) -> str:
+def position_text(epoch: int, step: int, count: Callable[[int], str] = "{:,}".format) -> str:
     """Return "epoch 3, step 540", without an epoch only the step."""
     return f"epoch {count(epoch)}, step {count(step)}" if epoch else f"step {count(step)}"
 
@@ -416,7 +416,7 @@ def names_in(folder: DataRoot | JobFolder) -> frozenset[str]:
 STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json", "whole-launch.json")
 """Entries of earlier runs in a job's folder, besides ``attempts``; starting over moves them."""
 
-BY_HAND = "by-hand"
+MANUAL_RUNS = "by-hand"
 LATEST = "latest.json"
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"

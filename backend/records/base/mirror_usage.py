@@ -5,11 +5,13 @@ Standard library only and Python 3.9: the records are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from backend.records.base.schema import KEY
 
 
 @dataclass(frozen=True)
-class MirrorRoom:
+class MirrorUsage:
     """The size of one mirror.
 
     ``place`` is its local folder, ``address`` the data root as ``--data-root`` takes it.
@@ -17,7 +19,7 @@ class MirrorRoom:
     again when needed.
     """
 
-    place: str
+    folder: str = field(metadata={KEY: "place"})
     address: str
     bytes: int
     fetched_bytes: int

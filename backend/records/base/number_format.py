@@ -34,12 +34,12 @@ def size(count_bytes: float, *, is_binary: bool = False) -> str:
     return f"{figure} {units[index]}"
 
 
-def of(value: int, total: int) -> str:
+def count_of(value: int, total: int) -> str:
     """Format a part of a whole: ``12 480 of 19 500``."""
     return f"{count(value)} of {count(total)}"
 
 
-def some(names: Sequence[str], limit: int = 4) -> str:
+def name_list(names: Sequence[str], limit: int = 4) -> str:
     """Format a list: ``a, b, c, d and 3 more``."""
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {count(len(names) - limit)} more"

@@ -15,8 +15,6 @@ from functools import cache
 from pathlib import PurePath
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from backend.records.base.validation import kind_of
-
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound="Record")
 Reader = Callable[[Any], Any]
@@ -26,15 +24,23 @@ KEY = "key"
 """In a field's metadata: its key in the JSON, if that is not the field's name."""
 
 
-class Misfit(ValueError):
+def kind_of(value: object) -> str:
+    """Name the type of a value in the user's words."""
+    if isinstance(value, bool):
+        return "true or false"
+    kinds = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+class SchemaError(ValueError):
     """A value that does not fit. ``where`` grows from the value outwards."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
-        self.where = ""
+        self.path = ""
 
     def __str__(self) -> str:
-        return f"{self.where.lstrip('.') or 'it'} {self.args[0]}"
+        return f"{self.path.lstrip('.') or 'it'} {self.args[0]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +51,8 @@ class Rules:
     """
 
     readers: Mapping[Any, Reader]
-    as_is: frozenset[type] = frozenset({str, bool, int, float})
-    most_elements: int = sys.maxsize
+    exact_types: frozenset[type] = frozenset({str, bool, int, float})
+    max_elements: int = sys.maxsize
     refuses_unknown: bool = False
 
 
@@ -68,7 +74,7 @@ def _scalar(kind: Callable[[Any], Any], *accepted: type) -> Reader:
                 return kind(raw)
         except (TypeError, ValueError, OverflowError):
             pass  # The sentence below is clearer.
-        raise Misfit(f"must be {_WORDS[kind]}, not {kind_of(raw)}")
+        raise SchemaError(f"must be {_WORDS[kind]}, not {kind_of(raw)}")
 
     return read
 
@@ -99,13 +105,18 @@ class Record:
     _rules: Rules
 
     def __init_subclass__(
-        cls, what: str, newest: int = 0, needs: Iterable[str] = (), rules: Rules = LENIENT
+        cls,
+        label: str,
+        newest_schema: int = 0,
+        required: Iterable[str] = (),
+        rules: Rules = LENIENT,
     ) -> None:
-        cls._what, cls._newest, cls._needs, cls._rules = what, newest, frozenset(needs), rules
+        cls._label, cls._newest_schema = label, newest_schema
+        cls._required_fields, cls._rules = frozenset(required), rules
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as `plain` values."""
-        return dict(plain(self))
+        return dict(json_value(self))
 
     @classmethod
     def from_dict(cls: type[_R], raw: Mapping[str, Any]) -> _R:
@@ -116,8 +127,8 @@ class Record:
         """
         try:
             return build(cls, raw, cls._rules)
-        except Misfit as error:
-            where = error.where.lstrip(".") or "table"
+        except SchemaError as error:
+            where = error.path.lstrip(".") or "table"
             raise ValueError(f"{cls._what} without a usable {where}: it {error.args[0]}") from None
 
 
@@ -163,7 +174,7 @@ def _stored_fields(record: Any) -> tuple[tuple[str, Field[Any]], ...]:
     return tuple((field.metadata.get(KEY, field.name), field) for field in stored)
 
 
-def plain(value: Any, documents: bool = False) -> Any:
+def json_value(value: Any, documents: bool = False) -> Any:
     """Return ``value`` as JSON has it; a number that is not finite becomes None.
 
     Args:
@@ -175,15 +186,15 @@ def plain(value: Any, documents: bool = False) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, (tuple, list)):
-        return [plain(one, documents) for one in value]
+        return [json_value(one, documents) for one in value]
     if isinstance(value, Mapping):
-        return {key: plain(one, documents) for key, one in value.items()}
+        return {key: json_value(one, documents) for key, one in value.items()}
     if hasattr(value, _FIELDS):
         own = documents and (getattr(value, "to_json", None) or getattr(value, "to_dict", None))
         if own:
-            return plain(own(), documents)
+            return json_value(own(), documents)
         stored = _stored_fields(value.__class__)
-        return {key: plain(getattr(value, field.name), documents) for key, field in stored}
+        return {key: json_value(getattr(value, field.name), documents) for key, field in stored}
     return str(value) if isinstance(value, PurePath) else value
 
 
@@ -202,7 +213,7 @@ def _record_reader(record: Any, rules: Rules) -> Reader:
 
     def read_record(raw: Any) -> Any:
         if not isinstance(raw, dict):
-            raise Misfit(f"must be a table, not {kind_of(raw)}")
+            raise SchemaError(f"must be a table, not {kind_of(raw)}")
         if newest:
             check_schema(raw, record._what, newest)
         values: dict[str, Any] = {}
@@ -213,14 +224,14 @@ def _record_reader(record: Any, rules: Rules) -> Reader:
                     value = raw[key]
                     values[name] = value if type(value) in as_is else read(value)
                 elif is_needed:
-                    raise Misfit("is missing")
+                    raise SchemaError("is missing")
             if rules.refuses_unknown and len(values) < len(raw):
                 keys = {key for key, *_ in plan}
                 key = next(key for key in raw if key not in keys)
-                raise Misfit("is unknown")
-        except (Misfit, AttributeError, TypeError) as error:
-            known = error if isinstance(error, Misfit) else Misfit("has another form")
-            known.where = f".{key}{known.where}"
+                raise SchemaError("is unknown")
+        except (SchemaError, AttributeError, TypeError) as error:
+            known = error if isinstance(error, SchemaError) else SchemaError("has another form")
+            known.path = f".{key}{known.path}"
             raise known from None
         return record(**values)
 
@@ -229,7 +240,7 @@ def _record_reader(record: Any, rules: Rules) -> Reader:
 
 def _reader(kind: Any, rules: Rules) -> tuple[Reader, frozenset[type]]:
     """Return a reader, and the types of the values that do not need it."""
-    inner, as_is = get_args(kind), rules.as_is & {kind}
+    inner, as_is = get_args(kind), rules.exact_types & {kind}
     if kind in rules.readers:
         return rules.readers[kind], as_is
     if hasattr(kind, _FIELDS):
@@ -240,7 +251,7 @@ def _reader(kind: Any, rules: Rules) -> tuple[Reader, frozenset[type]]:
     if get_origin(kind) is Union:
         return read, as_is | {type(None)}
     if get_origin(kind) is tuple:
-        return _elements(read, as_is, rules.most_elements), frozenset()
+        return _elements(read, as_is, rules.max_elements), frozenset()
     return _mapping(read, as_is), frozenset()
 
 
@@ -249,7 +260,7 @@ def _member(kind: type[Enum]) -> Reader:
         try:
             return kind(raw)
         except ValueError:
-            raise Misfit("is not a known value") from None
+            raise SchemaError("is not a known value") from None
 
     return read
 
@@ -257,9 +268,9 @@ def _member(kind: type[Enum]) -> Reader:
 def _elements(read: Reader, as_is: frozenset[type], most: int) -> Reader:
     def read_all(raw: Any) -> tuple[Any, ...]:
         if not isinstance(raw, list):
-            raise Misfit(f"must be a list, not {kind_of(raw)}")
+            raise SchemaError(f"must be a list, not {kind_of(raw)}")
         if len(raw) > most:
-            raise Misfit(f"contains more than {most} elements")
+            raise SchemaError(f"contains more than {most} elements")
         if as_is.issuperset(map(type, raw)):
             return tuple(raw)
         return tuple(value for _, value in _each(enumerate(raw), read, as_is, "[{}]"))
@@ -270,7 +281,7 @@ def _elements(read: Reader, as_is: frozenset[type], most: int) -> Reader:
 def _mapping(read: Reader, as_is: frozenset[type]) -> Reader:
     def read_all(raw: Any) -> dict[str, Any]:
         if not isinstance(raw, dict):
-            raise Misfit(f"must be a table, not {kind_of(raw)}")
+            raise SchemaError(f"must be a table, not {kind_of(raw)}")
         return dict(_each(raw.items(), read, as_is, ".{}"))
 
     return read_all
@@ -283,6 +294,6 @@ def _each(
     try:
         for key, value in pairs:
             yield key, value if type(value) in as_is else read(value)
-    except Misfit as error:
-        error.where = form.format(key) + error.where
+    except SchemaError as error:
+        error.path = form.format(key) + error.path
         raise

@@ -17,7 +17,7 @@ def last_state(line: AnyStr) -> AnyStr:
     return line.rstrip(back).rpartition(back)[2]
 
 
-def plain(text: str) -> str:
+def strip_codes(text: str) -> str:
     """Remove colour codes, control characters and earlier states of progress bars."""
     return "\n".join(map(_plain, text.split("\n")))
 

@@ -15,12 +15,12 @@ class EvenClock:
         self._begin = datetime.now(timezone.utc)
         self._from_s = _measured_s()
 
-    def passed_s(self) -> float:
+    def elapsed_s(self) -> float:
         """Return the seconds since it was made."""
         return _measured_s() - self._from_s
 
-    def now(self, timespec: str = "milliseconds") -> str:
-        return stamp(self._begin + timedelta(seconds=self.passed_s()), timespec)
+    def utc_now(self, timespec: str = "milliseconds") -> str:
+        return stamp(self._begin + timedelta(seconds=self.elapsed_s()), timespec)
 
 
 def _measured_s() -> float:
@@ -28,13 +28,13 @@ def _measured_s() -> float:
     return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
 
 
-def earlier(text: str, by_s: float) -> str:
+def time_before(text: str, by_s: float) -> str:
     """Return the time ``by_s`` seconds before the time of a record; "" if it has none."""
     found = instant(text)
     return "" if found is None else stamp(found - timedelta(seconds=by_s))
 
 
-def now(timespec: str = "milliseconds") -> str:
+def utc_now(timespec: str = "milliseconds") -> str:
     """Return the current time. In milliseconds, because a run may be shorter than a second."""
     return stamp(datetime.now(timezone.utc), timespec)
 
@@ -44,7 +44,7 @@ def stamp(when: datetime, timespec: str = "milliseconds") -> str:
     return when.astimezone(timezone.utc).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def moment(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Parse a time.
 
     Raises:
@@ -60,7 +60,7 @@ def moment(text: str) -> datetime:
 def instant(text: str) -> datetime | None:
     """Parse the time of a record; None if it has none that can be read."""
     try:
-        return moment(text)
+        return parse_time(text)
     except ValueError:
         return None
 

@@ -10,38 +10,39 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backend.records.base import number_format
+from backend.records.base.schema import KEY, kind_of
 
 
 @dataclass(frozen=True)
-class Fault:
-    """An invalid field. ``field`` is its path in the job file (``optimizer.lr``).
+class ConfigError:
+    """An invalid field. ``path`` is its place in the job file (``optimizer.lr``).
 
     ``sentence`` begins with the path and a colon. If what follows begins with a capital or a
     digit, it is a sentence by itself; otherwise the field is its subject ("must be above 0.").
     """
 
-    field: str
-    sentence: str
+    path: str = field(metadata={KEY: "field"})
+    message: str = field(metadata={KEY: "sentence"})
 
     @property
     def part(self) -> str:
         """The part of the job file with the field: ``placement`` for ``placement[0].node``."""
-        return self.field.partition(".")[0].partition("[")[0]
+        return self.path.partition(".")[0].partition("[")[0]
 
-    def named(self, label: str) -> str:
+    def message_for(self, label: str) -> str:
         """Return the whole sentence, with ``label`` as the name of the field."""
-        said = self.sentence.removeprefix(f"{self.field}: ")
+        said = self.message.removeprefix(f"{self.path}: ")
         return said if said[:1].isupper() or said[:1].isdigit() else f"{label} {said}"
 
 
 class Table:
     """A table of a job file being checked: each key is taken once, then `done` finds the rest."""
 
-    def __init__(self, raw: Mapping[str, Any], path: str, faults: list[Fault]) -> None:
+    def __init__(self, raw: Mapping[str, Any], path: str, faults: list[ConfigError]) -> None:
         self._left = dict(raw)
         self._path = path
         self._faults = faults
@@ -49,43 +50,43 @@ class Table:
     def name_of(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def fault(self, key: str, sentence: str) -> None:
-        self._faults.append(Fault(self.name_of(key), f"{self.name_of(key)}: {sentence}"))
+    def add_error(self, key: str, sentence: str) -> None:
+        self._faults.append(ConfigError(self.name_of(key), f"{self.name_of(key)}: {sentence}"))
 
     def __contains__(self, key: str) -> bool:
         return key in self._left
 
-    def take(self, key: str, default: Any) -> Any:
+    def take_value(self, key: str, default: Any) -> Any:
         """Return the raw value, unchecked. ``REQUIRED`` as default makes a missing key a fault."""
         if key in self._left:
             return self._left.pop(key)
         if default is REQUIRED:
-            self.fault(key, "is missing.")
+            self.add_error(key, "is missing.")
         return default
 
     def text(self, key: str, default: Any = "", *, empty_ok: bool = True) -> str:
-        value = self.take(key, default)
+        value = self.take_value(key, default)
         if value is REQUIRED:
             return ""
         if not isinstance(value, str):
-            self.fault(key, f"must be text, not {kind_of(value)}.")
+            self.add_error(key, f"must be text, not {kind_of(value)}.")
             return ""
         if not empty_ok and not value.strip():
-            self.fault(key, "is empty.")
+            self.add_error(key, "is empty.")
         return value
 
-    def whole(self, key: str, default: Any, low: int, high: int | None = None) -> int:
-        value = self.take(key, default)
+    def whole_number(self, key: str, default: Any, low: int, high: int | None = None) -> int:
+        value = self.take_value(key, default)
         if value is REQUIRED:
             return low
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             shown = f"{value:g}" if isinstance(value, float) else kind_of(value)
-            self.fault(key, f"must be a whole number, not {shown}.")
+            self.add_error(key, f"must be a whole number, not {shown}.")
             return low
         if value < low or (high is not None and value > high):
-            self.fault(key, f"must be {span(low, high)}.")
+            self.add_error(key, f"must be {range_text(low, high)}.")
             return low
         return value
 
@@ -97,11 +98,11 @@ class Table:
         wanted: str,
     ) -> float:
         """Take a finite number for which ``ok``; ``wanted`` completes "must be …"."""
-        value = self.take(key, default)
+        value = self.take_value(key, default)
         if value is REQUIRED:
             return 0.0
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.fault(key, f"must be a number, not {kind_of(value)}.")
+            self.add_error(key, f"must be a number, not {kind_of(value)}.")
             return 0.0
         try:
             number = float(value)
@@ -109,45 +110,45 @@ class Table:
             # TOML files may contain whole numbers of any length.
             number = math.inf
         if not math.isfinite(number):
-            self.fault(key, f"must be a number, not {number:g}.")
+            self.add_error(key, f"must be a number, not {number:g}.")
             return 0.0
         if not ok(number):
-            self.fault(key, f"must be {wanted}.")
+            self.add_error(key, f"must be {wanted}.")
             return 0.0
         return number
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self.take(key, default)
+        value = self.take_value(key, default)
         if not isinstance(value, bool):
-            self.fault(key, f"must be true or false, not {kind_of(value)}.")
+            self.add_error(key, f"must be true or false, not {kind_of(value)}.")
             return default
         return value
 
     def choice(self, key: str, default: Any, choices: tuple[str, ...]) -> str:
-        value = self.take(key, default)
+        value = self.take_value(key, default)
         if value is REQUIRED:
             return choices[0]
         if value not in choices:
             shown = value if isinstance(value, str) else kind_of(value)
-            self.fault(key, f"must be one of {', '.join(choices)}, not “{sanitize(shown)}”.")
+            self.add_error(key, f"must be one of {', '.join(choices)}, not “{sanitize(shown)}”.")
             return choices[0]
         return str(value)
 
     def table(self, key: str, default: Mapping[str, Any] | None = None) -> Table:
-        value = self.take(key, default if default is not None else REQUIRED)
+        value = self.take_value(key, default if default is not None else REQUIRED)
         if not isinstance(value, Mapping):
             if value is not REQUIRED:
-                self.fault(key, f"must be a table, not {kind_of(value)}.")
+                self.add_error(key, f"must be a table, not {kind_of(value)}.")
             value = {}
             return Table(value, self.name_of(key), [])
         return Table(value, self.name_of(key), self._faults)
 
-    def done(self, known: tuple[str, ...]) -> None:
+    def report_unknown_keys(self, known: tuple[str, ...]) -> None:
         """Report keys that were not taken as unknown. Call it last."""
         for key in self._left:
-            near = nearest(key, known)
+            near = closest_match(key, known)
             hint = f" Did you mean “{near}”?" if near else ""
-            self.fault(key, f"is not a setting of a job.{hint}")
+            self.add_error(key, f"is not a setting of a job.{hint}")
 
 
 class _Required:
@@ -158,22 +159,14 @@ class _Required:
 REQUIRED = _Required()
 
 
-def kind_of(value: object) -> str:
-    """Name the type of a value in the user's words."""
-    if isinstance(value, bool):
-        return "true or false"
-    kinds = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
-    return kinds.get(type(value), type(value).__name__)
-
-
-def span(low: int, high: int | None) -> str:
+def range_text(low: int, high: int | None) -> str:
     least = number_format.count(low)
     return (
         f"{least} or more" if high is None else f"between {least} and {number_format.count(high)}"
     )
 
 
-def nearest(word: str, known: tuple[str, ...]) -> str:
+def closest_match(word: str, known: tuple[str, ...]) -> str:
     import difflib
 
     return next(iter(difflib.get_close_matches(word, known, 1)), "")
@@ -196,7 +189,7 @@ RESERVED_NAMES = frozenset(
 )
 
 
-def name_fault(name: str) -> str:
+def name_error(name: str) -> str:
     """Return why ``name`` cannot name a dataset, model, loader or node, or "".
 
     Such a name becomes a folder on shares that Windows machines mount too, and occurs in
@@ -232,7 +225,7 @@ def name_fault(name: str) -> str:
     return ""
 
 
-def job_name_fault(name: str) -> str:
+def job_name_error(name: str) -> str:
     """Return why ``name`` cannot be a job's name, or ""."""
     if not name.strip():
         return "Enter a name for the job."
@@ -248,7 +241,7 @@ _TAG_BYTES = 100
 _NOTES_BYTES = 100_000
 
 
-def tags_fault(tags: Sequence[str]) -> str:
+def tags_error(tags: Sequence[str]) -> str:
     """Return why a job cannot have these tags, or ""."""
     if len(tags) > MOST_TAGS:
         return f"A job can have at most {MOST_TAGS} tags; these are {len(tags)}."
@@ -264,7 +257,7 @@ def tags_fault(tags: Sequence[str]) -> str:
     return ""
 
 
-def notes_fault(notes: str) -> str:
+def notes_error(notes: str) -> str:
     """Return why a job cannot have these notes, or ""."""
     if len(notes.encode(errors="replace")) > _NOTES_BYTES:
         return "Notes can have at most 100 kB; keep the rest in a separate file."
@@ -273,7 +266,7 @@ def notes_fault(notes: str) -> str:
     return ""
 
 
-def variable_fault(name: str) -> str:
+def variable_error(name: str) -> str:
     """Return why ``name`` cannot be an environment variable of a job, or ""."""
     if (
         not name

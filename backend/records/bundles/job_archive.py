@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
@@ -33,7 +33,7 @@ class BundledFile:
 
 
 @dataclass(frozen=True)
-class BundledThing:
+class BundledVersion:
     """A version of the library. ``folder`` is where its files are in the bundle, "" if they are
     not included; ``empty_folders`` are the folders inside it that no file would create."""
 
@@ -56,7 +56,7 @@ class BundledThing:
 
 
 @dataclass(frozen=True)
-class Manifest(Record, what="manifest", needs=("runs", "checkpoint", "left_out", "files")):
+class Manifest(Record, label="manifest", required=("runs", "checkpoint", "left_out", "files")):
     """The content of a bundle. ``left_out`` names environment variables whose values are not
     included; ``files`` are all entries except the manifest."""
 
@@ -67,23 +67,23 @@ class Manifest(Record, what="manifest", needs=("runs", "checkpoint", "left_out",
     notes: str
     tags: tuple[str, ...]
     status: RunStatus
-    things: Mapping[str, BundledThing]
+    versions: Mapping[str, BundledVersion] = field(metadata={KEY: "things"})
     runs: tuple[RunEnvironment, ...] = ()
     checkpoint: str = ""
-    left_out: tuple[str, ...] = ()
+    omitted_variables: tuple[str, ...] = field(default=(), metadata={KEY: "left_out"})
     files: Mapping[str, BundledFile] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "format": FORMAT}
 
-    def below(self, folder: str) -> dict[str, BundledFile]:
+    def files_below(self, folder: str) -> dict[str, BundledFile]:
         """Return the files below a folder of the bundle, sorted by their relative paths."""
         found = {name.removeprefix(f"{folder}/"): one for name, one in self.files.items()}
         return {name: found[name] for name in sorted(found) if f"{folder}/{name}" in self.files}
 
 
 @dataclass(frozen=True)
-class Bundled:
+class WrittenBundle:
     """A bundle that was written. ``left_out`` as in `Manifest`; ``without_data``: it does not
     include the dataset's files."""
 
@@ -91,12 +91,12 @@ class Bundled:
     bytes: int
     files: int
     checkpoint: str = ""
-    left_out: tuple[str, ...] = ()
+    omitted_variables: tuple[str, ...] = field(default=(), metadata={KEY: "left_out"})
     without_data: bool = False
 
 
 @dataclass(frozen=True)
-class Unbundled:
+class ImportedJob:
     """A job that came from a bundle. ``imported`` and ``reused`` name versions of the library,
     ``notes`` are sentences about what a replay needs."""
 
@@ -115,10 +115,10 @@ class ReplayResult:
     original: str
     replay: str
     is_same: bool
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
     steps: int = 0
     step: int = 0
     metric: str = ""
-    then: float | None = None
-    now: float | None = None
+    original_value: float | None = field(default=None, metadata={KEY: "then"})
+    replay_value: float | None = field(default=None, metadata={KEY: "now"})
     differences: tuple[str, ...] = ()

@@ -6,9 +6,9 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 
 NOT_A_NUMBER = "not-a-number"
 BAD_VALIDATION = "bad-validation"
@@ -16,7 +16,7 @@ BAD_CURVE = "bad-curve"
 BAD_CHECKPOINT = "bad-checkpoint"
 DIVERGED = "diverged"
 STANDSTILL = "standstill"
-LEFT_OUT = "metrics-left-out"
+METRICS_LEFT_OUT = "metrics-left-out"
 NOT_SAVED = "not-saved"
 NOT_TRAINED = "not-trained"
 
@@ -27,7 +27,7 @@ _SHORT = {
     BAD_CHECKPOINT: "checkpoint NaN",
     DIVERGED: "diverges",
     STANDSTILL: "stalled",
-    LEFT_OUT: "metrics left out",
+    METRICS_LEFT_OUT: "metrics left out",
     NOT_SAVED: "not saved",
     NOT_TRAINED: "not trained",
 }
@@ -38,26 +38,26 @@ _WORDS = {
     BAD_CHECKPOINT: "Checkpoint NaN",
     DIVERGED: "Diverges",
     STANDSTILL: "Stalled",
-    LEFT_OUT: "Metrics left out",
+    METRICS_LEFT_OUT: "Metrics left out",
     NOT_SAVED: "Not saved",
     NOT_TRAINED: "Not trained",
 }
 
 
 @dataclass(frozen=True)
-class Alarm(Record, what="warning"):
+class Alarm(Record, label="warning"):
     """One warning. ``step`` is the optimizer step at which it was raised, counted from 1."""
 
     kind: str
     step: int
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
 
     @property
-    def short(self) -> str:
+    def label(self) -> str:
         """The label of its mark on the curve."""
         return _SHORT.get(self.kind, self.kind)
 
     @property
-    def word(self) -> str:
+    def title(self) -> str:
         """The first word of a notification about it."""
         return _WORDS.get(self.kind, self.kind)

@@ -43,7 +43,7 @@ class _Named:
     words: int = 1
 
 
-def argument(path: str) -> str:
+def argument_name(path: str) -> str:
     """Return the name of the argument that a path means (``arguments.lr``), or ""."""
     return path[len(_PREFIX) :] if path.startswith(_PREFIX) else ""
 
@@ -53,12 +53,12 @@ def is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name))
 
 
-def named(words: object) -> dict[str, str]:
+def named_arguments(words: object) -> dict[str, str]:
     """Return the arguments that have a name; of one that is given twice the last value."""
     return {one.name: one.value for one in _named(_list(words))}
 
 
-def unnamed(words: object) -> list[str]:
+def unnamed_tokens(words: object) -> list[str]:
     """Return the words that `named` leaves out."""
     given = _list(words)
     last = {one.name: one for one in _named(given)}.values()
@@ -98,14 +98,14 @@ def with_value(words: object, name: str, value: Any, head: str = "") -> list[str
     return [*before, *_option(head, text, is_flag), *after]
 
 
-def table_of(words: object) -> dict[str, Any]:
+def argument_rows(words: object) -> dict[str, Any]:
     """Return the arguments as a table shows them: by path, the other words in one row."""
-    rest = unnamed(words)
-    rows = {f"{_PREFIX}{name}": value for name, value in named(words).items()}
+    rest = unnamed_tokens(words)
+    rows = {f"{_PREFIX}{name}": value for name, value in named_arguments(words).items()}
     return {**rows, **({TABLE: " ".join(rest)} if rest else {})}
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Return a name as a search and a column have it: ``learning-rate`` is ``lr``."""
     plain = name.casefold().replace("-", "_")
     return _SAME.get(plain, plain)

@@ -5,31 +5,31 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backend.records.base import timestamps
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 
 
 @dataclass(frozen=True)
-class AuditEntry(Record, what="action"):
+class AuditEntry(Record, label="action"):
     """One action. ``what`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
 
     time: str = ""
-    what: str = ""
+    action: str = field(default="", metadata={KEY: "what"})
     user: str = ""
     host: str = ""
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         author = (f"by {self.user}" if self.user else "", f"on {self.host}" if self.host else "")
         signature = " ".join(filter(None, author))
-        if not signature or self.what.replace(" ", "").isalpha():
-            return f"{self.what} {signature}".strip()
+        if not signature or self.action.replace(" ", "").isalpha():
+            return f"{self.action} {signature}".strip()
         # After names, numbers or a sentence it would read as a part of them.
-        return f"{self.what} ({signature})"
+        return f"{self.action} ({signature})"
 
 
 def add_entry(folder: JobFolder, files: Files, what: str, user: str = "") -> None:
@@ -38,15 +38,15 @@ def add_entry(folder: JobFolder, files: Files, what: str, user: str = "") -> Non
     Raises:
         OSError: The job's folder cannot be written.
     """
-    entry = AuditEntry(timestamps.now(), what, user, socket.gethostname())
+    entry = AuditEntry(timestamps.utc_now(), what, user, socket.gethostname())
     files.make_folder(folder.acts, exist_ok=True)
     # After all others, also where a clock was set back: the number is their order.
-    newest = max(map(number_of, files.names(folder.acts)), default=0)
+    newest = max(map(entry_number, files.names(folder.acts)), default=0)
     number = max(time.time_ns(), newest + 1)
     files.replace_json(folder.acts / f"{number}-{secrets.token_hex(4)}.json", entry.to_dict())
 
 
-def number_of(name: str) -> int:
+def entry_number(name: str) -> int:
     """Return the number of an entry's file, by which they are ordered."""
     number = name.partition("-")[0]
     return int(number) if number.isdecimal() else 0

@@ -32,7 +32,7 @@ _KEPT_AT_LEAST = 2
 
 
 @dataclass(frozen=True)
-class Checkpoint(Record, what="checkpoint record", needs=("metrics",)):
+class Checkpoint(Record, label="checkpoint record", required=("metrics",)):
     """A checkpoint. ``epoch`` is the epoch it was made in, ``step`` the steps done in all.
 
     ``epoch_step`` is the number of steps done in that epoch; 0 means that the epoch ``epoch`` is

@@ -13,7 +13,7 @@ from typing import Any
 
 from backend.records.jobs import flat_settings
 from backend.records.jobs.history_update import HistoryUpdate
-from backend.records.jobs.metric_labels import metric_words, usual_mode
+from backend.records.jobs.metric_labels import metric_label, usual_mode
 from backend.records.jobs.metric_names import OF_NO_DATA
 from backend.records.jobs.settings import label
 from backend.records.jobs.status import finite
@@ -116,7 +116,7 @@ def compare(jobs: Sequence[tuple[JobView, RunFigures]]) -> ComparisonTable:
     )
 
 
-def judged_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
+def rated_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
     """Return the metrics by which these jobs choose their best checkpoint, each once."""
     names = [
         view.best_metric[0]
@@ -127,7 +127,7 @@ def judged_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def better(metric: str, jobs: Sequence[JobView]) -> str:
+def best_mode(metric: str, jobs: Sequence[JobView]) -> str:
     """Return ``min`` or ``max``, or "" if the jobs do not say, or do not agree."""
     given = {
         view.config.checkpoint.best_mode
@@ -146,12 +146,12 @@ def better(metric: str, jobs: Sequence[JobView]) -> str:
 def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow]:
     views = [view for view, _ in jobs]
     known = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
-    judged = [name for name in judged_metrics(views) if name in known]
+    judged = [name for name in rated_metrics(views) if name in known]
     measured = sorted(n for n in known if n not in judged and n not in OF_NO_DATA)
     # An occasional metric is rated by its best value, with its last value below. A metric of every
     # step has a last value, and is not rated.
     for name in (*judged, *measured):
-        way = better(name, views)
+        way = best_mode(name, views)
 
         def value(figures: RunFigures, name: str = name, way: str = way) -> float | None:
             found = figures.metrics.get(name)
@@ -161,7 +161,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
             found = figures.metrics.get(name)
             return None if found is None else found.last
 
-        words, key = metric_words(name), name
+        words, key = metric_label(name), name
         if way and (name in judged or name.startswith("validation/")):
             values = tuple(value(figures) for _, figures in jobs)
             best = best_of(values, way)
@@ -190,7 +190,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
 
 
 def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
-    all_of = [flat_settings.effective(view) for view in views]
+    all_of = [flat_settings.effective_settings(view) for view in views]
     for key in dict.fromkeys(key for one in all_of for key in one):
         values = tuple(one.get(key) for one in all_of)
         yield ComparedRow(key, label(key), values, (False,) * len(views))

@@ -19,33 +19,39 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
+from backend.records.base.schema import kind_of
 from backend.records.base.validation import (
     REQUIRED,
-    Fault,
+    ConfigError,
     Table,
-    job_name_fault,
-    kind_of,
+    job_name_error,
     sanitize,
-    variable_fault,
+    variable_error,
 )
 from backend.records.jobs import arguments
-from backend.records.jobs.log_numbers import wrong_pattern
+from backend.records.jobs.log_numbers import invalid_pattern
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.placement import Placement, take_placement
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.script import PYTHONS, SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
-from backend.records.jobs.setting import KEEP, WHAT, WHERE, Setting, declared
+from backend.records.jobs.setting import (
+    KEEP_SECTION,
+    WHAT_SECTION,
+    WHERE_SECTION,
+    Setting,
+    setting_metadata,
+)
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
 _Record = TypeVar("_Record")
 SCRIPT = "script"
 """The strategy of jobs with a script; no job file names it."""
-NOTHING = "nothing"
+RANDOM_WEIGHTS = "nothing"
 """In ``start_from``: random weights, although the model has weights of its own."""
 
 LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
 """Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
-USUAL_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd", "sandblaster": "lbfgs"}
+DEFAULT_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd", "sandblaster": "lbfgs"}
 """Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
 PRECISIONS = {
     "float32": "32 bits",
@@ -59,7 +65,7 @@ _MODES = {"min": "lowest", "max": "highest"}
 
 
 def _kept(kind: str, label: str, **more: Any) -> dict[str, Setting]:
-    return declared(kind, label, section=KEEP, **more)
+    return setting_metadata(kind, label, section=KEEP_SECTION, **more)
 
 
 def _seldom(kind: str, label: str, **more: Any) -> dict[str, Setting]:
@@ -67,11 +73,13 @@ def _seldom(kind: str, label: str, **more: Any) -> dict[str, Setting]:
 
 
 def _trained(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
-    return declared(kind, label, of="training", **more)
+    return setting_metadata(kind, label, job_kind="training", **more)
 
 
 def _scripted(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
-    return declared(kind, label, of="script", **{"section": WHAT, "term": "script", **more})
+    return setting_metadata(
+        kind, label, job_kind="script", **{"section": WHAT_SECTION, "term": "script", **more}
+    )
 
 
 def _named(options: Mapping[str, Options]) -> dict[str, str]:
@@ -84,11 +92,13 @@ class StrategyConfig:
 
     name: str = field(
         default="allreduce",
-        metadata=declared("choice", "Strategy", choices=_named(STRATEGIES), term="strategy"),
+        metadata=setting_metadata(
+            "choice", "Strategy", choices=_named(STRATEGIES), term="strategy"
+        ),
     )
     lr_scaling: str = field(
         default="linear",
-        metadata=declared(
+        metadata=setting_metadata(
             "choice",
             "Rate scaling",
             choices={"linear": "× processes", "sqrt": "× √processes", "none": "do not scale"},
@@ -144,11 +154,13 @@ class Optimizer:
     """The optimizer. ``settings`` holds only what the user set, by PyTorch's names."""
 
     name: str = field(
-        metadata=declared("choice", "Optimizer", choices=_named(OPTIMIZERS), term="optimizer")
+        metadata=setting_metadata(
+            "choice", "Optimizer", choices=_named(OPTIMIZERS), term="optimizer"
+        )
     )
     lr: float = field(
-        metadata=declared(
-            "number", "Learning rate", above=0, term="learning rate", is_changeable=True
+        metadata=setting_metadata(
+            "number", "Learning rate", exclusive_low=0, term="learning rate", is_changeable=True
         )
     )
     settings: dict[str, Any] = field(default_factory=dict)
@@ -158,10 +170,10 @@ class Optimizer:
 class Schedule:
     name: str = field(
         default="constant",
-        metadata=declared("choice", "Schedule", choices=_named(SCHEDULES), term="schedule"),
+        metadata=setting_metadata("choice", "Schedule", choices=_named(SCHEDULES), term="schedule"),
     )
     warmup_epochs: float = field(
-        default=0.0, metadata=declared("number", "Warm-up, epochs", term="warm-up")
+        default=0.0, metadata=setting_metadata("number", "Warm-up, epochs", term="warm-up")
     )
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -176,17 +188,23 @@ class CheckpointPolicy:
     every_epochs: int | None = field(
         default=1,
         metadata=_kept(
-            "whole", "Checkpoint every, epochs", low=1, of="training", term="checkpoint"
+            "whole", "Checkpoint every, epochs", low=1, job_kind="training", term="checkpoint"
         ),
     )
     every_steps: int | None = field(
         default=None,
-        metadata=_kept("whole", "Checkpoint every, steps", low=1, of="training", term="checkpoint"),
+        metadata=_kept(
+            "whole", "Checkpoint every, steps", low=1, job_kind="training", term="checkpoint"
+        ),
     )
     every_minutes: float | None = field(
         default=None,
         metadata=_kept(
-            "number", "Checkpoint every, min", above=0, of="training", term="checkpoint"
+            "number",
+            "Checkpoint every, min",
+            exclusive_low=0,
+            job_kind="training",
+            term="checkpoint",
         ),
     )
     keep_latest: int = field(
@@ -269,10 +287,12 @@ class OnFailure:
 class JobConfig:
     """The job file. References such as ``model`` are ``NAME`` or ``NAME@VERSION``."""
 
-    name: str = field(metadata=declared("text", "Name", section=WHAT, is_note=True))
-    model: str = field(metadata=_trained("text", "Model", section=WHAT, term="model"))
-    dataset: str = field(metadata=declared("text", "Dataset", section=WHAT, term="dataset"))
-    loader: str = field(metadata=_trained("text", "Loader", section=WHAT, term="loader"))
+    name: str = field(metadata=setting_metadata("text", "Name", section=WHAT_SECTION, is_note=True))
+    model: str = field(metadata=_trained("text", "Model", section=WHAT_SECTION, term="model"))
+    dataset: str = field(
+        metadata=setting_metadata("text", "Dataset", section=WHAT_SECTION, term="dataset")
+    )
+    loader: str = field(metadata=_trained("text", "Loader", section=WHAT_SECTION, term="loader"))
     epochs: int = field(metadata=_trained("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
     batch_size: int = field(
         metadata=_trained(
@@ -286,21 +306,24 @@ class JobConfig:
     )
     optimizer: Optimizer = field(metadata=_trained("table"))
     placement: tuple[Placement, ...] = field(
-        metadata=declared("table", "Nodes", section=WHERE, is_changeable=True)
+        metadata=setting_metadata("table", "Nodes", section=WHERE_SECTION, is_changeable=True)
     )
-    notes: str = field(default="", metadata=declared("text", section=WHAT, is_note=True))
+    notes: str = field(
+        default="", metadata=setting_metadata("text", section=WHAT_SECTION, is_note=True)
+    )
     tags: tuple[str, ...] = field(
-        default=(), metadata=declared("texts", section=WHAT, is_note=True)
+        default=(), metadata=setting_metadata("texts", section=WHAT_SECTION, is_note=True)
     )
     validation_dataset: str = field(
         default="",
-        metadata=_trained("text", "Validation dataset", section=WHAT, term="validation"),
+        metadata=_trained("text", "Validation dataset", section=WHAT_SECTION, term="validation"),
     )
     validation_loader: str = field(
-        default="", metadata=_trained("text", "Validation loader", section=WHAT, term="validation")
+        default="",
+        metadata=_trained("text", "Validation loader", section=WHAT_SECTION, term="validation"),
     )
     start_from: str = field(
-        default="", metadata=_trained("text", "Start from", section=WHAT, term="checkpoint")
+        default="", metadata=_trained("text", "Start from", section=WHAT_SECTION, term="checkpoint")
     )
     start_from_except: tuple[str, ...] = field(
         default=(),
@@ -324,7 +347,7 @@ class JobConfig:
         metadata=_scripted(
             "choice",
             "Processes by",
-            section=WHERE,
+            section=WHERE_SECTION,
             choices={"gpu": "GPU or slot", "node": "node"},
         ),
     )
@@ -337,12 +360,12 @@ class JobConfig:
     )
     checkpoint_files: tuple[str, ...] = field(
         default=USUAL_CHECKPOINTS,
-        metadata=_scripted("texts", "Checkpoints are", section=KEEP, is_rare=True),
+        metadata=_scripted("texts", "Checkpoints are", section=KEEP_SECTION, is_rare=True),
     )
     remove_old_checkpoints: bool = field(
         default=False,
         metadata=_scripted(
-            "flag", "Remove old checkpoints", section=KEEP, term="retention", is_rare=True
+            "flag", "Remove old checkpoints", section=KEEP_SECTION, term="retention", is_rare=True
         ),
     )
     log_numbers: tuple[str, ...] = field(
@@ -367,7 +390,7 @@ class JobConfig:
     gradient_norm: float | None = field(
         default=None,
         metadata=_trained(
-            "number", "Gradient norm limit", above=0, term="gradient norm", is_rare=True
+            "number", "Gradient norm limit", exclusive_low=0, term="gradient norm", is_rare=True
         ),
     )
     accumulate: int = field(
@@ -389,7 +412,9 @@ class JobConfig:
     checkpoint: CheckpointPolicy = field(
         default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
     )
-    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", of="training"))
+    early_stop: EarlyStop | None = field(
+        default=None, metadata=_kept("table", "", job_kind="training")
+    )
     on_failure: OnFailure = field(default=OnFailure(), metadata=_kept("table", ""))
     gives_way: bool = field(
         default=False,
@@ -400,7 +425,7 @@ class JobConfig:
         metadata=_kept(
             "number",
             "Continue after, quiet min",
-            above=0,
+            exclusive_low=0,
             term="give way",
             is_rare=True,
             is_changeable=True,
@@ -419,7 +444,7 @@ class JobConfig:
             "Loader workers",
             high=256,
             term="loader worker",
-            of="training",
+            job_kind="training",
             is_rare=True,
             is_always_written=True,
         ),
@@ -433,18 +458,29 @@ class JobConfig:
     stop_on_nan: bool = field(
         default=True,
         metadata=_kept(
-            "flag", "Stop on NaN", of="training", term="NaN", is_rare=True, is_always_written=True
+            "flag",
+            "Stop on NaN",
+            job_kind="training",
+            term="NaN",
+            is_rare=True,
+            is_always_written=True,
         ),
     )
     stop_on_divergence: bool = field(
         default=False,
         metadata=_kept(
-            "flag", "Stop if the loss diverges", of="training", term="divergence", is_rare=True
+            "flag",
+            "Stop if the loss diverges",
+            job_kind="training",
+            term="divergence",
+            is_rare=True,
         ),
     )
     continue_unsaved: bool = field(
         default=False,
-        metadata=_kept("flag", "Train on unsaved", of="training", term="checkpoint", is_rare=True),
+        metadata=_kept(
+            "flag", "Train on unsaved", job_kind="training", term="checkpoint", is_rare=True
+        ),
     )
     """Train on although two checkpoints in a row could not be written."""
     environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
@@ -470,7 +506,7 @@ class JobConfig:
     @property
     def wrong_log_number(self) -> str:
         """Return an entry of ``log_numbers`` that is no pattern, or ""."""
-        return wrong_pattern(self.log_numbers)
+        return invalid_pattern(self.log_numbers)
 
     @property
     def needs_mpirun(self) -> bool:
@@ -584,7 +620,7 @@ class ParsedJob:
 
     config: JobConfig | None
     draft: JobConfig
-    faults: tuple[Fault, ...] = ()
+    errors: tuple[ConfigError, ...] = ()
 
 
 def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
@@ -593,11 +629,11 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     What only the catalogue or the nodes know is not checked here: whether the model exists, whether
     the node has the GPU, whether the batch is larger than the dataset.
     """
-    faults: list[Fault] = []
+    faults: list[ConfigError] = []
     top = Table(raw, "", faults)
     name = top.text("name", REQUIRED)
-    if isinstance(raw.get("name"), str) and job_name_fault(name):
-        top.fault("name", job_name_fault(name))
+    if isinstance(raw.get("name"), str) and job_name_error(name):
+        top.add_error("name", job_name_error(name))
     policy = _checkpoint(top.table("checkpoint", {}))
     config = _record(
         JobConfig,
@@ -609,10 +645,10 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         placement=take_placement(top),
         **(_no_training(top) if "script" in top else _training(top, policy)),
     )
-    top.done(tuple(declared_in(JobConfig)))
+    top.report_unknown_keys(tuple(declared_settings(JobConfig)))
     for rule in RULES:
-        if sentence := rule.fault(config, faults):
-            top.fault(rule.needs[0], sentence)
+        if sentence := rule.error_message(config, faults):
+            top.add_error(rule.paths[0], sentence)
     return ParsedJob(None if faults else config, config, tuple(faults))
 
 
@@ -639,12 +675,12 @@ def with_value(raw: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
     """Take the tables of a job with a model and a loader."""
-    for key, setting in declared_in(JobConfig).items():
-        if setting.of == "script" and key in top:
-            top.take(key, None)
-            top.fault(key, "needs a script.")
+    for key, setting in declared_settings(JobConfig).items():
+        if setting.job_kind == "script" and key in top:
+            top.take_value(key, None)
+            top.add_error(key, "needs a script.")
     strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
-    usual = USUAL_OPTIMIZERS.get(strategy.name, "")
+    usual = DEFAULT_OPTIMIZERS.get(strategy.name, "")
     has_stop = "early_stop" in top
     precision: dict[str, str] = {}
     if "mixed_precision" in top and "precision" not in top:
@@ -666,8 +702,8 @@ def _no_training(top: Table) -> dict[str, Any]:
     for one in fields(JobConfig):
         if one.metadata["setting"].of == "training":
             if one.name in top:
-                top.take(one.name, None)
-                top.fault(one.name, "cannot be used with a script; the script decides it.")
+                top.take_value(one.name, None)
+                top.add_error(one.name, "cannot be used with a script; the script decides it.")
             own[one.name] = one.default
     # 0 epochs: how many the script makes is not known.
     return {
@@ -681,7 +717,7 @@ def _no_training(top: Table) -> dict[str, Any]:
     }
 
 
-def declared_in(kind: type) -> dict[str, Setting]:
+def declared_settings(kind: type) -> dict[str, Setting]:
     """Return the settings of a record by the names of their fields, in their order."""
     return {one.name: one.metadata["setting"] for one in fields(kind) if "setting" in one.metadata}
 
@@ -694,7 +730,7 @@ def without_secrets(config: JobConfig) -> dict[str, Any]:
     return raw
 
 
-def to_share(config: JobConfig) -> dict[str, Any]:
+def shareable_config(config: JobConfig) -> dict[str, Any]:
     """Return the job file for other users and computers: no secrets, and no folder of this one."""
     raw = without_secrets(config)
     if config.start_from.startswith(("/", "~")):
@@ -702,7 +738,7 @@ def to_share(config: JobConfig) -> dict[str, Any]:
     return raw
 
 
-def without_neighbours(raw: Mapping[str, Any]) -> dict[str, Any]:
+def without_shared_gpus(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a job file without its ``beside``: that permission is for one job only."""
     copy = dict(raw)
     if isinstance(placements := copy.get("placement"), list):
@@ -735,11 +771,11 @@ def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
 def _record(kind: type[_Record], table: Table, **own: Any) -> _Record:
     """Take the settings of a record from a table, except its ``own``; find unknown keys."""
     values = dict(own)
-    for name, setting in declared_in(kind).items():
+    for name, setting in declared_settings(kind).items():
         if name not in own:
             default = _default(kind, name)
             wanted = name in table or default is REQUIRED
-            values[name] = setting.take(table, name, default) if wanted else default
+            values[name] = setting.take_value(table, name, default) if wanted else default
     return kind(**values)
 
 
@@ -752,51 +788,53 @@ def _with_options(
     kind: type[_Record], table: Table, options: Mapping[str, Options], usual: str = ""
 ) -> _Record:
     """Take a name, the settings of all names, and those of this one that the user set."""
-    name = declared_in(kind)["name"].take(table, "name", usual or _default(kind, "name"))
+    name = declared_settings(kind)["name"].take_value(
+        table, "name", usual or _default(kind, "name")
+    )
     known = options[name]
     settings = {
-        key: setting.take(table, key, setting.default)
+        key: setting.take_value(table, key, setting.default)
         for key, setting in known.items()
         if key in table
     }
     made = _record(kind, table, name=name, settings=settings)
-    table.done((*declared_in(kind), *known))
+    table.report_unknown_keys((*declared_settings(kind), *known))
     return made
 
 
 def _plain_table(kind: type[_Record], table: Table) -> _Record:
     """Take a table whose settings do not depend on each other."""
     made = _record(kind, table)
-    table.done(tuple(declared_in(kind)))
+    table.report_unknown_keys(tuple(declared_settings(kind)))
     return made
 
 
 def _checkpoint(table: Table) -> CheckpointPolicy:
     given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
     own = {"every_epochs": None} if given and "every_epochs" not in given else {}
-    named = declared_in(CheckpointPolicy)["best_metric"]
-    metric = named.take(table, "best_metric", CheckpointPolicy.best_metric)
+    named = declared_settings(CheckpointPolicy)["best_metric"]
+    metric = named.take_value(table, "best_metric", CheckpointPolicy.best_metric)
     mode = _mode(table, "best_mode", metric, usual_mode(metric))
     policy = _record(CheckpointPolicy, table, best_metric=metric, best_mode=mode, **own)
-    table.done(tuple(declared_in(CheckpointPolicy)))
+    table.report_unknown_keys(tuple(declared_settings(CheckpointPolicy)))
     return policy
 
 
 def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
     """Parse the early stop; by default it watches the metric of the best checkpoint."""
-    metric = declared_in(EarlyStop)["metric"].take(table, "metric", policy.best_metric)
+    metric = declared_settings(EarlyStop)["metric"].take_value(table, "metric", policy.best_metric)
     is_same = metric == policy.best_metric
     usual = policy.best_mode if is_same else usual_mode(metric)
     mode = _mode(table, "mode", metric, usual)
     stop = _record(EarlyStop, table, metric=metric, mode=mode)
-    table.done(tuple(declared_in(EarlyStop)))
+    table.report_unknown_keys(tuple(declared_settings(EarlyStop)))
     return stop
 
 
 def _mode(table: Table, key: str, metric: str, usual: str) -> str:
     """Take a direction; required if the metric's name does not suggest one."""
     if key not in table and not usual:
-        table.fault(
+        table.add_error(
             key,
             f"The name “{sanitize(metric)}” does not say which value is the best; choose lowest "
             "(min) or highest (max).",
@@ -805,15 +843,15 @@ def _mode(table: Table, key: str, metric: str, usual: str) -> str:
 
 
 def _environment(table: Table) -> dict[str, str]:
-    value = table.take("environment", {})
+    value = table.take_value("environment", {})
     if not isinstance(value, Mapping):
-        table.fault("environment", f"must be a table, not {kind_of(value)}.")
+        table.add_error("environment", f"must be a table, not {kind_of(value)}.")
         return {}
     for name, content in value.items():
-        if variable_fault(name):
-            table.fault(f"environment.{name}", variable_fault(name))
+        if variable_error(name):
+            table.add_error(f"environment.{name}", variable_error(name))
         elif not isinstance(content, str):
-            table.fault(f"environment.{name}", f"must be text, not {kind_of(content)}.")
+            table.add_error(f"environment.{name}", f"must be text, not {kind_of(content)}.")
         elif "\0" in content:
-            table.fault(f"environment.{name}", "cannot contain a zero byte.")
+            table.add_error(f"environment.{name}", "cannot contain a zero byte.")
     return {str(name): str(content) for name, content in value.items()}

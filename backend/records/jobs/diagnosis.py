@@ -5,7 +5,9 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from backend.records.base.schema import KEY
 
 UNKNOWN = "unknown"
 USER_CODE = "user_code"
@@ -24,7 +26,7 @@ class EvidenceLine:
     text: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The place, such as "rank-3.log:214", or only the file."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
@@ -37,7 +39,7 @@ class Explanation:
     """
 
     cause: str
-    sentence: str = ""
+    message: str = field(default="", metadata={KEY: "sentence"})
     remedy: str = ""
     evidence: tuple[EvidenceLine, ...] = ()
     is_quoted: bool = False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.jobs.arguments import TABLE, table_of
+from backend.records.base.schema import KEY
+from backend.records.jobs.arguments import TABLE, argument_rows
 from backend.records.jobs.config import (
-    NOTHING,
+    RANDOM_WEIGHTS,
     JobConfig,
     Optimizer,
     Schedule,
@@ -16,7 +17,14 @@ from backend.records.jobs.config import (
     parse_job,
 )
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.jobs.settings import NOTES, OPTIONS, label, place, usual, value_words
+from backend.records.jobs.settings import (
+    NOTES,
+    OPTIONS,
+    default_value,
+    label,
+    sort_key,
+    value_label,
+)
 from backend.records.jobs.view import JobView
 from backend.records.library.item import KINDS
 
@@ -25,27 +33,27 @@ PINNED = tuple(KINDS)
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """A setting that changed; "" if one side does not have it."""
 
     key: str
     label: str
-    before: str
-    now: str
+    old_text: str = field(metadata={KEY: "before"})
+    new_text: str = field(metadata={KEY: "now"})
 
 
-def flat(raw: Mapping[str, Any], path: str = "") -> dict[str, str]:
+def flatten(raw: Mapping[str, Any], path: str = "") -> dict[str, str]:
     """Return a job file as path -> text."""
     rows: dict[str, str] = {}
     for key, value in raw.items():
         name = f"{path}.{key}" if path else key
         if isinstance(value, dict):
-            rows |= flat(value, name)
+            rows |= flatten(value, name)
         elif name == TABLE and not isinstance(value, str):
-            rows |= table_of(value)
+            rows |= argument_rows(value)
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             for number, entry in enumerate(value):
-                rows |= flat(entry, f"{name}[{number}]")
+                rows |= flatten(entry, f"{name}[{number}]")
         else:
             rows[name] = value_text(value)
     return rows
@@ -59,7 +67,7 @@ def value_text(value: object) -> str:
     return str(value)
 
 
-def effective(view: JobView) -> dict[str, str]:
+def effective_settings(view: JobView) -> dict[str, str]:
     """Return every setting that a job was trained with, defaults included.
 
     Two jobs that were trained alike have the same, however their files were written. The model, the
@@ -68,7 +76,7 @@ def effective(view: JobView) -> dict[str, str]:
     return _effective(view.config, {key: pin.reference for key, pin in view.pins.items()})
 
 
-def usual_settings(config: JobConfig) -> dict[str, str]:
+def default_settings(config: JobConfig) -> dict[str, str]:
     """Return every setting that has a default, as a job that omits it has it."""
     plain = JobConfig(
         name="",
@@ -84,10 +92,10 @@ def usual_settings(config: JobConfig) -> dict[str, str]:
         script=config.script,
     )
     names = ("strategy.name", "schedule.name")
-    return {**_effective(plain, {}), **{path: usual(path) for path in names}}
+    return {**_effective(plain, {}), **{path: default_value(path) for path in names}}
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, ...]:
+def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[SettingChange, ...]:
     """Return the differences between two job files; name, notes and tags are not settings.
 
     A setting that was not given counts as its default. An invalid setting is compared as it was
@@ -95,13 +103,13 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Change, 
     """
     then, typed = _plain(before, now), _plain(now, before)
     return tuple(
-        Change(
+        SettingChange(
             key,
             label(key),
-            value_words(key, then.get(key, "")),
-            value_words(key, typed.get(key, "")),
+            value_label(key, then.get(key, "")),
+            value_label(key, typed.get(key, "")),
         )
-        for key in sorted(dict.fromkeys((*then, *typed)), key=place)
+        for key in sorted(dict.fromkeys((*then, *typed)), key=sort_key)
         if then.get(key, "") != typed.get(key, "")
     )
 
@@ -110,12 +118,12 @@ def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
     parsed = parse_job(raw)
     if parsed.config is not None:
         return _effective(parsed.config, {})
-    at_fault = {fault.field for fault in parsed.faults}
-    shown = flat(raw)
+    at_fault = {fault.path for fault in parsed.errors}
+    shown = flatten(raw)
     repaired = parse_job(_repaired(raw, other, at_fault)).config
     if repaired is None:
         # Both are invalid: the keys that both have can still be compared.
-        theirs = flat(other)
+        theirs = flatten(other)
         return {key: value for key, value in shown.items() if key in theirs}
     typed = {key: value for key, value in shown.items() if key in at_fault}
     return _effective(repaired, {}) | typed
@@ -144,7 +152,7 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
     raw = config.to_dict()
     for key in NOTES:
         raw.pop(key, None)
-    if raw.get("start_from") == NOTHING:
+    if raw.get("start_from") == RANDOM_WEIGHTS:
         del raw["start_from"]
     raw.update(references)
     for part, options in OPTIONS.items():
@@ -162,4 +170,4 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
         f"{'this computer' if one.node == THIS_COMPUTER else one.node} × {one.slots}"
         for one in config.placement
     )
-    return flat(raw)
+    return flatten(raw)

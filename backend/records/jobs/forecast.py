@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from backend.base.room import Room
+from backend.base.room import DiskSpace
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.state import JobState
@@ -24,7 +24,7 @@ _PER_PARAMETER = {"sgd": 0, "adam": 2, "adamw": 2, "adagrad": 1, "adadelta": 2, 
 
 
 @dataclass(frozen=True)
-class Twin:
+class SimilarJob:
     """A similar job that has run.
 
     ``pace_s`` is the time from one step to the next, ``around_s`` the rest of its run: starting the
@@ -33,12 +33,12 @@ class Twin:
 
     name: str
     pace_s: float
-    around_s: float = 0.0
+    overhead_s: float = 0.0
     step_j: float | None = None
     """Energy of its GPUs per step, the rest of its runs included; None if it is not known."""
 
 
-def alike(
+def similar_jobs(
     config: JobConfig, pins: Mapping[str, Pin], jobs: Iterable[JobView]
 ) -> tuple[JobView, ...]:
     """Return the jobs whose pace applies to the new one, the best match first."""
@@ -46,16 +46,16 @@ def alike(
     return tuple(sorted(found, key=lambda view: -_likeness(config, pins, view)))
 
 
-def twin_of(view: JobView, pace_s: float | None) -> Twin | None:
+def similar_job_of(view: JobView, pace_s: float | None) -> SimilarJob | None:
     """Return the job as a `Twin`, or None if its pace is not known."""
     if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
-    took = seconds(view.status.ended) - seconds(view.status.started)
-    is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.status.started)
+    took = seconds(view.status.ended_at) - seconds(view.status.started_at)
+    is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.status.started_at)
     around_s = max(0.0, took - view.step * pace_s) if is_whole else 0.0
     energy_j = view.status.total_energy_j
     step_j = energy_j / view.step if energy_j is not None and view.step else None
-    return Twin(view.name, pace_s, around_s, step_j)
+    return SimilarJob(view.name, pace_s, around_s, step_j)
 
 
 def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
@@ -111,18 +111,18 @@ def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
 def forecast(
     config: JobConfig,
     steps_per_epoch: int | None,
-    twin: Twin | None,
+    twin: SimilarJob | None,
     size_bytes: int | None,
-    room: Room | None = None,
+    room: DiskSpace | None = None,
 ) -> JobForecast:
     """Return the whole forecast; what is not known is None."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
-    lasts = None if steps is None or twin is None else steps * twin.pace_s + twin.around_s
+    lasts = None if steps is None or twin is None else steps * twin.pace_s + twin.overhead_s
     step_j = None if twin is None else twin.step_j
     return JobForecast(
         total_steps=steps,
         lasts_s=lasts,
-        like="" if twin is None else twin.name,
+        pace_source="" if twin is None else twin.name,
         pace_s=None if twin is None else twin.pace_s,
         checkpoint_bytes=size_bytes,
         checkpoints_kept=checkpoints_kept(config, steps_per_epoch, lasts),

@@ -59,14 +59,14 @@ class Block:
     epoch: int
     epoch_step: int
     """Step within the epoch of the last step here (``iter``), from 1."""
-    first: int
+    first_step: int
     timestamp: str
     metrics: Mapping[str, Sequence[float]]
     message: str = ""
 
     @property
-    def last(self) -> int:
-        return self.first + max((len(v) for v in self.metrics.values()), default=1) - 1
+    def last_step(self) -> int:
+        return self.first_step + max((len(v) for v in self.metrics.values()), default=1) - 1
 
 
 def encode(block: Block) -> bytes:
@@ -78,10 +78,10 @@ def encode(block: Block) -> bytes:
         f"run = {block.run}",
         f"epoch = {block.epoch}",
         f"iter = {block.epoch_step}",
-        f"totalIter = {block.last}",
+        f"totalIter = {block.last_step}",
         f"timestamp = {block.timestamp}",
         f"message = {_text(block.message)}",
-        f"first = {block.first}",
+        f"first = {block.first_step}",
     ]
     lines += [
         f"metrics.{_text(name)} = [{','.join(map(_number, values))}]"

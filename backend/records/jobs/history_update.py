@@ -21,7 +21,7 @@ class RunStart:
 
     run: int
     first_step: int
-    after: JobState | None = None
+    previous_state: JobState | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,5 +44,5 @@ class HistoryUpdate:
     run_starts: tuple[RunStart, ...] = ()
     drop_from: int | None = None
     problems: tuple[str, ...] = ()
-    began_s: float = 0.0
+    started_s: float = 0.0
     epochs_done: Sequence[float] = ()

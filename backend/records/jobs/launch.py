@@ -9,9 +9,9 @@ from typing import Any
 
 from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
-from backend.records.base.schema import READ, STRICT, Record
+from backend.records.base.schema import KEY, READ, STRICT, Record
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.status import Continued
+from backend.records.jobs.status import Continuation
 from backend.records.jobs.stop_request import STOP_GRACE_S
 
 
@@ -29,12 +29,12 @@ class RankPlan:
 def _config(raw: Mapping[str, Any]) -> JobConfig:
     parsed = parse_job(raw)
     if parsed.config is None:
-        raise ValueError(parsed.faults[0].sentence)
+        raise ValueError(parsed.errors[0].message)
     return parsed.config
 
 
 @dataclass(frozen=True)
-class Launch(Record, what="launch record", rules=STRICT):
+class Launch(Record, label="launch record", rules=STRICT):
     """One run with all its parameters. Every path is absolute and the same on every node.
 
     ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone" the
@@ -64,11 +64,11 @@ class Launch(Record, what="launch record", rules=STRICT):
     """The Python of every rank, on every node."""
     ssh_config: str = ""
     """OpenSSH client file with which the head node reaches the others; "" on one node."""
-    apart: bool = False
+    is_staged: bool = field(default=False, metadata={KEY: "apart"})
     """Its nodes see neither the data root nor each other's files: each has a root of its own."""
     grace_s: float = STOP_GRACE_S
     """Time without progress after a stop request before a rank is ended."""
-    continued: Continued | None = None
+    continuation: Continuation | None = field(default=None, metadata={KEY: "continued"})
     steps_limit: int = 0
     """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
     such a trial is read back."""
@@ -86,13 +86,13 @@ class Launch(Record, what="launch record", rules=STRICT):
 
         With fewer nodes and the same global batch it is that of the nodes that the user chose.
         """
-        if self.continued is None or not self.continued.chosen_batch:
+        if self.continuation is None or not self.continuation.chosen_batch:
             return self.config.lr_factor
-        batches = self.config.global_batch_size / self.continued.chosen_batch
+        batches = self.config.global_batch_size / self.continuation.chosen_batch
         return self.config.lr_factor_of(batches)
 
     @property
-    def meeting_host(self) -> str:
+    def rendezvous_host(self) -> str:
         """The address of rank 0 for all ranks; on one node no other machine can reach it."""
         is_alone = len({plan.node for plan in self.ranks}) == 1
         return "127.0.0.1" if is_alone else self.ranks[0].host
@@ -112,7 +112,7 @@ class Launch(Record, what="launch record", rules=STRICT):
         """Return whether the job continues without any node but the first."""
         return can_lose_nodes(self.config, self.ranks)
 
-    def by_hand_id(self, name: str) -> str:
+    def manual_run_id(self, name: str) -> str:
         """Return the job's id when it is started in a shell: no run of the program has it."""
         return f"{self.job_id}-{name}"
 

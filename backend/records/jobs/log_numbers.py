@@ -39,7 +39,7 @@ _NO_VALUES = re.compile(
 )
 
 
-def wrong_pattern(patterns: Iterable[str]) -> str:
+def invalid_pattern(patterns: Iterable[str]) -> str:
     """Return the first that is no pattern, or ""."""
     return next((one or " " for one in patterns if not _is_pattern(one)), "")
 

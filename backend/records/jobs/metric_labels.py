@@ -38,12 +38,12 @@ _PROGRESS = frozenset(
 _WORD = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+(?![a-z])[0-9]*")
 
 
-def metric_words(name: str) -> str:
+def metric_label(name: str) -> str:
     """Return the label: ``validation/loss`` is "validation loss", ``loss`` "training loss"."""
     return _said(name, "validation", "training")
 
 
-def short_metric(name: str) -> str:
+def short_metric_label(name: str) -> str:
     """Return a short label for narrow places: "val. loss", "train loss"."""
     return _said(name, "val.", "train")
 

@@ -6,10 +6,11 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.validation import REQUIRED, Fault, Table, sanitize
+from backend.records.base.schema import KEY
+from backend.records.base.validation import REQUIRED, ConfigError, Table, sanitize
 from backend.records.jobs.setting import Setting
 
 THIS_COMPUTER = "this-computer"
@@ -23,11 +24,11 @@ class Placement:
     node: str
     processes: int = 0
     gpus: tuple[str, ...] = ()
-    beside: tuple[tuple[str, str], ...] = ()
+    shared_gpus: tuple[tuple[str, str], ...] = field(default=(), metadata={KEY: "beside"})
     """GPUs that another user may be using at the start, and that user: the GPUs are shared."""
 
-    def user_beside(self, gpu: str) -> str:
-        return dict(self.beside).get(gpu, "")
+    def sharing_user(self, gpu: str) -> str:
+        return dict(self.shared_gpus).get(gpu, "")
 
     @property
     def slots(self) -> int:
@@ -37,21 +38,21 @@ class Placement:
         """Return it as in a job file."""
         if not self.gpus:
             return {"node": self.node, "processes": self.processes}
-        beside = {gpu: user for gpu, user in self.beside if gpu in self.gpus}
+        beside = {gpu: user for gpu, user in self.shared_gpus if gpu in self.gpus}
         more = {"beside": beside} if beside else {}
         return {"node": self.node, "gpus": list(self.gpus), **more}
 
 
-def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[Fault, ...]]:
+def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[ConfigError, ...]]:
     """Parse ``placement`` of a job file; return the nodes and what runs on each, and the faults."""
-    faults: list[Fault] = []
+    faults: list[ConfigError] = []
     found = take_placement(Table({"placement": value}, "", faults))
     return found, tuple(faults)
 
 
 def take_placement(table: Table) -> tuple[Placement, ...]:
     """Take ``placement`` from a job file's table; its faults are added to the table's."""
-    value = table.take("placement", REQUIRED)
+    value = table.take_value("placement", REQUIRED)
     if value is REQUIRED:
         return ()
     if (
@@ -59,39 +60,41 @@ def take_placement(table: Table) -> tuple[Placement, ...]:
         or not value
         or not all(isinstance(v, Mapping) for v in value)
     ):
-        table.fault("placement", "needs at least one node, each as a table [[placement]].")
+        table.add_error("placement", "needs at least one node, each as a table [[placement]].")
         return ()
     placements = []
     for number, raw in enumerate(value):
-        faults: list[Fault] = []
+        faults: list[ConfigError] = []
         entry = Table(raw, f"placement[{number}]", faults)
         node = entry.text("node", REQUIRED, empty_ok=False)
-        gpus = Setting("texts").take(entry, "gpus", ())
+        gpus = Setting("texts").take_value(entry, "gpus", ())
         both = gpus and "processes" in entry
-        processes = entry.whole("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
+        processes = entry.whole_number("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
         if both:
-            entry.fault("processes", "cannot be used with gpus; use GPUs or CPUs of a node.")
+            entry.add_error("processes", "cannot be used with gpus; use GPUs or CPUs of a node.")
         if len(set(gpus)) < len(gpus):
-            entry.fault("gpus", "names a GPU twice.")
+            entry.add_error("gpus", "names a GPU twice.")
         beside = _beside(entry, gpus)
-        entry.done(("node", "processes", "gpus", "beside"))
+        entry.report_unknown_keys(("node", "processes", "gpus", "beside"))
         for fault in faults:
-            table.fault(fault.field, fault.sentence.partition(": ")[2])
+            table.add_error(fault.path, fault.message.partition(": ")[2])
         placements.append(Placement(node, processes, gpus, beside))
     nodes = [p.node for p in placements]
     if len(set(nodes)) < len(nodes):
-        table.fault("placement", "names a node twice.")
+        table.add_error("placement", "names a node twice.")
     if len({bool(p.gpus) for p in placements}) > 1:
-        table.fault("placement", "mixes GPUs and CPUs; a job uses one kind.")
+        table.add_error("placement", "mixes GPUs and CPUs; a job uses one kind.")
     return tuple(placements)
 
 
 def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    value = table.take("beside", {})
+    value = table.take_value("beside", {})
     if not isinstance(value, Mapping) or not all(isinstance(user, str) for user in value.values()):
-        table.fault("beside", "must be a table of GPUs, each with a user's name.")
+        table.add_error("beside", "must be a table of GPUs, each with a user's name.")
         return ()
     strange = [gpu for gpu in value if gpu not in gpus]
     if strange:
-        table.fault("beside", f"names the GPU “{sanitize(str(strange[0]))}”, which is not chosen.")
+        table.add_error(
+            "beside", f"names the GPU “{sanitize(str(strange[0]))}”, which is not chosen."
+        )
     return tuple((str(gpu), user) for gpu, user in value.items() if gpu in gpus)

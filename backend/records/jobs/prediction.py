@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.schema import READ, Record, plain
+from backend.records.base.schema import KEY, READ, Record, json_value
 from backend.records.library.preview import TOOL_RULES, SamplePart, SamplePreview
 
 CLASSES, BOXES, VALUES = "classes", "boxes", "values"
@@ -131,14 +131,14 @@ def _mean(values: tuple[float | None, ...]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Prediction(Record, what="prediction", rules=TOOL_RULES):
+class Prediction(Record, label="prediction", rules=TOOL_RULES):
     """The predictions of a checkpoint, and how good they are.
 
     ``confusion`` has a row for each class of the targets, a column for each predicted class.
     """
 
     task: str
-    samples: int
+    sample_count: int = field(metadata={KEY: "samples"})
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     """As the job measures a checkpoint; empty for files."""
     classes: tuple[ClassMeasures, ...] = ()
@@ -147,7 +147,7 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
     """The most confident wrong ones, the most confident first."""
     best: tuple[PredictedSample, ...] = ()
     """Of each predicted class the most confident ones."""
-    shown: tuple[PredictedSample, ...] = ()
+    examples: tuple[PredictedSample, ...] = field(default=(), metadata={KEY: "shown"})
     """All samples if they are few, otherwise some at equal distances."""
     notes: tuple[str, ...] = ()
     output: str = field(default="", metadata={READ: str})
@@ -160,7 +160,7 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
     def to_json(self, output: str) -> dict[str, Any]:
         """Return the document that ``--json`` prints: the figures, without samples."""
         document = {
-            "samples": self.samples,
+            "samples": self.sample_count,
             "output": output,
             "metrics": self.metrics,
             "notes": self.notes,
@@ -182,4 +182,4 @@ class Prediction(Record, what="prediction", rules=TOOL_RULES):
                 {"class": one.name, "boxes": one.count, "ap50": one.ap50, "ap75": one.ap75}
                 for one in self.detections
             ]
-        return dict(plain(document))
+        return dict(json_value(document))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.script import PLACEHOLDERS, REQUIREMENTS, is_entry
 
 if TYPE_CHECKING:
@@ -31,24 +31,24 @@ class Rule:
     """
 
     name: str
-    needs: tuple[str, ...]
+    paths: tuple[str, ...]
     is_broken: Callable[[JobConfig], object]
-    sentence: str
+    message: str
 
-    def fault(self, job: JobConfig, faults: Iterable[Fault]) -> str:
+    def error_message(self, job: JobConfig, faults: Iterable[ConfigError]) -> str:
         """Return why the job breaks it, "" if it does not, or if a setting has a fault."""
-        if any(_is_about(fault, path) for fault in faults for path in self.needs):
+        if any(_is_about(fault, path) for fault in faults for path in self.paths):
             return ""
-        return self.sentence.format(job=job) if self.is_broken(job) else ""
+        return self.message.format(job=job) if self.is_broken(job) else ""
 
-    def in_words(self, label: str) -> str:
+    def condition(self, label: str) -> str:
         """Return it for all jobs, with ``label`` as the name of the first setting."""
-        path, sentence = self.needs[0], self.sentence.partition("; ")[0].rstrip(".").format()
-        return Fault(path, f"{path}: {sentence}.").named(label)
+        path, sentence = self.paths[0], self.message.partition("; ")[0].rstrip(".").format()
+        return ConfigError(path, f"{path}: {sentence}.").message_for(label)
 
 
-def _is_about(fault: Fault, path: str) -> bool:
-    return path in (fault.field, fault.part) or path.startswith(f"{fault.field}.")
+def _is_about(fault: ConfigError, path: str) -> bool:
+    return path in (fault.path, fault.part) or path.startswith(f"{fault.path}.")
 
 
 def _nesterov(job: JobConfig) -> bool:

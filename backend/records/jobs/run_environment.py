@@ -22,7 +22,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class RunEnvironment(Record, what="environment record"):
+class RunEnvironment(Record, label="environment record"):
     """The environment of one run. ``threads`` are those of one rank; ``device`` is the model of
     rank 0's GPU or CPU, ``program`` the version of this program and the commit of a checkout.
     What could not be found out is ""."""

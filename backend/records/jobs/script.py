@@ -28,13 +28,13 @@ REQUIREMENTS = "requirements"
 """In place of a Python's path: an environment with the packages that the script lists."""
 PYTHONS = {"": "The node's own", REQUIREMENTS: "From the script's requirements"}
 _NO_PROGRAMS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py", "hubconf.py")
-LISTS = ("uv.lock", "requirements.txt", "pyproject.toml")
+REQUIREMENT_FILES = ("uv.lock", "requirements.txt", "pyproject.toml")
 """The files that list packages, at the top of a script's folder; the first one counts."""
 USUAL_CHECKPOINTS = ("*.pt", "*.pth", "*.pth.tar", "*.ckpt", "*.safetensors", "checkpoint-*/")
 SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIGUSR1"}
 
 
-def filled(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
+def fill_placeholders(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """Return the arguments with their placeholders replaced; ``{{seed}}`` stands for ``{seed}``."""
 
     def value(found: re.Match[str]) -> str:
@@ -43,7 +43,7 @@ def filled(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
     return [_FOUND.sub(value, one) for one in arguments]
 
 
-def in_a_line(words: Sequence[str]) -> str:
+def command_line(words: Sequence[str]) -> str:
     """Return words as a line that `shlex.split` reads; braces need no quotation."""
     return " ".join(one if _PLAIN.fullmatch(one) else shlex.quote(one) for one in words)
 
@@ -64,7 +64,7 @@ def is_entry(entry: str) -> bool:
     return not path.is_absolute() and ".." not in path.parts
 
 
-def entry_words(entry: str) -> list[str]:
+def entry_args(entry: str) -> list[str]:
     """Return the words after ``python`` that run an entry."""
     module = _MODULE.fullmatch(entry)
     return ["-m", module[1]] if module else [entry]
@@ -119,6 +119,6 @@ def _as_entry(path: PurePosixPath, files: Sequence[str]) -> str:
     return f"-m {'.'.join(parts)}"
 
 
-def usual_list(files: Sequence[str]) -> str:
+def usual_requirement_file(files: Sequence[str]) -> str:
     """Return the file that lists the packages of a script, "" without one."""
-    return next((name for name in LISTS if name in files), "")
+    return next((name for name in REQUIREMENT_FILES if name in files), "")

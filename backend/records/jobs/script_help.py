@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 from backend.records.library.preview import TOOL_RULES
 
-MOST = 200
+MAX_ARGUMENTS = 200
 _MOST_LINES, _LONGEST = 20_000, 2_000
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _EDGE = re.compile(r"^(\s*)[│┃|](?: \*)?|\s*[│┃|]$")
@@ -43,7 +43,7 @@ _HYDRA = "== Config =="
 
 
 @dataclass(frozen=True)
-class ScriptArgument(Record, what="argument of a script", rules=TOOL_RULES):
+class ScriptArgument(Record, label="argument of a script", rules=TOOL_RULES):
     """An argument that a script takes.
 
     Attributes:
@@ -59,14 +59,14 @@ class ScriptArgument(Record, what="argument of a script", rules=TOOL_RULES):
     kind: str = "text"
     default: str = ""
     choices: tuple[str, ...] = ()
-    words: str = ""
-    others: tuple[str, ...] = ()
+    help_text: str = field(default="", metadata={KEY: "words"})
+    aliases: tuple[str, ...] = field(default=(), metadata={KEY: "others"})
 
     @property
     def name(self) -> str:
         return self.head.strip("-=")
 
-    def fault(self, value: str) -> str:
+    def value_error(self, value: str) -> str:
         """Return why a value that was typed is none, by the help, or ""."""
         kinds = {"whole": (_WHOLE, "a whole number"), "number": (_NUMBER, "a number")}
         pattern, wanted = kinds.get(self.kind, (None, ""))
@@ -76,7 +76,7 @@ class ScriptArgument(Record, what="argument of a script", rules=TOOL_RULES):
 
 
 @dataclass(frozen=True)
-class ScriptHelp(Record, what="help of a script", rules=TOOL_RULES):
+class ScriptHelp(Record, label="help of a script", rules=TOOL_RULES):
     """The arguments of a script, at most `MOST`."""
 
     arguments: tuple[ScriptArgument, ...] = ()
@@ -90,7 +90,7 @@ def read_help(text: str) -> tuple[ScriptArgument, ...]:
     else:
         found = list(_options(lines, has_head=True)) or list(_options(lines, has_head=False))
     kept = {one.name: one for one in reversed(found) if one.name not in _NOT_OFFERED}
-    return tuple(kept.values())[::-1][:MOST]
+    return tuple(kept.values())[::-1][:MAX_ARGUMENTS]
 
 
 def _plain(line: str) -> str:
@@ -130,14 +130,14 @@ def _option(entry: Sequence[str]) -> ScriptArgument | None:
         return None
     long = [one for one in names if one.startswith("--")] or names
     default = _default(words)
-    made = ScriptArgument(long[0], "text", default, words=words)
+    made = ScriptArgument(long[0], "text", default, help_text=words)
     if listed is None and value in ("", "<bool>"):
         off = [one for one in names if one[2:5] in ("no-", "no_")]
         is_on = default in ("True", "true", made.name)
         head = off[0] if off and is_on else made.head
         given = tuple(one for one in names if one != head and one not in off)
-        return replace(made, head=head, kind="flag", default="", others=() if is_on else given)
-    made = replace(made, others=tuple(one for one in names if one != made.head))
+        return replace(made, head=head, kind="flag", default="", aliases=() if is_on else given)
+    made = replace(made, aliases=tuple(one for one in names if one != made.head))
     if len(choices) > 1:
         return replace(made, kind="choice", choices=choices)
     return made if "..." in value else _with_kind(made, value)
@@ -151,7 +151,7 @@ def _is_head(name: str, declared: str) -> bool:
 
 def _with_kind(one: ScriptArgument, value: str) -> ScriptArgument:
     """Find the kind by the name of the value, the help, or the default."""
-    named = _TYPE.search(one.words) or _WORD.match(value)
+    named = _TYPE.search(one.help_text) or _WORD.match(value)
     kind = _KINDS.get(named[1].lower(), "") if named else ""
     if kind == "choice" or one.default.lower() in ("true", "false"):
         words = ("True", "False") if one.default[:1].isupper() else ("true", "false")

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.validation import Table, span
+from backend.records.base.validation import Table, range_text
 
-WHAT, WHERE, HOW, KEEP = "What", "Where", "How", "Keep"
-SECTIONS = (WHAT, WHERE, HOW, KEEP)
+WHAT_SECTION, WHERE_SECTION, HOW_SECTION, KEEP_SECTION = "What", "Where", "How", "Keep"
+SECTIONS = (WHAT_SECTION, WHERE_SECTION, HOW_SECTION, KEEP_SECTION)
 """The sections of the form, in its order."""
 
 
@@ -56,18 +56,18 @@ class Setting:
     default: Any = None
     low: float = 0.0
     high: float | None = None
-    above: float | None = None
-    below: float | None = None
+    exclusive_low: float | None = None
+    exclusive_high: float | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     term: str = ""
-    section: str = HOW
+    section: str = HOW_SECTION
     is_rare: bool = False
     is_note: bool = False
     is_changeable: bool = False
     is_always_written: bool = False
-    of: str = ""
+    job_kind: str = ""
 
-    def take(self, table: Table, key: str, default: Any) -> Any:
+    def take_value(self, table: Table, key: str, default: Any) -> Any:
         """Take the checked value of a key; add a fault to the table if it is not valid."""
         if self.kind == "text":
             return table.text(key, default, empty_ok=default == "")
@@ -79,7 +79,7 @@ class Setting:
             return table.choice(key, default, tuple(self.choices))
         if self.kind == "whole":
             high = None if self.high is None else int(self.high)
-            return table.whole(key, default, int(self.low), high)
+            return table.whole_number(key, default, int(self.low), high)
         if self.kind == "wholes":
             return self._wholes(table, key, default)
         if self.kind == "pair":
@@ -87,9 +87,9 @@ class Setting:
         return table.number(key, default, self._fits, self._limits())
 
     def _fits(self, value: float) -> bool:
-        if self.above is not None and value <= self.above:
+        if self.exclusive_low is not None and value <= self.exclusive_low:
             return False
-        return value >= self.low and (self.below is None or value < self.below)
+        return value >= self.low and (self.exclusive_high is None or value < self.exclusive_high)
 
     def limits(self) -> str:
         """Return the valid values in words: "a number, above 0"."""
@@ -97,49 +97,57 @@ class Setting:
             return _WORDS[self.kind]
         if self.kind == "whole":
             high = None if self.high is None else int(self.high)
-            return f"a whole number, {span(int(self.low), high)}"
+            return f"a whole number, {range_text(int(self.low), high)}"
         if self.kind == "wholes":
-            return f"whole numbers, each {span(int(self.low), None)}"
+            return f"whole numbers, each {range_text(int(self.low), None)}"
         return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._limits()}"
 
     def _limits(self) -> str:
-        lowest = f"{self.low:g} or more" if self.above is None else f"above {self.above:g}"
-        return lowest + (f" and below {self.below:g}" if self.below is not None else "")
+        lowest = (
+            f"{self.low:g} or more"
+            if self.exclusive_low is None
+            else f"above {self.exclusive_low:g}"
+        )
+        return lowest + (
+            f" and below {self.exclusive_high:g}" if self.exclusive_high is not None else ""
+        )
 
     def _wholes(self, table: Table, key: str, default: Any) -> tuple[int, ...]:
-        value = table.take(key, default)
+        value = table.take_value(key, default)
         if not isinstance(value, (list, tuple)) or not all(
             isinstance(v, int) and not isinstance(v, bool) and v >= self.low for v in value
         ):
-            table.fault(key, f"must be {self.limits()}.")
+            table.add_error(key, f"must be {self.limits()}.")
             return ()
         return tuple(value)
 
     def _pair(self, table: Table, key: str, default: Any) -> tuple[float, float]:
-        value = table.take(key, default)
+        value = table.take_value(key, default)
         if (
             not isinstance(value, (list, tuple))
             or len(value) != 2
             or not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value)
             or not all(map(self._fits, value))
         ):
-            table.fault(key, f"must be two numbers, each {self._limits()}.")
+            table.add_error(key, f"must be two numbers, each {self._limits()}.")
             return (0.0, 0.0)
         return (float(value[0]), float(value[1]))
 
 
-def declared(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
+def setting_metadata(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
     """Return the metadata of a dataclass field that is a setting."""
     return {"setting": Setting(kind, label, **more)}
 
 
 def _texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> tuple[str, ...]:
-    value = table.take(key, default)
+    value = table.take_value(key, default)
     if is_typed and isinstance(value, str):
         # What was typed is passed on as it is if it cannot be split.
-        table.fault(key, "must be a list of text values; in a line each quotation needs its end.")
+        table.add_error(
+            key, "must be a list of text values; in a line each quotation needs its end."
+        )
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-        table.fault(key, "must be a list of text values.")
+        table.add_error(key, "must be a list of text values.")
         return ()
     return tuple(value)

@@ -19,10 +19,10 @@ from backend.records.jobs.config import (
     Optimizer,
     Schedule,
     StrategyConfig,
-    declared_in,
+    declared_settings,
 )
 from backend.records.jobs.rules import RULES
-from backend.records.jobs.setting import HOW, SECTIONS, Setting
+from backend.records.jobs.setting import HOW_SECTION, SECTIONS, Setting
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
 OPTIONS: Mapping[str, Mapping[str, Options]] = {
@@ -42,11 +42,11 @@ _TABLES: Mapping[str, type] = {
 
 
 def _all() -> Iterator[tuple[str, Setting]]:
-    for name, setting in declared_in(JobConfig).items():
+    for name, setting in declared_settings(JobConfig).items():
         if name not in _TABLES:
             yield name, setting
             continue
-        for key, one in declared_in(_TABLES[name]).items():
+        for key, one in declared_settings(_TABLES[name]).items():
             yield f"{name}.{key}", one
         for options in OPTIONS.get(name, {}).values():
             for key, one in options.items():
@@ -72,14 +72,14 @@ CHANGEABLE = tuple(path for path, one in SETTINGS.items() if one.is_changeable)
 def is_of(path: str, *, script: bool) -> bool:
     """Return whether jobs with a script have a setting, or else those with a model."""
     table = path.partition(".")[0]
-    owners = (declared_in(JobConfig).get(table), SETTINGS.get(path))
+    owners = (declared_settings(JobConfig).get(table), SETTINGS.get(path))
     other = "training" if script else "script"
-    return all(one is None or one.of != other for one in owners)
+    return all(one is None or one.job_kind != other for one in owners)
 
 
 def value_at(raw: Mapping[str, Any], path: str) -> Any:
     """Return the value of a setting in a job file; None if it is not given."""
-    if name := arguments.argument(path):
+    if name := arguments.argument_name(path):
         return arguments.value_of(raw.get(arguments.TABLE), name)
     value: Any = raw
     for key in path.split("."):
@@ -118,12 +118,12 @@ def choices(key: str) -> dict[str, str]:
     return found
 
 
-def value_words(key: str, value: str) -> str:
+def value_label(key: str, value: str) -> str:
     """Return the label of a choice; any other value unchanged."""
     return choices(key).get(value, value)
 
 
-def place(key: str) -> float:
+def sort_key(key: str) -> float:
     """Return a sort key in the form's order; an unknown setting follows those of its table."""
     if key in _PLACES:
         return _PLACES[key]
@@ -134,10 +134,10 @@ def place(key: str) -> float:
 def section(key: str) -> str:
     """Return the section of the form that contains a setting."""
     known = SETTINGS.get(key) or SETTINGS.get(key.partition(".")[0])
-    return known.section if known is not None else HOW
+    return known.section if known is not None else HOW_SECTION
 
 
-def usual(path: str) -> Any:
+def default_value(path: str) -> Any:
     """Return the default of a setting that is no option; None for one that is required."""
     table, _, key = path.rpartition(".")
     known = {one.name: one.default for one in fields(_TABLES.get(table, JobConfig))}
@@ -151,9 +151,9 @@ def conditions(path: str, *, script: bool = True) -> tuple[str, ...]:
     Without ``script``, rules on what only a job with a script has are left out.
     """
     change = ("A resume may change it.",) if path in CHANGEABLE else ()
-    rules = [rule for rule in RULES if rule.needs[0] == path]
-    kept = (rule for rule in rules if script or all(is_of(p, script=False) for p in rule.needs))
-    return (*(rule.in_words(label(path)) for rule in kept), *change)
+    rules = [rule for rule in RULES if rule.paths[0] == path]
+    kept = (rule for rule in rules if script or all(is_of(p, script=False) for p in rule.paths))
+    return (*(rule.condition(label(path)) for rule in kept), *change)
 
 
 def in_markdown() -> str:
@@ -166,7 +166,7 @@ def in_markdown() -> str:
         options = OPTIONS.get(table, {})
         owners = ", ".join(f"`{name}`" for name, known in options.items() if key in known)
         defaults = [known[key].default for known in options.values() if key in known]
-        texts = {_text(one) for one in defaults or [usual(path)]}
+        texts = {_text(one) for one in defaults or [default_value(path)]}
         values = ", ".join(f"`{choice}`" for choice in choices(path) if choice) or one.limits()
         if one.kind == "text" and one.choices:
             values += f", or {one.limits()}"

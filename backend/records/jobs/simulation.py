@@ -21,5 +21,5 @@ class SimulatedEpoch:
 
 
 @dataclass(frozen=True)
-class Simulation(Record, what="simulation"):
+class Simulation(Record, label="simulation"):
     epochs: tuple[SimulatedEpoch, ...]

@@ -20,7 +20,7 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True)
-class StepTimes(Record, what="step times"):
+class StepTimes(Record, label="step times"):
     """Milliseconds of a step over the last steps, one number for each rank.
 
     ``communication_ms`` is the same on all ranks. None: it is part of ``compute_ms``, as on a GPU,
@@ -32,7 +32,7 @@ class StepTimes(Record, what="step times"):
     waiting_ms: tuple[float, ...]
     communication_ms: float | None = None
 
-    def of(self, rank: int) -> dict[str, float]:
+    def times_of_rank(self, rank: int) -> dict[str, float]:
         """Return the parts of a rank's step by name."""
         data, compute = self.data_ms[rank], self.compute_ms[rank]
         if self.communication_ms is None:
@@ -46,7 +46,7 @@ class StepTimes(Record, what="step times"):
 
 
 @dataclass(frozen=True)
-class SlowCause(Record, what="slow cause"):
+class SlowCause(Record, label="slow cause"):
     """The cause that costs most, with its evidence.
 
     ``ms`` is the time of its part in a step of ``step_ms``, and ``usual_ms`` that of the same part
@@ -88,7 +88,7 @@ class SlowCause(Record, what="slow cause"):
             return f"other programs use its CPU; {computes}, and it waits {wait} ms for a free core"
         return computes
 
-    def sentence(self, node: str, nodes: int) -> str:
+    def message(self, node: str, nodes: int) -> str:
         """Return ``The network slows this job: communication takes 22 of the 31 ms …``.
 
         Args:

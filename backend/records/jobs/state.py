@@ -46,12 +46,12 @@ class JobState(str, Enum):
         return self in _FAILED
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """The label ("Training", "Stopped")."""
         return _WORDS[self][0]
 
     @property
-    def family(self) -> str:
+    def color_role(self) -> str:
         """The colour family of the state: idle, live, warn, rest, good or bad."""
         return _WORDS[self][1]
 

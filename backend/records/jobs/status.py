@@ -14,7 +14,7 @@ from backend.base.log import swallowed
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.placement import Placement
@@ -30,7 +30,7 @@ _NEEDS = (
 
 
 @dataclass(frozen=True)
-class RankError(Record, what="error"):
+class RankError(Record, label="error"):
     """The first failure of a run. ``sentence`` is for users; the traceback is one click away.
 
     ``cause`` names what the logs prove (see `records.jobs.diagnosis`), "" if they were not
@@ -40,7 +40,7 @@ class RankError(Record, what="error"):
     failed, "once" if another try may succeed, "" if the user has to act.
     """
 
-    sentence: str = ""
+    message: str = field(default="", metadata={KEY: "sentence"})
     rank: int | None = None
     node: str = ""
     traceback: str = ""
@@ -53,7 +53,7 @@ class RankError(Record, what="error"):
 
 
 @dataclass(frozen=True)
-class Continued(Record, what="continued run"):
+class Continuation(Record, label="continued run"):
     """Why the program itself made a run, without a user: a machine failed in the run before.
 
     ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
@@ -64,10 +64,10 @@ class Continued(Record, what="continued run"):
     """
 
     reason: str
-    since: str = ""
+    started_at: str = field(default="", metadata={KEY: "since"})
     retries: int = 0
     avoids: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
+    chosen_nodes: tuple[str, ...] = field(default=(), metadata={KEY: "before"})
     placement: tuple[Placement, ...] = ()
     batch_size: int = 0
     step: int = 0
@@ -78,7 +78,7 @@ class Continued(Record, what="continued run"):
     @property
     def is_short(self) -> bool:
         """Return whether it has fewer nodes than the user chose."""
-        return len(self.placement) < len(self.before)
+        return len(self.placement) < len(self.chosen_nodes)
 
     @property
     def has_grown(self) -> bool:
@@ -87,12 +87,12 @@ class Continued(Record, what="continued run"):
     @property
     def nodes(self) -> str:
         """Return "2 of 3 nodes", "" if it has had all of them since its start."""
-        words = f"{len(self.placement)} of {len(self.before)} nodes"
+        words = f"{len(self.placement)} of {len(self.chosen_nodes)} nodes"
         return words if self.is_short or self.has_grown else ""
 
 
 @dataclass(frozen=True)
-class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
+class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_NEEDS):
     """One reading of ``status.json``.
 
     ``heartbeat`` is a counter: a status is fresh if it advances, whatever two clocks say. ``step``
@@ -127,8 +127,8 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     step_times: StepTimes | None = None
     slow_cause: SlowCause | None = None
     alarms: tuple[Alarm, ...] = ()
-    started: str = ""
-    updated: str = ""
+    started_at: str = field(default="", metadata={KEY: "started"})
+    updated_at: str = field(default="", metadata={KEY: "updated"})
     earlier_s: float = 0.0
     earlier_gpu_s: float | None = None
     earlier_energy_j: float | None = None
@@ -136,7 +136,7 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
     energy_j: float | None = None
     other_cpu: float | None = None
     is_planned: bool = False
-    continued: Continued | None = None
+    continuation: Continuation | None = field(default=None, metadata={KEY: "continued"})
     early_finish: str = ""
     schema: int = STATUS_SCHEMA
 
@@ -146,9 +146,9 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
         return min(1.0, self.step / self.total_steps) if self.total_steps else 0.0
 
     @property
-    def ended(self) -> str:
+    def ended_at(self) -> str:
         """The end of the run, also of a job that is queued again; "" while it is not over."""
-        return "" if self.state.is_live else self.updated
+        return "" if self.state.is_live else self.updated_at
 
     @property
     def total_energy_j(self) -> float | None:
@@ -157,16 +157,16 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
             return None
         return self.earlier_energy_j + self.energy_j
 
-    def ended_as(self, record: RunExit) -> RunStatus:
+    def with_exit(self, record: RunExit) -> RunStatus:
         """Return the last status of a run: these figures, with the end that is on record.
 
         A clock that was set during the run does not change how long it took.
         """
-        started, ended = self.started, record.ended or self.updated
+        started, ended = self.started_at, record.ended_at or self.updated_at
         if record.took_s is not None:
-            started = record.started or started
+            started = record.started_at or started
         elif timestamps.seconds(ended) < timestamps.seconds(started):
-            ended = self.updated
+            ended = self.updated_at
         return replace(
             self,
             state=record.state,
@@ -175,8 +175,8 @@ class RunStatus(Record, what="status", newest=STATUS_SCHEMA, needs=_NEEDS):
             eta_s=None,
             energy_j=record.energy_j,
             other_cpu=record.other_cpu,
-            started=started,
-            updated=ended,
+            started_at=started,
+            updated_at=ended,
         )
 
 
@@ -195,7 +195,7 @@ def finite(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class ProcessIdentity(Record, what="process"):
+class ProcessIdentity(Record, label="process"):
     """A process, identified uniquely: pids repeat, after a reboot from 1 on.
 
     ``start_ticks`` is field 22 of ``/proc/<pid>/stat`` (clock ticks since boot).
@@ -208,7 +208,7 @@ class ProcessIdentity(Record, what="process"):
 
 
 @dataclass(frozen=True)
-class RankExit(Record, what="exit record"):
+class RankExit(Record, label="exit record"):
     """The end of one rank; written by its guard (``rank-<k>.json``).
 
     ``outcome``: "finished", "interrupted" (agreed by all), "error" (an exception), "exit" (with
@@ -239,7 +239,7 @@ class UnrecordedEnd(Enum):
     NEVER_STARTED = "never started"
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         return _UNRECORDED[self]
 
 
@@ -253,7 +253,7 @@ _UNRECORDED = {
 
 
 @dataclass(frozen=True)
-class RunExit(Record, what="exit record"):
+class RunExit(Record, label="exit record"):
     """The end of a run, from its supervisor (``exit.json``): the most reliable record of it.
 
     ``leftovers``: processes with the run's tag that survived the cleanup (should be empty).
@@ -269,13 +269,13 @@ class RunExit(Record, what="exit record"):
     error: RankError | None = None
     mpirun_code: int | None = None
     leftovers: tuple[int, ...] = ()
-    ended: str = ""
+    ended_at: str = field(default="", metadata={KEY: "ended"})
     energy_j: float | None = None
     took_s: float | None = None
     other_cpu: float | None = None
     pause: str = ""
 
     @property
-    def started(self) -> str:
+    def started_at(self) -> str:
         """The start, by the clock of the end; "" if it is not known."""
-        return "" if self.took_s is None else timestamps.earlier(self.ended, self.took_s)
+        return "" if self.took_s is None else timestamps.time_before(self.ended_at, self.took_s)

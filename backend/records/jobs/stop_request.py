@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from backend.base.log import swallowed
+from backend.records.base.schema import KEY
 from backend.records.base.validation import sanitize
 
 STOP_GRACE_S = 30.0
@@ -31,7 +32,7 @@ class StopRequest:
     user: str = ""
     host: str = ""
     time: str = ""
-    at_once: bool = False
+    is_immediate: bool = field(default=False, metadata={KEY: "at_once"})
     pause: str = ""
 
 

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, Optional
 from backend.records.base.timestamps import seconds
 from backend.records.jobs import arguments
 from backend.records.jobs.metric_labels import usual_mode
-from backend.records.jobs.script import in_a_line
-from backend.records.jobs.settings import NOTES, SETTINGS, usual
+from backend.records.jobs.script import command_line
+from backend.records.jobs.settings import NOTES, SETTINGS, default_value
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView, gpu_seconds
 
-LIVE, WAITING, ENDED = 0, 1, 2
+LIVE_GROUP, WAITING_GROUP, ENDED_GROUP = 0, 1, 2
 
 
 class SweepCount(NamedTuple):
@@ -36,7 +36,7 @@ class SweepCount(NamedTuple):
 
     ids: tuple[str, ...]
     live: int = 0
-    waiting: int = 0
+    queued: int = 0
     finished: int = 0
     stopped: int = 0
     failed: int = 0
@@ -60,9 +60,9 @@ class JobSummary(NamedTuple):
     nodes: tuple[str, ...] = ()
     world_size: int = 0
     uses_gpus: bool = False
-    created: float = 0.0
-    started: float = 0.0
-    ended: float = 0.0
+    created_s: float = 0.0
+    started_s: float = 0.0
+    ended_s: float = 0.0
     earlier_s: float = 0.0
     """Duration of all runs before the newest one; ``started`` is that of the newest one."""
     earlier_gpu_s: Optional[float] = 0.0  # noqa: UP045
@@ -74,7 +74,7 @@ class JobSummary(NamedTuple):
     tags: tuple[str, ...] = ()
     reason: str = ""
     """Why it failed, was stopped, or has stale news; "" if all is normal."""
-    doubt: str = ""
+    contact_warning: str = ""
     eta_s: Optional[float] = None  # noqa: UP045
     pins: tuple[tuple[str, str], ...] = ()
     """References: the key in the job file ("model"), and ``NAME@VERSION``."""
@@ -90,7 +90,7 @@ class JobSummary(NamedTuple):
     """None for a job; the row of a sweep has the sweep's tag as its id."""
 
     @property
-    def called(self) -> str:
+    def name_and_tags(self) -> str:
         """Its name and tags; of a sweep its own tag, too."""
         own = () if self.sweep is None else (self.id,)
         return " ".join((self.name, *own, *self.tags))
@@ -99,9 +99,9 @@ class JobSummary(NamedTuple):
     def group(self) -> int:
         """`LIVE`, `WAITING` (drafts included) or `ENDED`."""
         if self.state.is_live:
-            return LIVE
+            return LIVE_GROUP
         is_waiting = self.state is JobState.CREATED or self.state.is_queued
-        return WAITING if is_waiting else ENDED
+        return WAITING_GROUP if is_waiting else ENDED_GROUP
 
     @property
     def is_script(self) -> bool:
@@ -114,16 +114,16 @@ class JobSummary(NamedTuple):
 
     def took_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""
-        end = self.ended or (now if self.state.is_live else 0.0)
-        if not self.started or not end:
+        end = self.ended_s or (now if self.state.is_live else 0.0)
+        if not self.started_s or not end:
             return None
-        return self.earlier_s + max(0.0, end - self.started)
+        return self.earlier_s + max(0.0, end - self.started_s)
 
     def gpu_s(self, now: float) -> float | None:
         """Return the seconds that all its runs took, each times its GPUs, up to ``now``."""
-        end = self.ended or (now if self.state.is_live else 0.0)
+        end = self.ended_s or (now if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
-        return gpu_seconds(self.earlier_gpu_s, gpus, self.started, end)
+        return gpu_seconds(self.earlier_gpu_s, gpus, self.started_s, end)
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,10 @@ class JobListing:
     """
 
     views: tuple[JobView, ...] = ()
-    lines: tuple[JobSummary, ...] = ()
-    gone: tuple[str, ...] = ()
+    summaries: tuple[JobSummary, ...] = ()
+    removed_ids: tuple[str, ...] = ()
     total: int = 0
-    to_reap: tuple[str, ...] = ()
+    reapable_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ class JobChoices:
     metrics: tuple[str, ...] = ()
 
 
-def line_of(view: JobView) -> JobSummary:
+def summary_of(view: JobView) -> JobSummary:
     """Return the summary of a job from its view."""
     config = view.config
-    return make_line(
+    return make_summary(
         config.to_dict(),
         view.status.metrics,
         id=view.id,
@@ -206,9 +206,9 @@ def line_of(view: JobView) -> JobSummary:
         nodes=view.nodes,
         world_size=view.world_size,
         uses_gpus=config.uses_gpus,
-        created=seconds(view.created),
-        started=seconds(view.status.started),
-        ended=seconds(view.status.ended),
+        created_s=seconds(view.created),
+        started_s=seconds(view.status.started_at),
+        ended_s=seconds(view.status.ended_at),
         earlier_s=view.status.earlier_s,
         earlier_gpu_s=view.status.earlier_gpu_s,
         energy_j=view.status.total_energy_j,
@@ -217,13 +217,13 @@ def line_of(view: JobView) -> JobSummary:
         notes=view.notes,
         tags=view.tags,
         reason=_reason(view),
-        doubt=view.doubt,
+        contact_warning=view.contact_warning,
         eta_s=view.status.eta_s,
         pins=tuple((key, pin.reference) for key, pin in view.pins.items()),
     )
 
 
-def make_line(
+def make_summary(
     settings: Mapping[str, Any], metrics: Mapping[str, float | None], **known: Any
 ) -> JobSummary:
     """Make a summary with the text for the search.
@@ -239,7 +239,7 @@ def make_line(
         line.name,
         line.notes,
         *line.tags,
-        line.state.word,
+        line.state.label,
         line.user,
         *line.nodes,
         *(reference for _, reference in line.pins),
@@ -250,7 +250,7 @@ def make_line(
     return line._replace(
         text=_folded(own),
         settings=_kept_once(_folded(others)),
-        arguments=_kept_once(in_a_line(settings.get(arguments.TABLE, ()))),
+        arguments=_kept_once(command_line(settings.get(arguments.TABLE, ()))),
         best_mode=_mode_of(line, policy),
     )
 
@@ -284,10 +284,10 @@ def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
             # The value of a variable may be a token.
             yield from value
         elif key == arguments.TABLE:
-            yield f"{key}={in_a_line(value)}"
-            for name, text in arguments.named(value).items():
+            yield f"{key}={command_line(value)}"
+            for name, text in arguments.named_arguments(value).items():
                 if "{" not in text:
-                    yield f"{arguments.canonical(name)}={text}"
+                    yield f"{arguments.canonical_name(name)}={text}"
         elif isinstance(value, dict):
             yield f"{key}={value['name']}" if "name" in value else key
             for name, inner in value.items():
@@ -325,18 +325,20 @@ _SAYS_WHY = (JobState.INTERRUPTED, JobState.PAUSED, JobState.FINISHED)
 
 
 def _reason(view: JobView) -> str:
-    if view.doubt:
-        return view.doubt
+    if view.contact_warning:
+        return view.contact_warning
     if view.error is not None:
-        return view.error.sentence
+        return view.error.message
     return view.status.message if view.state in _SAYS_WHY else ""
 
 
 def _defaults() -> Iterable[str]:
     for path in SETTINGS:
         table, _, key = path.rpartition(".")
-        if table != "early_stop" and usual(path) is not None:
-            yield from _settings({table: {key: usual(path)}} if table else {key: usual(path)})
+        if table != "early_stop" and default_value(path) is not None:
+            yield from _settings(
+                {table: {key: default_value(path)}} if table else {key: default_value(path)}
+            )
 
 
 _SAYS_NOTHING = frozenset({"checkpoint", "optimizer", "early_stop", *_defaults()})

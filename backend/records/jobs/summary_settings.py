@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from math import nan
 from typing import NamedTuple
 
-from backend.records.jobs.arguments import TABLE, argument
-from backend.records.jobs.settings import usual
+from backend.records.jobs.arguments import TABLE, argument_name
+from backend.records.jobs.settings import default_value
 from backend.records.jobs.summary import JobSummary
 
 NUMBERS = ("lr", "batch_size", "epochs", "seed")
 TEXTS = ("optimizer", "strategy")
 PINS = ("model", "dataset", "script")
-_UNSAID = {"seed": str(usual("seed")), "strategy": str(usual("strategy.name"))}
+_UNSAID = {"seed": str(default_value("seed")), "strategy": str(default_value("strategy.name"))}
 """Values that the text omits, because nearly every job has them."""
 _COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 
@@ -38,14 +38,14 @@ def comparison(word: str) -> SettingFilter | None:
         return None
     name, sign, text = found.groups()
     try:
-        return SettingFilter(searched(name), sign, float(text.replace(",", ".")))
+        return SettingFilter(search_key(name), sign, float(text.replace(",", ".")))
     except ValueError:  # A word such as “a>b”.
         return None
 
 
-def searched(word: str) -> str:
+def search_key(word: str) -> str:
     """Return a word of a search without the table of an argument: ``arguments.lr=0.1``."""
-    return argument(word) or word
+    return argument_name(word) or word
 
 
 def setting(line: JobSummary, key: str) -> str:

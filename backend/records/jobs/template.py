@@ -7,10 +7,11 @@ fills what is missing as for any new job.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.jobs.config import without_neighbours
+from backend.records.base.schema import KEY
+from backend.records.jobs.config import without_shared_gpus
 
 SUFFIX = ".toml"
 _OF_ONE_JOB = ("name",)
@@ -21,14 +22,14 @@ class Template:
     """A template in a list. ``sentence`` describes it, ``fault`` says why it cannot be used."""
 
     name: str
-    sentence: str = ""
+    description: str = field(default="", metadata={KEY: "sentence"})
     path: str = ""
-    fault: str = ""
+    error: str = field(default="", metadata={KEY: "fault"})
 
 
 def template_of(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return a job file without what belongs to one job only."""
-    return without_neighbours({key: raw[key] for key in raw if key not in _OF_ONE_JOB})
+    return without_shared_gpus({key: raw[key] for key in raw if key not in _OF_ONE_JOB})
 
 
 def describe(raw: Mapping[str, Any]) -> str:

@@ -41,8 +41,8 @@ class Strategy(Options):
         self.library = library
 
 
-_MOMENTUM = Setting("number", "Momentum", 0.0, below=1.0, term="momentum")
-_BETAS = Setting("pair", "Betas", (0.9, 0.999), below=1.0, term="betas")
+_MOMENTUM = Setting("number", "Momentum", 0.0, exclusive_high=1.0, term="momentum")
+_BETAS = Setting("pair", "Betas", (0.9, 0.999), exclusive_high=1.0, term="betas")
 _AMSGRAD = Setting("flag", "AMSGrad", False, term="AMSGrad")
 _COMMON = {"maximize": Setting("flag", default=False)}
 
@@ -108,7 +108,7 @@ OPTIMIZERS: Mapping[str, Options] = {
     "adadelta": Options(
         "Adadelta",
         {
-            "rho": Setting("number", "Rho", 0.9, below=1.0, term="rho"),
+            "rho": Setting("number", "Rho", 0.9, exclusive_high=1.0, term="rho"),
             "eps": _eps(1e-6),
             "weight_decay": _decay(0.0),
             **_COMMON,
@@ -118,7 +118,7 @@ OPTIMIZERS: Mapping[str, Options] = {
         "RMSprop",
         {
             "momentum": _MOMENTUM,
-            "alpha": Setting("number", "Alpha", 0.99, below=1.0, term="alpha"),
+            "alpha": Setting("number", "Alpha", 0.99, exclusive_high=1.0, term="alpha"),
             "eps": _eps(1e-8),
             "centered": Setting("flag", "Centered", False, term="centered"),
             "weight_decay": _decay(0.0),
@@ -156,12 +156,12 @@ SCHEDULES: Mapping[str, Options] = {
     ),
     "polynomial": Options(
         "Polynomial",
-        {"power": Setting("number", "Power", 1.0, above=0, term="schedule"), "eta_min": _ETA_MIN},
+        {"power": Setting("number", "Power", 1.0, exclusive_low=0, term="schedule"), "eta_min": _ETA_MIN},
     ),
     "one-cycle": Options(
         "One cycle",
         {
-            "pct_start": Setting("number", "Share that rises", 0.3, below=1.0, term="one cycle"),
+            "pct_start": Setting("number", "Share that rises", 0.3, exclusive_high=1.0, term="one cycle"),
             "div_factor": Setting("number", "First rate, peak by", 25.0, 1, term="one cycle"),
             "final_div_factor": Setting("number", "Last rate, first by", 1e4, 1, term="one cycle"),
         },
@@ -275,7 +275,12 @@ STRATEGIES: Mapping[str, Strategy] = {
         {
             "cut": Setting("texts", "Cut after", (), term="cut"),
             "beta": Setting(
-                "number", "Beta (from 2 rounds)", 1.0, low=0.001, below=1e6, term="consensus"
+                "number",
+                "Beta (from 2 rounds)",
+                1.0,
+                low=0.001,
+                exclusive_high=1e6,
+                term="consensus",
             ),
             "inner_rounds": Setting("whole", "Rounds of each batch", 1, 1, term="consensus"),
             "variant": Setting(

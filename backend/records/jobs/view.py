@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.schema import plain
+from backend.records.base.schema import KEY, json_value
 from backend.records.base.timestamps import seconds
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.placement import Placement
@@ -20,7 +20,7 @@ from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
 
 JOULES_A_KWH = 3.6e6
-WHY_NO_RESUME = "The script has no arguments to resume with; clone the job to give it some"
+NO_RESUME_REASON = "The script has no arguments to resume with; clone the job to give it some"
 
 
 def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float) -> float | None:
@@ -49,7 +49,7 @@ class JobView:
     notes: str = ""
     tags: tuple[str, ...] = ()
     pins: Mapping[str, Pin] = field(default_factory=dict)
-    doubt: str = ""
+    contact_warning: str = ""
     """"no news since 14:02", or "" if the news is fresh. It does not change the state."""
     unrecorded_end: UnrecordedEnd | None = None
     """Set while a run that is over has to be reaped; see `backend.datastore.jobs.reaper`."""
@@ -107,9 +107,9 @@ class JobView:
     def gpu_s(self, now_s: float) -> float | None:
         """Return the seconds that all its runs took, each times its GPUs; None on CPUs."""
         status = self.status
-        ended = seconds(status.ended) or (now_s if self.state.is_live else 0.0)
+        ended = seconds(status.ended_at) or (now_s if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
-        return gpu_seconds(status.earlier_gpu_s, gpus, seconds(status.started), ended)
+        return gpu_seconds(status.earlier_gpu_s, gpus, seconds(status.started_at), ended)
 
     def ranks(self) -> Iterator[tuple[int, Placement, str]]:
         """Yield each rank, its node, and the UUID of its GPU or "", in the placement's order."""
@@ -137,13 +137,13 @@ class JobView:
 
         return rank, times[rank] / median(rest) - 1
 
-    def why_slow(self) -> str:
+    def slow_message(self) -> str:
         """Return a sentence on what slows the running job, "" if nothing does."""
         cause = self.status.slow_cause
         if cause is None or not self.state.is_live:
             return ""
         nodes = [placement.node for _, placement, _ in self.ranks()]
-        return cause.sentence(nodes[cause.rank or 0], len(set(nodes)))
+        return cause.message(nodes[cause.rank or 0], len(set(nodes)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints; the parts of a step only of a live job."""
@@ -159,22 +159,26 @@ class JobView:
             "step": self.step,
             "total_steps": status.total_steps,
             "world_size": self.world_size,
-            "metrics": plain(status.metrics),
+            "metrics": json_value(status.metrics),
             "message": status.message,
-            "error": plain(self.error),
+            "error": json_value(self.error),
             "created": self.created,
-            "started": status.started,
-            "ended": status.ended,
+            "started": status.started_at,
+            "ended": status.ended_at,
             "gpu_hours": _in(self.gpu_s(time.time()), 3600),
             "energy_kwh": _in(status.total_energy_j, JOULES_A_KWH),
             "tags": list(self.tags),
             "notes": self.notes,
             "eta_s": status.eta_s,
-            "pins": plain(self.pins),
-            "doubt": self.doubt,
-            **({"continued": plain(status.continued)} if status.continued is not None else {}),
-            "alarms": plain(status.alarms),
-            **(plain(now) if self.state.is_live and status.step_times is not None else {}),
+            "pins": json_value(self.pins),
+            "doubt": self.contact_warning,
+            **(
+                {"continued": json_value(status.continuation)}
+                if status.continuation is not None
+                else {}
+            ),
+            "alarms": json_value(status.alarms),
+            **(json_value(now) if self.state.is_live and status.step_times is not None else {}),
         }
 
 
@@ -193,7 +197,7 @@ class JobForecast:
 
     total_steps: int | None = None
     lasts_s: float | None = None
-    like: str = ""
+    pace_source: str = field(default="", metadata={KEY: "like"})
     pace_s: float | None = None
     checkpoint_bytes: int | None = None
     checkpoints_kept: int = 0
@@ -224,7 +228,7 @@ class JobCheck:
     rates at equal distances over the whole job, for the preview curve.
     """
 
-    faults: tuple[Fault, ...] = ()
+    errors: tuple[ConfigError, ...] = field(default=(), metadata={KEY: "faults"})
     global_batch: int | None = None
     workers: int = 0
     """The processes that train; the others are ``servers``."""
@@ -237,7 +241,7 @@ class JobCheck:
     jobs: int = 1
     """Number of jobs; more than one for a sweep, whose figures are those of its first job."""
     forecast: JobForecast = JobForecast()
-    together: tuple[str, ...] = ()
+    content_hashes: tuple[str, ...] = field(default=(), metadata={KEY: "together"})
     """The hashes of the files of model, dataset and loader; () until all three exist."""
     trial: ModelCheck | None = None
     """The result of one batch with these three, None if they were never tried."""
@@ -248,7 +252,7 @@ class JobCheck:
 
     @property
     def may_start(self) -> bool:
-        return not self.faults
+        return not self.errors
 
     @property
     def waits_for(self) -> str:
@@ -295,8 +299,8 @@ class JobRun:
     state: JobState
     put_away: int = 0
     message: str = ""
-    started: str = ""
-    ended: str = ""
+    started_at: str = field(default="", metadata={KEY: "started"})
+    ended_at: str = field(default="", metadata={KEY: "ended"})
     first_step: int = 0
     last_step: int = 0
 
@@ -338,7 +342,7 @@ class LogLines:
     """Lines from number ``first`` on, counted from 0. ``sources`` says where each is from if that
     differs: the number of a rank, or "mpirun"."""
 
-    first: int
+    first_number: int
     lines: tuple[str, ...]
     generation: int = 0
     sources: tuple[str, ...] = ()

@@ -6,8 +6,10 @@ side of its filter, on the picture, over that of its receptive field. See `plan_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+
+from backend.records.base.schema import KEY
 
 NETWORK = "planned-network"
 """The entry of the gallery that has the planned stages."""
@@ -28,7 +30,7 @@ class DepthStage:
 
     convolutions: int
     side: int
-    sees: int
+    receptive_field: int = field(metadata={KEY: "sees"})
     c_value: float
 
 
@@ -38,7 +40,7 @@ class DepthPlan:
 
     side: int
     kernel: int
-    least: float
+    least_c: float = field(metadata={KEY: "least"})
     as_printed: bool
     depth: int
     stages: tuple[DepthStage, ...]

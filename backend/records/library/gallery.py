@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.schema import STRICT, Record
-from backend.records.base.validation import nearest
+from backend.records.base.schema import KEY, STRICT, Record
+from backend.records.base.validation import closest_match
 from backend.records.library.item import Kind
 from backend.records.library.layers import ModelLayers
 
@@ -34,8 +34,8 @@ class CardSetting:
     label: str
     default: Any
     choices: tuple[Any, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = field(default=None, metadata={KEY: "least"})
+    maximum: float | None = field(default=None, metadata={KEY: "most"})
     help: str = ""
     pattern: str = ""
 
@@ -68,8 +68,8 @@ class CardSetting:
             return not self.pattern or re.fullmatch(self.pattern, value) is not None
         if isinstance(value, bool):
             return True
-        return (self.least is None or value >= self.least) and (
-            self.most is None or value <= self.most
+        return (self.minimum is None or value >= self.minimum) and (
+            self.maximum is None or value <= self.maximum
         )
 
     def valid(self) -> str:
@@ -82,13 +82,13 @@ class CardSetting:
         if isinstance(self.default, str):
             return f"text such as “{self.default}”" if self.pattern else "text"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
-        if self.least is None or self.most is None:
-            return kind if self.least is None else f"{kind} from {self.least:.9g} on"
-        return f"{kind} from {self.least:.9g} to {self.most:.9g}"
+        if self.minimum is None or self.maximum is None:
+            return kind if self.minimum is None else f"{kind} from {self.minimum:.9g} on"
+        return f"{kind} from {self.minimum:.9g} to {self.maximum:.9g}"
 
 
 @dataclass(frozen=True)
-class Card(Record, what="card", rules=STRICT):
+class Card(Record, label="card", rules=STRICT):
     """``card.toml`` of an entry of the gallery.
 
     Attributes:
@@ -124,7 +124,7 @@ class Card(Record, what="card", rules=STRICT):
             ValueError: A setting is unknown or has an invalid value; the message names it.
         """
         for key in given.keys() - self.settings.keys():
-            near = nearest(key, tuple(self.settings))
+            near = closest_match(key, tuple(self.settings))
             known = f" (did you mean {near}?)" if near else f": it has {', '.join(self.settings)}"
             raise ValueError(f"{self.title} has no setting “{key}”{known}")
         values = {key: one.default for key, one in self.settings.items()}
@@ -132,7 +132,7 @@ class Card(Record, what="card", rules=STRICT):
 
 
 @dataclass(frozen=True)
-class CardFigures(Record, what="figures of a card"):
+class CardFigures(Record, label="figures of a card"):
     """``figures.json`` of a model: measured with the default settings and one sample.
 
     Attributes:
@@ -174,18 +174,18 @@ class DataShape:
             sizes.setdefault("features", sizes.get("channels", 1) * sizes["side"] ** 2)
         return {key: sizes[key] for key in card.settings if key in sizes}
 
-    def misfits(self, card: Card) -> dict[str, int]:
+    def invalid_sizes(self, card: Card) -> dict[str, int]:
         """Return the sizes that are no valid settings of a card."""
         settings = self.settings(card).items()
         return {key: value for key, value in settings if not card.settings[key].is_valid(value)}
 
-    def why_not(self, card: Card) -> str:
+    def misfit_reason(self, card: Card) -> str:
         """Return why a network cannot take the data, "" if nothing is known against it."""
         if self.task and self.task != card.task:
             return f"Not for {self.task}"
         if "side" in card.settings and "features" in self.sizes and "side" not in self.sizes:
             return "For pictures, not for tables"
-        sizes = (f"{key.capitalize()} {value}" for key, value in self.misfits(card).items())
+        sizes = (f"{key.capitalize()} {value}" for key, value in self.invalid_sizes(card).items())
         return next((f"{size} does not fit" for size in sizes), "")
 
     def order(self, entry: GalleryEntry) -> tuple[object, ...]:
@@ -194,7 +194,14 @@ class DataShape:
         suits = all(self.sizes.get(key, 0) <= most for key, most in card.suits.items())
         fit = -len(self.settings(card))
         size = entry.figures.layers.parameters if entry.figures is not None else 0
-        return bool(self.why_not(card)), bool(card.collection), not suits, fit, card.rank, size
+        return (
+            bool(self.misfit_reason(card)),
+            bool(card.collection),
+            not suits,
+            fit,
+            card.rank,
+            size,
+        )
 
 
 @dataclass(frozen=True)
@@ -214,6 +221,6 @@ class Suggestion:
     entry: str
     title: str
     settings: Mapping[str, str]
-    sentence: str
-    facts: Mapping[str, int] = field(default_factory=dict)
+    message: str = field(metadata={KEY: "sentence"})
+    data_sizes: Mapping[str, int] = field(default_factory=dict, metadata={KEY: "facts"})
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -59,7 +59,7 @@ class SaliencyMap:
 
 
 @dataclass(frozen=True)
-class CheckpointInspection(Record, what="inspection of a checkpoint", rules=TOOL_RULES):
+class CheckpointInspection(Record, label="inspection of a checkpoint", rules=TOOL_RULES):
     """The weights of a checkpoint, and one sample of the training data passed through them.
 
     ``top_output`` is the number of the sample's largest output, None if the model has no such.

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from backend.records.base import number_format
-from backend.records.base.number_format import some
-from backend.records.base.schema import Record
+from backend.records.base.number_format import name_list
+from backend.records.base.schema import KEY, Record
 from backend.records.library.reading_note import ReadingNote
 
 
@@ -55,15 +55,15 @@ KINDS = {
 WEIGHTS_SUFFIXES = (".pt", ".safetensors")
 
 
-WEIGHTS_FACT = "weights"
+WEIGHTS_DETAIL = "weights"
 """Fact of a model about its given weights: ``name``, ``sha256``, ``bytes``, ``source``, and
 ``unused``: the names of what else the file holds."""
 
 
 def unused_in_weights(facts: Mapping[str, Any]) -> str:
     """Return a sentence on what a model's file of weights holds besides weights, or ""."""
-    unused = facts.get(WEIGHTS_FACT, {}).get("unused", ())
-    return f"Not used of this file: {some([str(name) for name in unused])}." if unused else ""
+    unused = facts.get(WEIGHTS_DETAIL, {}).get("unused", ())
+    return f"Not used of this file: {name_list([str(name) for name in unused])}." if unused else ""
 
 
 def is_weights(path: str) -> bool:
@@ -71,11 +71,11 @@ def is_weights(path: str) -> bool:
     return path.lower().endswith(WEIGHTS_SUFFIXES)
 
 
-TRAINING_FACT = "training"
+TRAINING_DETAIL = "training"
 """Fact of a model: settings of a job, as in its file, with which it was seen to train."""
-STUDY_FACT = "study"
+STUDY_DETAIL = "study"
 """Fact of what a study added: its title."""
-LEAKS_FACT = "leaks"
+LEAKS_DETAIL = "leaks"
 """Fact of a dataset: how many samples of validation its newest scan found in training, too."""
 _LEFT_OUT = "left_out"
 _LEFT_OUT_NAMES = "left_out_names"
@@ -87,7 +87,7 @@ _IMPORT_NOTES = (
 )
 
 
-def import_facts(left_out: Sequence[str], packed: Sequence[str]) -> dict[str, Any]:
+def import_details(left_out: Sequence[str], packed: Sequence[str]) -> dict[str, Any]:
     """Return the facts about files that an import left out, and archives that it did not unpack."""
     found: dict[str, Any] = {}
     if left_out:
@@ -98,7 +98,7 @@ def import_facts(left_out: Sequence[str], packed: Sequence[str]) -> dict[str, An
 
 
 @dataclass(frozen=True)
-class LibraryItem(Record, what="library record"):
+class LibraryItem(Record, label="library record"):
     """One version of a dataset, model or loader.
 
     ``sha256`` is the hash of the sorted relative paths and contents of its files. ``facts`` is the
@@ -113,7 +113,7 @@ class LibraryItem(Record, what="library record"):
     files: int
     created: str
     source: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict, metadata={KEY: "facts"})
 
     @property
     def reference(self) -> str:
@@ -122,18 +122,18 @@ class LibraryItem(Record, what="library record"):
     @property
     def leaks(self) -> str:
         """A sentence about leaks that the newest scan of a dataset found; "" for none."""
-        count = self.facts.get(LEAKS_FACT, 0)
+        count = self.details.get(LEAKS_DETAIL, 0)
         were = "sample is" if count == 1 else "samples are"
         return f"{number_format.count(count)} validation {were} in training, too." if count else ""
 
     @property
-    def left_out(self) -> str:
+    def import_message(self) -> str:
         """Sentences about what the import left out or did not unpack; "" for nothing."""
         notes = (
-            ReadingNote(reason, self.facts.get(count, 0), tuple(self.facts.get(names, ())))
+            ReadingNote(reason, self.details.get(count, 0), tuple(self.details.get(names, ())))
             for reason, count, names in _IMPORT_NOTES
         )
-        return " ".join(note.sentence for note in notes if note.count)
+        return " ".join(note.message for note in notes if note.count)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Pin:
 
 
 @dataclass(frozen=True)
-class Together:
+class Combination:
     """Names of a dataset, of a loader that read it, and of a model that took both, or ""."""
 
     dataset: str

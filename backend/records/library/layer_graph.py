@@ -29,7 +29,7 @@ class GraphEdge:
 
 
 @dataclass(frozen=True)
-class LayerGraph(Record, what="graph of layers"):
+class LayerGraph(Record, label="graph of layers"):
     """The first layers are at the top; y grows downwards."""
 
     width: float = 0.0
@@ -38,7 +38,7 @@ class LayerGraph(Record, what="graph of layers"):
     edges: tuple[GraphEdge, ...] = ()
 
 
-def drawn(layers: Iterable[Layer]) -> list[Layer]:
+def graph_layers(layers: Iterable[Layer]) -> list[Layer]:
     """Return the layers of a graph: those that ran and read others, or are read."""
     found = list(layers)
     read = {name for layer in found for name in layer.inputs}

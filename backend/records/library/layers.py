@@ -41,7 +41,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class ModelLayers(Record, what="list of layers", rules=TOOL_RULES):
+class ModelLayers(Record, label="list of layers", rules=TOOL_RULES):
     """Every layer of a model. A parameter that several layers share is counted once."""
 
     batch_size: int

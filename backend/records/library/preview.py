@@ -13,7 +13,7 @@ from math import inf, isfinite
 from typing import Any, Union
 
 from backend.records.base import number_format
-from backend.records.base.schema import LENIENT, READ, Record, Rules
+from backend.records.base.schema import KEY, LENIENT, READ, Record, Rules
 from backend.records.base.validation import sanitize
 from backend.records.jobs.status import finite
 
@@ -27,7 +27,7 @@ def _number(raw: Any) -> float | None:
 
 
 TOOL_RULES = Rules(
-    {**LENIENT.readers, str: _text, Union[float, None]: _number}, as_is=frozenset({int, bool})
+    {**LENIENT.readers, str: _text, Union[float, None]: _number}, exact_types=frozenset({int, bool})
 )
 _AS_IT_IS = {READ: str}
 """Metadata of text that is shown in several lines, or not at all."""
@@ -44,7 +44,7 @@ class SamplePart:
     path: str
     shape: tuple[int, ...] | None
     dtype: str
-    look: str
+    display_kind: str = field(metadata={KEY: "look"})
     png: str = field(default="", metadata=_AS_IT_IS)
     """The thumbnail, a PNG file in base64."""
     values: tuple[float | None, ...] = ()
@@ -82,13 +82,13 @@ def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
     return tuple(sorted(found, key=lambda one: one.count))
 
 
-def rare_words(classes: tuple[ClassCount, ...]) -> str:
+def rare_class_warning(classes: tuple[ClassCount, ...]) -> str:
     """Return a warning about rare classes, "" if there are none, or too few samples."""
     rare = rare_classes(classes)
     total = sum(one.count for one in classes)
     if not rare or total < _LEAST_MEAN * len(classes):
         return ""
-    rarest = f"{number_format.of(rare[0].count, total)} samples"
+    rarest = f"{number_format.count_of(rare[0].count, total)} samples"
     if len(rare) > 1:
         return f"{len(rare)} classes are rare; the rarest is {rare[0].name} with {rarest}."
     share = f"{100 * (total - rare[0].count) // total}{number_format.GAP}%"
@@ -146,17 +146,17 @@ class ChannelStatistics:
 
 
 @dataclass(frozen=True)
-class ItemFault:
+class SampleError:
     """A problem with one sample, or with making a batch (``index`` None)."""
 
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
     remedy: str = ""
     index: int | None = None
     traceback: str = field(default="", metadata=_AS_IT_IS)
 
 
 @dataclass(frozen=True)
-class Preview(Record, what="preview", rules=TOOL_RULES):
+class Preview(Record, label="preview", rules=TOOL_RULES):
     """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
 
     ``faults`` prevent training; ``warnings`` are sentences about data that can be trained on but
@@ -178,8 +178,8 @@ class Preview(Record, what="preview", rules=TOOL_RULES):
     statistics: tuple[ChannelStatistics, ...] = ()
     item_time_ms: float = 0.0
     """Median time of reading one sample."""
-    fault_count: int = 0
-    faults: tuple[ItemFault, ...] = ()
+    error_count: int = field(default=0, metadata={KEY: "fault_count"})
+    errors: tuple[SampleError, ...] = field(default=(), metadata={KEY: "faults"})
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata=_AS_IT_IS)
     """The end of what the user's code printed."""
@@ -208,7 +208,7 @@ class LayerRow:
 
 
 @dataclass(frozen=True)
-class ModelCheck(Record, what="model check", rules=TOOL_RULES):
+class ModelCheck(Record, label="model check", rules=TOOL_RULES):
     """A model that was imported and built, and the result of one step on one batch.
 
     ``loss`` is None if no batch was tried; then ``warnings`` says why.
@@ -238,7 +238,7 @@ class ModelCheck(Record, what="model check", rules=TOOL_RULES):
 
 
 @dataclass(frozen=True)
-class DataSize(Record, what="data size"):
+class DataSize(Record, label="data size"):
     """Number of training and validation samples of a job; ``validation`` None: no validation."""
 
     training: int

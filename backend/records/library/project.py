@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from backend.records.base.schema import KEY
 from backend.records.library.item import Kind
 
 
@@ -20,26 +21,26 @@ class ProjectPart:
     """
 
     folder: str = ""
-    only: frozenset[str] = frozenset()
-    but: frozenset[str] = frozenset()
+    included_names: frozenset[str] = field(default=frozenset(), metadata={KEY: "only"})
+    excluded_paths: frozenset[str] = field(default=frozenset(), metadata={KEY: "but"})
 
-    def takes(self, path: str) -> bool:
+    def includes(self, path: str) -> bool:
         """Return whether a file or folder below ``folder`` belongs to it."""
-        if self.only and path.partition("/")[0] not in self.only:
+        if self.included_names and path.partition("/")[0] not in self.included_names:
             return False
-        return not any(path == one or path.startswith(f"{one}/") for one in self.but)
+        return not any(path == one or path.startswith(f"{one}/") for one in self.excluded_paths)
 
     def path_of(self, name: str) -> str:
         """Return the path from the top of an entry of ``folder``."""
         return f"{self.folder}/{name}" if self.folder else name
 
     @property
-    def shown(self) -> list[str]:
+    def display_paths(self) -> list[str]:
         """Return the paths of its files as users see them."""
-        return [self.path_of(name) for name in sorted(self.only)] or [self.folder]
+        return [self.path_of(name) for name in sorted(self.included_names)] or [self.folder]
 
 
-WHOLE = ProjectPart()
+WHOLE_FOLDER = ProjectPart()
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Project:
     """
 
     parts: Mapping[Kind, ProjectPart]
-    rest: tuple[str, ...] = ()
+    other_entries: tuple[str, ...] = field(default=(), metadata={KEY: "rest"})
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _NAME_LENGTH = 80
 
 
 @dataclass(frozen=True)
-class ReadingNote(Record, what="reading note", rules=TOOL_RULES):
+class ReadingNote(Record, label="reading note", rules=TOOL_RULES):
     """A number of items that were read in a way that the user should know.
 
     Attributes:
@@ -35,11 +35,11 @@ class ReadingNote(Record, what="reading note", rules=TOOL_RULES):
     item: str = "file"
 
     @classmethod
-    def of(cls, reason: str, names: Sequence[str], item: str = "file") -> ReadingNote:
+    def from_names(cls, reason: str, names: Sequence[str], item: str = "file") -> ReadingNote:
         return cls(reason, len(names), tuple(names[:_NAMES_SHOWN]), item)
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Such as "Left out, …: 24 pictures (a.png, b.png, c.png and 21 more)."."""
         plural = "es" if self.item.endswith(("s", "x")) else "s"
         items = f"{number_format.count(self.count)} {self.item}{'' if self.count == 1 else plural}"
@@ -49,7 +49,7 @@ class ReadingNote(Record, what="reading note", rules=TOOL_RULES):
         return f"{self.reason}: {items}{f' ({names})' if shown else ''}."
 
 
-def note_sentences(raw: object) -> tuple[str, ...]:
+def note_messages(raw: object) -> tuple[str, ...]:
     """Return the sentences of a loader's ``reading_notes``, a list of dicts.
 
     Raises:
@@ -57,4 +57,4 @@ def note_sentences(raw: object) -> tuple[str, ...]:
     """
     if not isinstance(raw, (list, tuple)):
         raise ValueError("it is no list")
-    return tuple(ReadingNote.from_dict(note).sentence for note in raw)
+    return tuple(ReadingNote.from_dict(note).message for note in raw)

@@ -5,10 +5,10 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from backend.records.base.schema import Record
-from backend.records.library.preview import TOOL_RULES, ItemFault, SamplePreview
+from backend.records.base.schema import KEY, Record
+from backend.records.library.preview import TOOL_RULES, SampleError, SamplePreview
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class PageSample:
 
 
 @dataclass(frozen=True)
-class SamplePage(Record, what="page of samples", rules=TOOL_RULES):
+class SamplePage(Record, label="page of samples", rules=TOOL_RULES):
     """Samples in the requested order. ``faults`` are those that the loader could not read.
 
     ``end`` is the number of the first sample that was not read, of ``total`` in the split. It is
@@ -30,4 +30,4 @@ class SamplePage(Record, what="page of samples", rules=TOOL_RULES):
     samples: tuple[PageSample, ...]
     end: int = 0
     total: int = 0
-    faults: tuple[ItemFault, ...] = ()
+    errors: tuple[SampleError, ...] = field(default=(), metadata={KEY: "faults"})

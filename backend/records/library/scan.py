@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from backend.records.base import number_format
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 from backend.records.library.preview import TOOL_RULES, ChannelStatistics, ShapeCount
 
 
@@ -18,14 +18,14 @@ class BrokenSample:
     """A sample that the loader could not read."""
 
     index: int
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
 
 
 @dataclass(frozen=True)
 class ScanFinding:
     """A finding of a scan, with groups of samples that show it, each as split and index."""
 
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
     groups: tuple[tuple[tuple[str, int], ...], ...] = ()
 
 
@@ -58,7 +58,7 @@ class SplitScan:
 
 
 @dataclass(frozen=True)
-class DatasetScan(SplitScan, Record, what="scan of a dataset", rules=TOOL_RULES):
+class DatasetScan(SplitScan, Record, label="scan of a dataset", rules=TOOL_RULES):
     """The training split, the validation split if the loader has one, and both compared.
 
     A pair of ``leaks`` is a sample of training and one of validation with the same inputs.
@@ -108,7 +108,7 @@ def _unusable(one: SplitScan, split: str) -> list[ScanFinding]:
     found = []
     if one.broken:
         were = "was" if one.broken_count == 1 else "were"
-        words = f"{_samples(one.broken_count, split)} {were} not read: {one.broken[0].sentence}"
+        words = f"{_samples(one.broken_count, split)} {were} not read: {one.broken[0].message}"
         groups = tuple(((split, sample.index),) for sample in one.broken)
         found.append(ScanFinding(words, groups))
     if one.not_finite:

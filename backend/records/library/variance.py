@@ -48,7 +48,7 @@ class LayerVariance:
 
 
 @dataclass(frozen=True)
-class DepthVariance(Record, what="list of variances", rules=TOOL_RULES):
+class DepthVariance(Record, label="list of variances", rules=TOOL_RULES):
     """The layers with weights in the order of the forward pass.
 
     Attributes:

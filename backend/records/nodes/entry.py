@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from backend.records.base.layout import NodeHome
-from backend.records.base.schema import STRICT, Record
+from backend.records.base.schema import KEY, STRICT, Record
 from backend.records.nodes.give_way_hours import NEVER
 
 ENTRY_SCHEMA = 1
@@ -47,7 +47,7 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class PythonFound:
+class NodePython:
     """A Python on a node. ``venv`` says whether it can create environments by itself."""
 
     path: str
@@ -56,7 +56,7 @@ class PythonFound:
 
 
 @dataclass(frozen=True)
-class NodeFacts(Record, what="description of a node", rules=STRICT):
+class NodeInfo(Record, label="description of a node", rules=STRICT):
     """Facts about a node before anything is installed on it (``info.json``).
 
     ``clock_offset_s`` is the node's clock minus the desktop's, None if they were not compared.
@@ -77,7 +77,7 @@ class NodeFacts(Record, what="description of a node", rules=STRICT):
     home_free_bytes: int | None = None
     data_root: str = ""
     data_root_writable: bool = False
-    pythons: tuple[PythonFound, ...] = ()
+    pythons: tuple[NodePython, ...] = ()
     mpirun: str = ""
     mpi_version: str = ""
     driver: str = ""
@@ -116,17 +116,17 @@ class NodeInstallation:
 
 
 @dataclass(frozen=True)
-class NodeEntry(Record, what="node", newest=ENTRY_SCHEMA, rules=STRICT):
+class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
     """``nodes/<name>/node.json``: one node, as the desktop that added it wrote it."""
 
     name: str
     address: NodeAddress
-    facts: NodeFacts | None = None
+    info: NodeInfo | None = field(default=None, metadata={KEY: "facts"})
     installation: NodeInstallation | None = None
     ranks_address: str = ""
     """The IP, with its prefix, at which ranks on other nodes reach this one."""
     in_service: bool = True
-    no_share: bool = False
+    is_staged: bool = field(default=False, metadata={KEY: "no_share"})
     """It does not see the data root: its `data_root` is a staged one (`NodeHome.staged_root`),
     and files are copied between the two over SSH."""
     gives_way: str = NEVER
@@ -162,14 +162,14 @@ class NodeEntry(Record, what="node", newest=ENTRY_SCHEMA, rules=STRICT):
 
     @property
     def data_root(self) -> str:
-        return self.facts.data_root if self.facts is not None else ""
+        return self.info.data_root if self.info is not None else ""
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """All its addresses with their prefix; the one that other nodes use comes first."""
         found = [self.ranks_address] if self.ranks_address else []
-        if self.facts is not None:
-            found += [one.address for one in self.facts.interfaces if not one.is_inner]
+        if self.info is not None:
+            found += [one.address for one in self.info.interfaces if not one.is_inner]
         return tuple(dict.fromkeys(found))
 
 
@@ -186,7 +186,7 @@ class HostKey:
 
 
 @dataclass(frozen=True)
-class SshFacts:
+class SshOverview:
     """SSH settings and keys of this computer.
 
     Attributes:
@@ -201,11 +201,11 @@ class SshFacts:
 
     config: str
     known_hosts: str
-    accepted: tuple[HostKey, ...] = ()
+    accepted_keys: tuple[HostKey, ...] = field(default=(), metadata={KEY: "accepted"})
     keys: tuple[str, ...] = ()
     agent_keys: int | None = None
     passphrases: int = 0
-    keyring_fault: str = ""
+    keyring_error: str = field(default="", metadata={KEY: "keyring_fault"})
 
 
 class StepState(Enum):
@@ -226,7 +226,7 @@ class SetUpStep:
 
     title: str
     state: StepState = StepState.WAITING
-    sentence: str = ""
+    message: str = field(default="", metadata={KEY: "sentence"})
     remedy: str = ""
     output: str = ""
     seconds: float = 0.0
@@ -240,9 +240,9 @@ class SetUp:
     steps: tuple[SetUpStep, ...] = field(default=())
     key: HostKey | None = None
     """A host key on the way that was not accepted: set-up waits for the user's decision."""
-    accepted: str = ""
+    accepted_fingerprint: str = field(default="", metadata={KEY: "accepted"})
     """Fingerprint of the key that was accepted before; then this one cannot be accepted here."""
-    trusted: str = ""
+    trusted_fingerprint: str = field(default="", metadata={KEY: "trusted"})
     """Fingerprint of the node's own key that the user accepted; "" before."""
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from backend.base.room import LEAST_FILES, files_words
+from backend.base.room import LEAST_FILES, free_files_message
 from backend.records.nodes.reading import BAD, WARN, Gpu, HealthFinding, NodeReading
 
 _MISSED_BEATS = 3
@@ -31,7 +31,7 @@ def missed_after_s(reading: NodeReading | None) -> float:
     return _MISSED_BEATS * min(max(interval_s, _SHORTEST_S), _LONGEST_S)
 
 
-def not_known(reading: NodeReading | None) -> str:
+def unknown_reason(reading: NodeReading | None) -> str:
     """Return what of a node's health is not known, in words; "" if all is."""
     if reading is None:
         return "no reading yet"
@@ -72,7 +72,7 @@ class Health:
     heartbeat: int | None = None
     """Heartbeat of the last reading that was judged."""
 
-    def after(self, reading: NodeReading, now_s: float, silent_s: float = 0.0) -> Health:
+    def after_reading(self, reading: NodeReading, now_s: float, silent_s: float = 0.0) -> Health:
         """Return the health after one more reading.
 
         A reading that was judged before (by its heartbeat) is not judged again. ``now_s`` is the
@@ -163,7 +163,7 @@ def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits)
     yield _Sign(
         "files",
         "" if files is None or files >= LEAST_FILES else BAD,
-        f"The data root {files_words(files or 0)}",
+        f"The data root {free_files_message(files or 0)}",
         "Remove old jobs or datasets, or empty the trash.",
     )
     share = _percent(reading.memory_used_bytes, reading.memory_total_bytes)
@@ -187,13 +187,13 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     key = f"gpu {gpu.uuid or gpu.index}"
     yield _Sign(
         f"{key} lost",
-        BAD if gpu.lost else "",
+        BAD if gpu.is_lost else "",
         "stopped responding",
         "Restart the node. If it happens again, the GPU, its slot or its power supply is faulty.",
         gpu,
         lingers=True,
     )
-    if gpu.lost:
+    if gpu.is_lost:
         return
     yield _Sign(
         f"{key} memory errors",

@@ -103,7 +103,7 @@ def _round(value: float | None) -> float | None:
     return None if value is None else round(value)
 
 
-class PastLines:
+class HistoryParser:
     """Parse the text into readings, piece by piece; an invalid line is skipped."""
 
     def __init__(self, every_s: float = EVERY_S) -> None:
@@ -111,7 +111,7 @@ class PastLines:
         self._uuids: tuple[str, ...] = ()
         self._rest = b""
 
-    def take(self, piece: bytes) -> list[PastReading]:
+    def feed(self, piece: bytes) -> list[PastReading]:
         """Return the readings of the lines that this piece completes."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         found = (self._reading(line) for line in lines if line)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Optional
 
-from backend.records.base.schema import Record, plain
+from backend.records.base.schema import KEY, Record, json_value
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.entry import HostKey
 
@@ -53,7 +53,7 @@ _ONLY_ON_REQUEST = (Fix.NONE, Fix.PUT_INTO_SERVICE, Fix.ACCEPT_HOST_KEY)
 
 
 @dataclass(frozen=True)
-class PreflightFinding(Record, what="finding"):
+class PreflightFinding(Record, label="finding"):
     """The result of one check. ``nodes`` are those it is about; none for the desktop itself.
 
     A finding that is not ``ok`` prevents the start, unless ``is_warning``. ``free_gpus`` could
@@ -63,14 +63,14 @@ class PreflightFinding(Record, what="finding"):
 
     check: str
     ok: bool
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
     remedy: str = ""
     nodes: tuple[str, ...] = ()
     fix: Fix = Fix.NONE
     is_warning: bool = False
     gpus: tuple[str, ...] = ()
     free_gpus: tuple[str, ...] = ()
-    fitting: int = 0
+    process_capacity: int = field(default=0, metadata={KEY: "fitting"})
     host_key: Optional[HostKey] = None  # noqa: UP045 - read at run time by 3.9
 
     @property
@@ -83,11 +83,11 @@ class PreflightFinding(Record, what="finding"):
 
 
 @dataclass(frozen=True)
-class Canary:
+class TrialResult:
     """The result of a trial of one batch. A failure has the error and traceback of its rank."""
 
-    passed: bool
-    sentence: str
+    succeeded: bool = field(metadata={KEY: "passed"})
+    message: str = field(metadata={KEY: "sentence"})
     took_s: float
     traceback: str = ""
 
@@ -108,11 +108,11 @@ class Preflight:
     unchecked: tuple[tuple[str, str], ...] = ()
 
     @property
-    def passed(self) -> bool:
+    def succeeded(self) -> bool:
         return not any(finding.blocks for finding in self.findings)
 
     @property
-    def faults(self) -> tuple[PreflightFinding, ...]:
+    def blocking_findings(self) -> tuple[PreflightFinding, ...]:
         return tuple(finding for finding in self.findings if finding.blocks)
 
     @property
@@ -121,16 +121,16 @@ class Preflight:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "passed": self.passed,
+            "passed": self.succeeded,
             "nodes": list(self.nodes),
             "took_s": round(self.took_s, 2),
-            "findings": plain(self.findings),
-            "smaller": plain(self.smaller),
+            "findings": json_value(self.findings),
+            "smaller": json_value(self.smaller),
             "unchecked": [{"check": check, "node": node} for check, node in self.unchecked],
         }
 
     @property
-    def unchecked_words(self) -> str:
+    def unchecked_message(self) -> str:
         """A sentence on what was not checked, "" if everything was."""
         checks: dict[str, list[str]] = {}
         for check, node in self.unchecked:
@@ -178,7 +178,7 @@ def smaller_placement(
         return ()
     order = [one.node for one in placement]
     bad_gpus = {gpu for finding in faults for gpu in finding.gpus}
-    fitting = {one.nodes[0]: one.fitting for one in faults if one.fix is Fix.FIT_PROCESSES}
+    fitting = {one.nodes[0]: one.process_capacity for one in faults if one.fix is Fix.FIT_PROCESSES}
     whole = [one.nodes for one in faults if not one.gpus and one.fix is not Fix.FIT_PROCESSES]
     out = {nodes[0] for nodes in whole if len(nodes) == 1}
     while between := [nodes for nodes in whole if len(set(nodes) - out) == len(nodes) > 1]:
@@ -206,7 +206,7 @@ def placement_after(
 
 def _after(placement: Placement, finding: PreflightFinding) -> Placement | None:
     if finding.fix is Fix.FIT_PROCESSES:
-        return replace(placement, processes=finding.fitting)
+        return replace(placement, processes=finding.process_capacity)
     if not finding.gpus:
         return None
     instead: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from backend.records.nodes.entry import NodeEntry, NodeFacts
+from backend.records.nodes.entry import NodeEntry, NodeInfo
 
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
 WITHOUT_HOROVOD = "without_horovod"
@@ -66,7 +66,7 @@ def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
     )
 
 
-def choice_faults(
+def choice_errors(
     options: SetUpOptions, chosen: Sequence[NodeEntry], others: Sequence[NodeEntry], brought: str
 ) -> Mapping[str, str]:
     """Return why options do not fit, a sentence by the key of the option.
@@ -133,7 +133,7 @@ def _is_apart(entry: NodeEntry, version: str) -> bool:
 
 def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
     inspected = _inspected(chosen)
-    blind = [one.name for one in chosen if one.facts and (one.no_share or not one.facts.data_root)]
+    blind = [one.name for one in chosen if one.info and (one.is_staged or not one.info.data_root)]
     if blind:
         sees = "does" if len(blind) == 1 else "do"
         return (
@@ -149,8 +149,8 @@ def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
     return ""
 
 
-def _inspected(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeFacts]]:
-    return [(entry.name, entry.facts) for entry in entries if entry.facts is not None]
+def _inspected(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeInfo]]:
+    return [(entry.name, entry.info) for entry in entries if entry.info is not None]
 
 
 def _named(names: Sequence[str]) -> str:

@@ -6,11 +6,11 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from backend.records.base.schema import STRICT, Record, plain
+from backend.records.base.schema import KEY, STRICT, Record, json_value
 from backend.records.base.validation import sanitize
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.entry import NodeEntry
@@ -36,7 +36,7 @@ class GpuProcess:
     """It draws on a screen and does not compute."""
 
     @property
-    def who(self) -> str:
+    def owner_label(self) -> str:
         """Its owner: "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
         if not self.pid:
             return self.command
@@ -106,7 +106,7 @@ class Gpu:
     ecc_uncorrected: int | None = None
     clock_event_reasons: tuple[str, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
-    lost: bool = False
+    is_lost: bool = field(default=False, metadata={KEY: "lost"})
     """It stopped responding; ``uuid`` and ``name`` are "" if they were never read."""
     memory_clock_mhz: int | None = None
     max_memory_clock_mhz: int | None = None
@@ -130,7 +130,7 @@ class Gpu:
     """EXCLUSIVE for one process at a time, PROHIBITED for none, "" for any number."""
 
     @property
-    def unlisted(self) -> GpuProcess | None:
+    def unlisted_holder(self) -> GpuProcess | None:
         """A holder that keeps jobs off the GPU although no process is listed; None without one."""
         if self.compute_mode == PROHIBITED:
             return GpuProcess(0, "administrator", None, "its compute mode, which is Prohibited")
@@ -164,7 +164,7 @@ class Gpu:
     def compute_processes(self) -> tuple[GpuProcess, ...]:
         """Processes that compute. What only draws leaves the GPU free: a display cannot move."""
         listed = tuple(process for process in self.processes if not process.only_draws)
-        unlisted = self.unlisted
+        unlisted = self.unlisted_holder
         return listed if unlisted is None else (*listed, unlisted)
 
     def foreign_processes(self, beside: str = "") -> tuple[GpuProcess, ...]:
@@ -181,7 +181,7 @@ class Gpu:
         )
 
     @property
-    def display(self) -> tuple[GpuProcess, ...]:
+    def display_processes(self) -> tuple[GpuProcess, ...]:
         """Processes that only draw."""
         return tuple(process for process in self.processes if process.only_draws)
 
@@ -199,7 +199,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class NodeReading(Record, what="node reading", rules=STRICT):
+class NodeReading(Record, label="node reading", rules=STRICT):
     """Everything that is known of a node at one moment."""
 
     name: str
@@ -254,7 +254,7 @@ class OrphanReason(str, Enum):
 
 
 @dataclass(frozen=True)
-class Orphan(Record, what="orphan", rules=STRICT):
+class Orphan(Record, label="orphan", rules=STRICT):
     """A process of a run that is over; ``run_tag`` is ``<job id>/<run>``.
 
     ``why`` is the sentence of ``reason``. A node with an older version gives no reason.
@@ -266,7 +266,7 @@ class Orphan(Record, what="orphan", rules=STRICT):
     age_s: float
     memory_bytes: int
     run_tag: str
-    why: str
+    message: str = field(metadata={KEY: "why"})
     reason: OrphanReason | None = None
 
 
@@ -276,7 +276,7 @@ class Finding:
 
     check: str
     ok: bool
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
     remedy: str = ""
 
 
@@ -295,7 +295,7 @@ class HealthFinding:
 
     key: str
     severity: str
-    words: str
+    description: str = field(metadata={KEY: "words"})
     remedy: str
     since_s: float
     gpu: int | None = None
@@ -305,30 +305,32 @@ class HealthFinding:
     @property
     def headline(self) -> str:
         """``words`` with their GPU: "GPU 3 slowed by heat"."""
-        return self.words if self.gpu is None else f"GPU {self.gpu} {self.words}"
+        return self.description if self.gpu is None else f"GPU {self.gpu} {self.description}"
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         return f"{self.headline}."
 
     def is_about(self, gpu: Gpu) -> bool:
         return (self.gpu, self.gpu_uuid) == (gpu.index, gpu.uuid)
 
 
-def worst(findings: Iterable[HealthFinding]) -> HealthFinding | None:
+def worst_finding(findings: Iterable[HealthFinding]) -> HealthFinding | None:
     """Return the first bad finding, otherwise the first one; None if the node is healthy."""
     found = tuple(findings)
     bad = (finding for finding in found if finding.severity == BAD)
     return next(bad, next(iter(found), None))
 
 
-def words_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
+def problems_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
     """Return all problems of each GPU, by UUID."""
     found: dict[str, str] = {}
     for finding in findings:
         if finding.gpu_uuid:
             before = found.get(finding.gpu_uuid)
-            found[finding.gpu_uuid] = f"{before}, {finding.words}" if before else finding.words
+            found[finding.gpu_uuid] = (
+                f"{before}, {finding.description}" if before else finding.description
+            )
     return found
 
 
@@ -368,9 +370,9 @@ class NodeState:
     silent_s: float = 0.0
     over_ssh: bool = False
 
-    def of_gpu(self, gpu: Gpu) -> HealthFinding | None:
+    def worst_gpu_finding(self, gpu: Gpu) -> HealthFinding | None:
         """Return the worst finding about one GPU, None if it is healthy."""
-        return worst(one for one in self.health if one.is_about(gpu))
+        return worst_finding(one for one in self.health if one.is_about(gpu))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints."""
@@ -380,6 +382,6 @@ class NodeState:
             "state": self.presence.value,
             "message": self.message,
             "gives_way": self.entry.gives_way if self.entry is not None else "",
-            "findings": plain(self.findings),
+            "findings": json_value(self.findings),
             **{key: value for key, value in reading.items() if key not in ("name", "heartbeat")},
         }

@@ -14,7 +14,7 @@ from backend.records.base.schema import Record
 
 
 @dataclass(frozen=True)
-class RemoteRun(Record, what="record of a run elsewhere", needs=("is_home",)):
+class RemoteRun(Record, label="record of a run elsewhere", required=("is_home",)):
     """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all files are fetched."""
 
     node: str

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
-from backend.records.base.schema import Record
+from backend.records.base.schema import KEY, Record
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.state import JobState
 
@@ -53,7 +53,7 @@ class NotificationTarget:
 
 
 @dataclass(frozen=True)
-class Channels(Record, what="settings of notices", newest=SCHEMA):
+class Channels(Record, label="settings of notices", newest_schema=SCHEMA):
     """Notification settings of one user for one data root.
 
     ``since`` is UTC, ISO 8601, by the clock of the data root's files: a desktop does not notify of
@@ -62,8 +62,8 @@ class Channels(Record, what="settings of notices", newest=SCHEMA):
 
     webhook: str = ""
     mail: Mail | None = None
-    tells_finished: bool = True
-    since: str = ""
+    notifies_finished: bool = field(default=True, metadata={KEY: "tells_finished"})
+    enabled_at: str = field(default="", metadata={KEY: "since"})
     from_nodes: bool = False
     """The head nodes have these settings too, and notify without a desktop."""
 
@@ -77,17 +77,17 @@ class Channels(Record, what="settings of notices", newest=SCHEMA):
             found.append(NotificationTarget(MAIL, _key(place), needs_password=bool(self.mail.user)))
         return tuple(found)
 
-    def wants(self, state: JobState) -> bool:
+    def notifies_of(self, state: JobState) -> bool:
         """Return whether to notify of an end."""
         if not (self.webhook or self.mail):
             return False
         if state is JobState.FINISHED:
-            return self.tells_finished
+            return self.notifies_finished
         return state.has_failed
 
     def is_new(self, ended_s: float) -> bool:
         """Return whether a run has ended since then, by the clock of the data root's files."""
-        return ended_s >= seconds(self.since)
+        return ended_s >= seconds(self.enabled_at)
 
     def to_dict(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **super().to_dict()}
@@ -103,7 +103,7 @@ class RunEndMessage:
     job_id: str
     run: int
     state: str
-    word: str
+    state_label: str = field(metadata={KEY: "word"})
     name: str
     cause: str
     remedy: str = ""
@@ -113,7 +113,7 @@ class RunEndMessage:
 
     @property
     def title(self) -> str:
-        return f"{self.word}: {self.name}"
+        return f"{self.state_label}: {self.name}"
 
     @property
     def log(self) -> str:
@@ -125,7 +125,7 @@ def settings_name(data_root: PurePath | str) -> str:
     return f"{_key(str(data_root))}.json"
 
 
-def webhook_fault(address: str) -> str:
+def webhook_error(address: str) -> str:
     """Return why notifications cannot be sent to ``address``, in one sentence; "" if they can."""
     try:
         parts = urlsplit(address)
@@ -142,7 +142,7 @@ def webhook_fault(address: str) -> str:
     return ""
 
 
-def mail_fault(mail: Mail) -> str:
+def mail_error(mail: Mail) -> str:
     """Return why mail cannot be sent with these settings, in one sentence; "" if it can."""
     if not re.fullmatch(r"[^\s/@]+", mail.host):
         return "Enter the mail server's host name, such as smtp.lab.example."

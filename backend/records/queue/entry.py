@@ -14,8 +14,8 @@ from enum import Enum
 from math import isfinite
 from typing import Any
 
-from backend.records.base.schema import READ, STRICT, Record
-from backend.records.base.timestamps import moment
+from backend.records.base.schema import KEY, READ, STRICT, Record
+from backend.records.base.timestamps import parse_time
 from backend.records.jobs.placement import THIS_COMPUTER, Placement, parse_placement
 
 SCHEMA = 1
@@ -42,11 +42,11 @@ class Cause(str, Enum):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitReason:
     """Why a job waits, in one or two sentences."""
 
     cause: Cause
-    sentence: str
+    message: str = field(metadata={KEY: "sentence"})
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def is_a_desk(key: str) -> bool:
     return key.startswith(f"{THIS_COMPUTER} ")
 
 
-def place_words(key: str) -> str:
+def node_label(key: str) -> str:
     return "this computer" if is_a_desk(key) else key
 
 
@@ -90,7 +90,7 @@ def _placement(raw: Iterable[Mapping[str, Any]]) -> tuple[Placement, ...]:
 
 
 @dataclass(frozen=True)
-class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
+class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT):
     """``jobs/<id>/queued.json``: one waiting job, and everything that determines its order.
 
     ``run`` is the run that it waits for: when that is claimed, the entry is obsolete. ``machine``
@@ -105,7 +105,7 @@ class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
     machine: str
     host: str = ""
     priority: int = 0
-    place: float = 0.0
+    position: float = field(default=0.0, metadata={KEY: "place"})
     not_before: str = ""
     needed_bytes: int = 0
     lasts_s: float | None = None
@@ -130,30 +130,30 @@ class QueueEntry(Record, what="queued job", newest=SCHEMA, rules=STRICT):
 
     @property
     def order(self) -> tuple[float, float, str, str]:
-        return (-self.priority, self.place, self.queued, self.job_id)
+        return (-self.priority, self.position, self.queued, self.job_id)
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> QueueEntry:
         entry = super().from_dict(raw)
         if entry.not_before:
-            moment(entry.not_before)
-        if not isfinite(entry.place):
+            parse_time(entry.not_before)
+        if not isfinite(entry.position):
             raise ValueError("queued job without a place")
         return entry
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningJob:
     """A running run and its resources. ``left_s`` is its remaining time, if known."""
 
     job_id: str
     name: str
     slots: tuple[Slot, ...]
-    left_s: float | None = None
+    remaining_s: float | None = None
 
 
 @dataclass(frozen=True)
-class QueuePlace:
+class QueuedJob:
     """The position of a job in the queue. ``waiting`` is None if it starts now.
 
     ``number`` counts from 1; 0 is for one that has left the queue. ``starts_in_s`` is a forecast,
@@ -162,17 +162,17 @@ class QueuePlace:
 
     entry: QueueEntry
     number: int
-    waiting: Waiting | None = None
+    wait_reason: WaitReason | None = None
     starts_in_s: float | None = None
 
     @property
-    def sentence(self) -> str:
-        return self.waiting.sentence if self.waiting is not None else "Starts in a moment."
+    def message(self) -> str:
+        return self.wait_reason.message if self.wait_reason is not None else "Starts in a moment."
 
     @property
-    def words(self) -> str:
+    def full_message(self) -> str:
         """The sentence, after the reason why the program itself queued the job."""
-        return f"{self.entry.reason} {self.sentence}".lstrip()
+        return f"{self.entry.reason} {self.message}".lstrip()
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``--json`` prints of it."""
@@ -185,8 +185,8 @@ class QueuePlace:
             "not_before": entry.not_before,
             "queued": entry.queued,
             "user": entry.user,
-            "cause": self.waiting.cause.value if self.waiting is not None else "",
-            "sentence": self.sentence,
+            "cause": self.wait_reason.cause.value if self.wait_reason is not None else "",
+            "sentence": self.message,
             "reason": entry.reason,
             "starts_in_s": self.starts_in_s,
         }
@@ -196,11 +196,11 @@ class QueuePlace:
 class Queue:
     """The whole queue in its order. ``paused`` is the sentence about the pause, or ""."""
 
-    places: tuple[QueuePlace, ...] = ()
-    paused: str = ""
+    jobs: tuple[QueuedJob, ...] = ()
+    pause_message: str = ""
 
-    def of(self, job_id: str) -> QueuePlace | None:
-        return next((one for one in self.places if one.entry.job_id == job_id), None)
+    def find_job(self, job_id: str) -> QueuedJob | None:
+        return next((one for one in self.jobs if one.entry.job_id == job_id), None)
 
 
 def in_order(entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
@@ -214,7 +214,7 @@ def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
     )
 
 
-def place_between(before: float | None, after: float | None) -> float | None:
+def position_between(before: float | None, after: float | None) -> float | None:
     """Return a place after ``before`` and before ``after``; None if there is no room for one."""
     if before is None and after is None:
         return 0.0

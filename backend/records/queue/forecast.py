@@ -12,16 +12,16 @@ from backend.records.queue.entry import (
     Cause,
     QueueEntry,
     Slot,
-    Waiting,
+    WaitReason,
     in_order,
 )
-from backend.records.queue.scheduling import Scene
+from backend.records.queue.scheduling import ClusterState
 
 _ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
 
 
 def starts_in(
-    entries: Iterable[QueueEntry], outcomes: Mapping[str, Waiting | None], scene: Scene
+    entries: Iterable[QueueEntry], outcomes: Mapping[str, WaitReason | None], scene: ClusterState
 ) -> dict[str, float | None]:
     """Return the seconds to the start of each waiting job; None if it is not known.
 
@@ -31,7 +31,7 @@ def starts_in(
     """
     found: dict[str, float | None] = {}
     laid: list[tuple[Slot, float | None]] = [
-        (slot, running.left_s) for running in scene.running for slot in running.slots
+        (slot, running.remaining_s) for running in scene.running for slot in running.slots
     ]
     for entry in in_order(entries):
         waiting = outcomes[entry.job_id]
@@ -51,7 +51,7 @@ def starts_in(
 
 
 def _first_room(
-    entry: QueueEntry, laid: list[tuple[Slot, float | None]], scene: Scene
+    entry: QueueEntry, laid: list[tuple[Slot, float | None]], scene: ClusterState
 ) -> float | None:
     begin = instant(entry.not_before)
     start = max(0.0, (begin - scene.now).total_seconds()) if begin is not None else 0.0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from backend.base.room import LEAST_FILES, files_words
+from backend.base.room import LEAST_FILES, free_files_message
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -23,10 +23,10 @@ from backend.records.queue.entry import (
     PROCESSES_PER_CORE,
     Cause,
     QueueEntry,
-    Running,
-    Waiting,
+    RunningJob,
+    WaitReason,
     in_order,
-    place_words,
+    node_label,
 )
 
 LEAST_DISK_BYTES = 100_000_000
@@ -55,19 +55,19 @@ class NodeView:
 
     cores: int = 1
     gpus: Mapping[str, str] = field(default_factory=dict)
-    foreign: Mapping[str, str] = field(default_factory=dict)
-    hidden: Mapping[str, str] = field(default_factory=dict)
+    foreign_holders: Mapping[str, str] = field(default_factory=dict)
+    hidden_holders: Mapping[str, str] = field(default_factory=dict)
     disk_free_bytes: int | None = None
     disk_free_files: int | None = None
-    why_down: str = ""
-    gpus_unknown: str = ""
+    down_reason: str = ""
+    gpu_read_error: str = ""
     """Why the GPUs cannot be read, "" where they were read."""
     at_keyboard: str = ""
     quiet_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Scene:
+class ClusterState:
     """Everything except the waiting jobs themselves. ``nodes`` are by `node_key`.
 
     ``paused`` says who paused the queue, as the end of a sentence (" by ben").
@@ -75,71 +75,73 @@ class Scene:
 
     now: datetime
     nodes: Mapping[str, NodeView]
-    running: Sequence[Running] = ()
+    running: Sequence[RunningJob] = ()
     is_paused: bool = False
-    paused: str = ""
+    pause_suffix: str = ""
 
 
-def judge_queue(entries: Iterable[QueueEntry], scene: Scene) -> dict[str, Waiting | None]:
+def judge_queue(entries: Iterable[QueueEntry], scene: ClusterState) -> dict[str, WaitReason | None]:
     """Return why each job waits, None if it may start now; all that may start fit together."""
-    found: dict[str, Waiting | None] = {}
+    found: dict[str, WaitReason | None] = {}
     ahead: list[QueueEntry] = []
     for entry in in_order(entries):
-        waiting = why_waiting(entry, ahead, scene)
+        waiting = wait_reason(entry, ahead, scene)
         found[entry.job_id] = waiting
         if waiting is None:
-            begun = Running(entry.job_id, entry.name, entry.slots, entry.lasts_s)
+            begun = RunningJob(entry.job_id, entry.name, entry.slots, entry.lasts_s)
             scene = replace(scene, running=(*scene.running, begun))
         elif waiting.cause in _KEEPS_ITS_PLACE:
             ahead.append(entry)
     return found
 
 
-def why_waiting(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: Scene) -> Waiting | None:
+def wait_reason(
+    entry: QueueEntry, ahead: Sequence[QueueEntry], scene: ClusterState
+) -> WaitReason | None:
     """Return why ``entry`` waits; None if it may start.
 
     ``ahead`` are the jobs before it in the queue that keep their place. A cause that the user must
     fix comes before one that ends by itself.
     """
     if scene.is_paused:
-        return Waiting(Cause.PAUSED, f"The queue is paused{scene.paused}.")
+        return WaitReason(Cause.PAUSED, f"The queue is paused{scene.pause_suffix}.")
     never = entry.refusal or _never(entry, scene)
     if never:
-        return Waiting(Cause.NEVER, never)
+        return WaitReason(Cause.NEVER, never)
     begin = instant(entry.not_before)
     if begin is not None and scene.now < begin:
-        return Waiting(Cause.NOT_BEFORE, f"Not before {_shown(begin, scene.now)}.")
+        return WaitReason(Cause.NOT_BEFORE, f"Not before {_shown(begin, scene.now)}.")
     for slot in entry.slots:
         node = scene.nodes[slot.node]
-        if node.why_down:
-            return Waiting(Cause.NODE_DOWN, node.why_down)
-        if slot.gpus and node.gpus_unknown:
-            why = f"{_first(place_words(slot.node))}: {node.gpus_unknown}."
-            return Waiting(Cause.NODE_DOWN, why)
+        if node.down_reason:
+            return WaitReason(Cause.NODE_DOWN, node.down_reason)
+        if slot.gpus and node.gpu_read_error:
+            why = f"{_first(node_label(slot.node))}: {node.gpu_read_error}."
+            return WaitReason(Cause.NODE_DOWN, why)
     return (
         _disk(entry, scene)
         or _turn(entry, ahead)
-        or _foreign(entry, scene, lambda node: node.foreign)
+        or _foreign(entry, scene, lambda node: node.foreign_holders)
         or _unquiet(entry, scene)
         or _busy(entry, scene)
         # A run of ours in a container is not listed either, and `_busy` knows its name.
-        or _foreign(entry, scene, lambda node: node.hidden)
+        or _foreign(entry, scene, lambda node: node.hidden_holders)
     )
 
 
-def _never(entry: QueueEntry, scene: Scene) -> str:
+def _never(entry: QueueEntry, scene: ClusterState) -> str:
     for slot in entry.slots:
-        place = place_words(slot.node)
+        place = node_label(slot.node)
         node = scene.nodes.get(slot.node)
         if node is None:
             return f"{sanitize(place)} is no longer a node of this data root. {_LEAVE}"
         # A node that is off reports no GPUs, but may still have them.
-        is_known = not (node.why_down or node.gpus_unknown)
+        is_known = not (node.down_reason or node.gpu_read_error)
         missing = [one for one in slot.gpus if one not in node.gpus] if is_known else []
         if missing:
             return f"{sanitize(missing[0])} is no longer on {place}. {_LEAVE}"
         slots = node.cores * PROCESSES_PER_CORE
-        if slot.processes > slots and not node.why_down:
+        if slot.processes > slots and not node.down_reason:
             return (
                 f"{_first(place)} has {_count(node.cores, 'core')}, enough for "
                 f"{slots} processes; the job asks for {slot.processes}. {_LEAVE}"
@@ -147,60 +149,62 @@ def _never(entry: QueueEntry, scene: Scene) -> str:
     return ""
 
 
-def _disk(entry: QueueEntry, scene: Scene) -> Waiting | None:
+def _disk(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
     needed = max(LEAST_DISK_BYTES, entry.needed_bytes)
     free = scene.nodes[entry.head].disk_free_bytes
     files = scene.nodes[entry.head].disk_free_files
     if files is not None and files < LEAST_FILES:
-        return Waiting(Cause.DISK, f"The data root {files_words(files)}. Remove files from it.")
+        return WaitReason(
+            Cause.DISK, f"The data root {free_files_message(files)}. Remove files from it."
+        )
     if free is None or free >= needed:
         return None
-    return Waiting(
+    return WaitReason(
         Cause.DISK,
         f"The data root has {free / 1e9:.1f} GB left, and {needed / 1e9:.1f} GB are needed. "
         "Free some space.",
     )
 
 
-def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> Waiting | None:
+def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> WaitReason | None:
     for slot in entry.slots:
         for other in ahead:
             if any(slot.competes(one) for one in other.slots):
-                return Waiting(
+                return WaitReason(
                     Cause.TURN,
                     f"Waiting for “{sanitize(other.name)}”, which is before it in the queue on "
-                    f"{place_words(slot.node)}.",
+                    f"{node_label(slot.node)}.",
                 )
     return None
 
 
 def _foreign(
-    entry: QueueEntry, scene: Scene, held: Callable[[NodeView], Mapping[str, str]]
-) -> Waiting | None:
+    entry: QueueEntry, scene: ClusterState, held: Callable[[NodeView], Mapping[str, str]]
+) -> WaitReason | None:
     for slot in entry.slots:
         node = scene.nodes[slot.node]
         for gpu in slot.gpus:
             if gpu in held(node):
-                where = f"{node.gpus[gpu]} of {place_words(slot.node)}"
-                return Waiting(Cause.FOREIGN, f"{where} is in use by {held(node)[gpu]}.")
+                where = f"{node.gpus[gpu]} of {node_label(slot.node)}"
+                return WaitReason(Cause.FOREIGN, f"{where} is in use by {held(node)[gpu]}.")
     return None
 
 
-def _unquiet(entry: QueueEntry, scene: Scene) -> Waiting | None:
+def _unquiet(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
     """Return why a job that gave way does not continue yet."""
     if not entry.quiet_s:
         return None
     for slot in entry.slots:
         at_keyboard = scene.nodes[slot.node].at_keyboard
         if at_keyboard:
-            where = place_words(slot.node)
-            return Waiting(Cause.KEYBOARD, f"{at_keyboard} is at the keyboard of {where}.")
+            where = node_label(slot.node)
+            return WaitReason(Cause.KEYBOARD, f"{at_keyboard} is at the keyboard of {where}.")
     for slot in entry.slots:
         quiet = scene.nodes[slot.node].quiet_s
         if any(quiet.get(one, 0.0) < entry.quiet_s for one in (_KEYBOARD, *slot.gpus)):
             minutes = f"{entry.quiet_s / 60:.3g}"
             words = "1 minute" if minutes == "1" else f"{minutes} minutes"
-            return Waiting(Cause.QUIET, f"It continues after {words} without other users.")
+            return WaitReason(Cause.QUIET, f"It continues after {words} without other users.")
     return None
 
 
@@ -237,8 +241,8 @@ class QuietTimes:
         found = {}
         for name, view in nodes.items():
             for one in (_KEYBOARD, *view.gpus):
-                is_used = view.at_keyboard if one == _KEYBOARD else one in view.foreign
-                since = now if is_used or view.why_down else known.get((name, one), now)
+                is_used = view.at_keyboard if one == _KEYBOARD else one in view.foreign_holders
+                since = now if is_used or view.down_reason else known.get((name, one), now)
                 self._since[name, one] = since
             quiet = {one: now - self._since[name, one] for one in (_KEYBOARD, *view.gpus)}
             found[name] = replace(view, quiet_s=quiet)
@@ -259,7 +263,7 @@ def gives_way_to(
     is_a_desk = reading.name == THIS_COMPUTER
     place = "this computer" if is_a_desk else reading.name
     for gpu in reading.gpus:
-        for process in gpu.compute_processes if gpu.uuid in gpus and not gpu.lost else ():
+        for process in gpu.compute_processes if gpu.uuid in gpus and not gpu.is_lost else ():
             if (
                 _is_foreign(process, gpu, is_a_desk)
                 and process.user
@@ -272,10 +276,10 @@ def gives_way_to(
     return ""
 
 
-def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
+def _busy(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
     for slot in entry.slots:
         node = scene.nodes[slot.node]
-        place = place_words(slot.node)
+        place = node_label(slot.node)
         there = [
             (running, one)
             for running in scene.running
@@ -285,11 +289,13 @@ def _busy(entry: QueueEntry, scene: Scene) -> Waiting | None:
         if slot.gpus and there:
             running, one = there[0]
             taken = [node.gpus[gpu] for gpu in slot.gpus if gpu in one.gpus]
-            return Waiting(Cause.BUSY, f"“{sanitize(running.name)}” is on {taken[0]} of {place}.")
+            return WaitReason(
+                Cause.BUSY, f"“{sanitize(running.name)}” is on {taken[0]} of {place}."
+            )
         taken_slots = sum(one.processes for _, one in there)
         if taken_slots and taken_slots + slot.processes > node.cores:
             free = max(0, node.cores - taken_slots)
-            return Waiting(
+            return WaitReason(
                 Cause.BUSY,
                 f"{_first(place)} is busy with “{sanitize(there[0][0].name)}”: "
                 f"{free} of {_count(node.cores, 'core')} {'is' if free == 1 else 'are'} free, and "
@@ -308,23 +314,27 @@ def node_view_of(
     foreign: dict[str, str] = {}
     hidden: dict[str, str] = {}
     for gpu in reading.gpus:
-        if gpu.lost:
+        if gpu.is_lost:
             foreign[gpu.uuid] = "an unknown process: it stopped responding"
             continue
         who = _holder(gpu, live, is_a_desk)
         if who:
             foreign[gpu.uuid] = who
-        elif gpu.unlisted is not None and not (is_a_desk and _is_small(gpu.unlisted, gpu)):
-            hidden[gpu.uuid] = f"{gpu.unlisted.who}. {gpu.unlisted_remedy}".rstrip(".")
+        elif gpu.unlisted_holder is not None and not (
+            is_a_desk and _is_small(gpu.unlisted_holder, gpu)
+        ):
+            hidden[gpu.uuid] = f"{gpu.unlisted_holder.owner_label}. {gpu.unlisted_remedy}".rstrip(
+                "."
+            )
     return NodeView(
         cores=max(1, reading.cpu.cores),
         gpus={gpu.uuid: f"GPU {gpu.index}" for gpu in reading.gpus},
-        foreign=foreign,
-        hidden=hidden,
+        foreign_holders=foreign,
+        hidden_holders=hidden,
         disk_free_bytes=reading.disk_free_bytes,
         disk_free_files=reading.disk_free_files,
-        why_down=why_down or _unknown(reading),
-        gpus_unknown=reading.gpu_message if reading.gpus_unreadable else "",
+        down_reason=why_down or _unknown(reading),
+        gpu_read_error=reading.gpu_message if reading.gpus_unreadable else "",
         at_keyboard=sanitize(reading.at_keyboard),
     )
 
@@ -343,7 +353,7 @@ def _holder(gpu: Gpu, live: Collection[str], is_a_desk: bool) -> str:
         if process.run_tag and process.run_tag not in live:
             return f"a process that an earlier run left behind (pid {process.pid})"
         if _is_foreign(process, gpu, is_a_desk):
-            return process.who
+            return process.owner_label
     return ""
 
 

@@ -13,7 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from backend.records.base.schema import STRICT, Record
+from backend.records.base.schema import KEY, STRICT, Record
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.torch_options import STRATEGIES
@@ -113,7 +113,7 @@ class StudyRow:
     job: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def place(self) -> float:
+    def plot_x(self) -> float:
         return float(self.workers) if self.x is None else self.x
 
 
@@ -132,11 +132,11 @@ class StudyForm:
     job: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     published_on: str = ""
-    also: tuple[Measure, ...] = ()
+    further_measures: tuple[Measure, ...] = field(default=(), metadata={KEY: "also"})
 
 
 @dataclass(frozen=True)
-class Study(Record, what="study", rules=STRICT):
+class Study(Record, label="study", rules=STRICT):
     """A study file.
 
     Attributes:
@@ -156,7 +156,7 @@ class Study(Record, what="study", rules=STRICT):
     small: StudyForm
     full: StudyForm
     job: Mapping[str, Any]
-    also: tuple[Measure, ...] = ()
+    further_measures: tuple[Measure, ...] = field(default=(), metadata={KEY: "also"})
     x: str = ""
     published_on: str = ""
     best: bool = False
@@ -210,7 +210,7 @@ class GalleryStudy:
     sizes: Mapping[FormName, FormSize]
 
     @classmethod
-    def of(cls, name: str, study: Study) -> GalleryStudy:
+    def from_study(cls, name: str, study: Study) -> GalleryStudy:
         sizes = {}
         for form in FormName:
             found = study.form(form)
@@ -229,7 +229,7 @@ class StudyJob:
 
 
 @dataclass(frozen=True)
-class StartedStudy(Record, what="started study", newest=1):
+class StartedStudy(Record, label="started study", newest_schema=1):
     """``studies/<sweep>.json``: the study that a sweep fills, with a copy of its file."""
 
     sweep: str
@@ -250,8 +250,8 @@ def read_study(raw: Mapping[str, Any]) -> Study:
         raise ValueError(fault)
     for name in FormName:
         for row in study.rows_of(name):
-            for wrong in expand(_sweep(study, name, [(row, 1)], ())).faults:
-                raise ValueError(f"the row “{row.name}”: {wrong.sentence.rstrip('.')}")
+            for wrong in expand(_sweep(study, name, [(row, 1)], ())).errors:
+                raise ValueError(f"the row “{row.name}”: {wrong.message.rstrip('.')}")
     return study
 
 

@@ -11,10 +11,11 @@ import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
+from backend.records.base.schema import KEY
 from backend.records.jobs.metric_names import in_spreadsheet
 from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.studies.study import (
@@ -27,7 +28,7 @@ from backend.records.studies.study import (
     StudyRow,
 )
 
-Measured = Mapping[Measure, float]
+JobMeasures = Mapping[Measure, float]
 """What one finished job gave."""
 _BUSY = 0.1
 """The share of all processors that other programs use on a busy computer."""
@@ -57,7 +58,7 @@ class JobValues:
     row: str
     seed: int
     job: str
-    values: Measured
+    values: JobMeasures
     busy: float | None = None
     environment: RunEnvironment | None = None
 
@@ -85,11 +86,11 @@ class TableRow:
 
     name: str
     series: str
-    place: float
+    plot_x: float = field(metadata={KEY: "place"})
     jobs: int
     value: Cell
     published: float | None
-    also: tuple[Cell, ...] = ()
+    further_cells: tuple[Cell, ...] = field(default=(), metadata={KEY: "also"})
     difference: float | None = None
     is_best: bool = False
     busy: float | None = None
@@ -111,7 +112,7 @@ class StudyTable:
     note: str
     form: FormName
     value: Column
-    also: tuple[Column, ...]
+    further_columns: tuple[Column, ...] = field(metadata={KEY: "also"})
     x: str
     rows: tuple[TableRow, ...]
     seeds: tuple[int, ...] = ()
@@ -163,7 +164,7 @@ class StudyTable:
 def study_table(
     study: Study,
     started: StartedStudy,
-    measured: Mapping[str, Measured],
+    measured: Mapping[str, JobMeasures],
     busy: Mapping[str, float] = MappingProxyType({}),
     environments: Mapping[str, RunEnvironment] = MappingProxyType({}),
 ) -> StudyTable:
@@ -175,9 +176,9 @@ def study_table(
         environments: Of the finished jobs, where known.
     """
     rows, size = study.rows_of(started.form), study.form(started.form)
-    also = (*study.also, *size.also)
+    also = (*study.further_measures, *size.further_measures)
     published_on = size.published_on or study.published_on
-    found: dict[tuple[str, int], Measured] = {
+    found: dict[tuple[str, int], JobMeasures] = {
         (job.row, job.seed): measured[job.id] for job in started.jobs if job.id in measured
     }
     first: dict[str, StudyRow] = {}
@@ -230,7 +231,7 @@ def study_table(
         series = [cells[one.name].mean for one in rows if one.series == row.series]
         reference = reference_of(row)
         return TableRow(
-            *(row.name, row.series, row.place, len(ids), cells[row.name], row.published),
+            *(row.name, row.series, row.plot_x, len(ids), cells[row.name], row.published),
             tuple(cell(row, measure) for measure in also),
             None if mean is None or row.published is None or published_on else mean - row.published,
             study.best
@@ -270,7 +271,11 @@ def cell_of(values: list[float]) -> Cell:
 
 
 def _value(
-    measure: Measure, row: StudyRow, base: StudyRow, own: Measured | None, of_base: Measured | None
+    measure: Measure,
+    row: StudyRow,
+    base: StudyRow,
+    own: JobMeasures | None,
+    of_base: JobMeasures | None,
 ) -> float | None:
     """Return the value of a job; of a relative measure the comparison with ``of_base``."""
     if own is None:
@@ -296,7 +301,7 @@ def in_markdown(table: StudyTable) -> str:
         notes[-1] += f" {table.note}"
     head = [f"{table.value.label}{_in_unit(table.value)}", "95 % interval", "published"]
     head += [*["difference"] * table.compares, *seed_difference_titles(table), "jobs"]
-    head += [f"{column.label}{_in_unit(column)}" for column in table.also]
+    head += [f"{column.label}{_in_unit(column)}" for column in table.further_columns]
     lines = [f"# {table.title}", "", table.question, ""]
     for note in notes:
         lines += [note, ""]
@@ -307,7 +312,7 @@ def in_markdown(table: StudyTable) -> str:
             *[figure(row.difference, "+")] * table.compares,
             *[seed_difference_label(row)] * (table.seed_column is not None),
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
-            *map(spread, row.also),
+            *map(spread, row.further_cells),
         ]
         lines.append(f"| {row.label} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *table.remarks]) + "\n"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.records.jobs import flat_settings
-from backend.records.jobs.comparison import best_of, better, judged_metrics
-from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.settings import label, value_words
+from backend.records.jobs.comparison import best_of, best_mode, rated_metrics
+from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.settings import label, value_label
 from backend.records.jobs.view import JobView
 
 METRIC = "metric"
@@ -24,10 +24,10 @@ _MIDDLES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
-class Mark:
+class AxisMark:
     """A labelled value of an axis."""
 
-    place: float
+    position: float
     text: str
 
 
@@ -37,7 +37,7 @@ class ParallelAxis:
 
     key: str
     label: str
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[AxisMark, ...] = ()
     is_log: bool = False
 
 
@@ -47,20 +47,20 @@ class ParallelLine:
 
     job_id: str
     name: str
-    places: tuple[float | None, ...]
+    positions: tuple[float | None, ...]
     texts: tuple[str, ...]
     value: float | None = None
     is_best: bool = False
 
 
 @dataclass(frozen=True)
-class Parallel:
+class ParallelCoordinates:
     """All axes and lines. ``metric``: how the jobs are rated, "" if they do not agree on one."""
 
     axes: tuple[ParallelAxis, ...] = ()
     lines: tuple[ParallelLine, ...] = ()
     metric: str = ""
-    way: str = ""
+    best_mode: str = ""
 
     @property
     def best(self) -> tuple[ParallelLine, ...]:
@@ -68,7 +68,7 @@ class Parallel:
 
     def ranked(self) -> tuple[ParallelLine, ...]:
         """Return the best first; jobs without a value last, in their own order."""
-        sign = -1.0 if self.way == "max" else 1.0
+        sign = -1.0 if self.best_mode == "max" else 1.0
         return tuple(
             sorted(
                 self.lines,
@@ -77,21 +77,21 @@ class Parallel:
         )
 
 
-def parallel(
+def parallel_plot(
     views: Sequence[JobView], in_words: Callable[[float], str] = "{:.4g}".format
-) -> Parallel:
+) -> ParallelCoordinates:
     """Return the lines of these jobs, the first `MOST_LINES` of them, in their order.
 
     ``in_words`` formats a value of the metric.
     """
     views = views[:MOST_LINES]
-    rows = [flat_settings.effective(view) for view in views]
+    rows = [flat_settings.effective_settings(view) for view in views]
     keys = dict.fromkeys(key for one in rows for key in one)
     # A setting that only some jobs have adds nothing to the setting that it depends on.
     differing = [key for key in keys if len({one[key] for one in rows if key in one}) > 1]
-    metrics = judged_metrics(views)
+    metrics = rated_metrics(views)
     metric = metrics[0] if len(metrics) == 1 else ""
-    way = better(metric, views) if metric else ""
+    way = best_mode(metric, views) if metric else ""
     values = [_value(view, metric) for view in views]
     axes: list[ParallelAxis] = []
     columns: list[Sequence[tuple[float | None, str]]] = []
@@ -100,7 +100,7 @@ def parallel(
         axes.append(axis)
         columns.append(column)
     if metric:
-        title = f"Best {metric_words(metric)}"
+        title = f"Best {metric_label(metric)}"
         texts = ["" if value is None else in_words(value) for value in values]
         axis, column = _number_axis(METRIC, title, values, texts, in_words)
         axes.append(axis)
@@ -117,15 +117,17 @@ def parallel(
         )
         for number, view in enumerate(views)
     )
-    return Parallel(tuple(axes), lines, metric, way)
+    return ParallelCoordinates(tuple(axes), lines, metric, way)
 
 
-def chosen(lines: Sequence[ParallelLine], brushes: Mapping[int, tuple[float, float]]) -> set[str]:
+def jobs_in_brushes(
+    lines: Sequence[ParallelLine], brushes: Mapping[int, tuple[float, float]]
+) -> set[str]:
     """Return the jobs whose lines pass through every brush, an interval of its axis."""
     return {
         line.job_id
         for line in lines
-        if all(_within(line.places[axis], *ends) for axis, ends in brushes.items())
+        if all(_within(line.positions[axis], *ends) for axis, ends in brushes.items())
     }
 
 
@@ -143,7 +145,7 @@ def _setting_axis(
     key: str, texts: Sequence[str | None]
 ) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
     title = label(key)
-    texts = [None if text is None else value_words(key, text) for text in texts]
+    texts = [None if text is None else value_label(key, text) for text in texts]
     numbers = [_number(text) for text in texts]
     given = [text for text in texts if text is not None]
     if all(_number(text) is not None for text in given):
@@ -151,7 +153,9 @@ def _setting_axis(
         return _number_axis(key, title, numbers, shown)
     known = sorted(dict.fromkeys(given))
     places = {text: _share(n, len(known)) for n, text in enumerate(known)}
-    marks = tuple(Mark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
+    marks = (
+        tuple(AxisMark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
+    )
     column = [(None, "") if text is None else (places[text], text) for text in texts]
     return ParallelAxis(key, title, marks), column
 
@@ -184,10 +188,10 @@ def _number_axis(
 
     if listed and len(given) <= _MOST_MARKS:
         words = dict(zip(values, texts))
-        marks = tuple(Mark(place(value), words[value]) for value in given)
+        marks = tuple(AxisMark(place(value), words[value]) for value in given)
     else:
         shares = (0.0, *_MIDDLES, 1.0) if high > low else (0.5,)
-        marks = tuple(Mark(share, write(value_at(share))) for share in shares)
+        marks = tuple(AxisMark(share, write(value_at(share))) for share in shares)
     column = [
         (None, "") if value is None else (place(value), text) for value, text in zip(values, texts)
     ]

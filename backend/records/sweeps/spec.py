@@ -11,11 +11,12 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from backend.records.base.validation import Fault, kind_of, nearest
-from backend.records.jobs.arguments import argument, is_name, table_of
+from backend.records.base.schema import KEY, kind_of
+from backend.records.base.validation import ConfigError, closest_match
+from backend.records.jobs.arguments import argument_name, argument_rows, is_name
 from backend.records.jobs.config import parse_job, with_value
 from backend.records.jobs.settings import (
     NOTES,
@@ -78,11 +79,11 @@ class Expansion:
     """The jobs of a sweep, or why there are none."""
 
     jobs: tuple[SweptJob, ...] = ()
-    faults: tuple[Fault, ...] = ()
+    errors: tuple[ConfigError, ...] = field(default=(), metadata={KEY: "faults"})
 
 
 @dataclass(frozen=True)
-class SweepMade:
+class QueuedSweep:
     """A sweep whose jobs are all in the queue."""
 
     tag: str
@@ -90,12 +91,12 @@ class SweepMade:
 
 
 @dataclass(frozen=True)
-class SweepTaken:
+class CancelledSweep:
     """A cancelled sweep: the jobs that are in the trash, and those that stay because they ran."""
 
     tag: str
-    taken: tuple[JobView, ...] = ()
-    left: tuple[JobView, ...] = ()
+    removed_jobs: tuple[JobView, ...] = field(default=(), metadata={KEY: "taken"})
+    remaining_jobs: tuple[JobView, ...] = field(default=(), metadata={KEY: "left"})
 
 
 def sweep_of(tags: Iterable[str]) -> str:
@@ -128,18 +129,18 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
     if not points:
         faults = list(_axis_faults(sweep))
         if faults:
-            return Expansion(faults=tuple(faults))
+            return Expansion(errors=tuple(faults))
         drawn, fault = _combinations(sweep)
         if fault is not None:
-            return Expansion(faults=(fault,))
+            return Expansion(errors=(fault,))
         points = _points(sweep.axes, drawn)
     elif len(points) > MOST_JOBS:
         sentence = f"There are {len(points)} jobs; the limit is {MOST_JOBS}."
-        return Expansion(faults=(Fault("", sentence),))
+        return Expansion(errors=(ConfigError("", sentence),))
     jobs = _named(sweep, points, tag)
-    found_faults: dict[Fault, None] = {}
+    found_faults: dict[ConfigError, None] = {}
     for job in jobs:
-        for one in parse_job(job.raw).faults:
+        for one in parse_job(job.raw).errors:
             found_faults[_with_value(one, job)] = None
     return Expansion(jobs, tuple(found_faults))
 
@@ -151,19 +152,19 @@ def swept_path(text: str, base: Mapping[str, Any]) -> str:
         ValueError: No field or several match; the message is a sentence.
     """
     known = _known_paths(base)
-    if text in known or text.startswith("environment.") or is_name(argument(text)):
+    if text in known or text.startswith("environment.") or is_name(argument_name(text)):
         return text
     ends = [path for path in known if path.rpartition(".")[2] == text]
     if len(ends) == 1:
         return ends[0]
     if ends:
         raise ValueError(f"{text}: could be {' or '.join(ends)}; write one of them.")
-    near = nearest(text, known)
+    near = closest_match(text, known)
     hint = f" Did you mean “{near}”?" if near else ""
     raise ValueError(f"{text}: is not a setting of a job.{hint}")
 
 
-def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]:
+def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[ConfigError, ...]]:
     """Parse a sweep file: a job file with a table ``[sweep]``.
 
     ``[sweep.axes]`` contains a list, a text as on the command line or ``{from, to, steps, scale}``
@@ -172,22 +173,24 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]
     base = {key: value for key, value in raw.items() if key != "sweep"}
     table = raw.get("sweep")
     if not isinstance(table, Mapping):
-        return None, (Fault("sweep", "sweep: is missing; it lists the fields and their values."),)
-    faults: list[Fault] = []
+        return None, (
+            ConfigError("sweep", "sweep: is missing; it lists the fields and their values."),
+        )
+    faults: list[ConfigError] = []
     axes: list[Axis] = []
     given = table.get("axes", {})
     if not isinstance(given, Mapping):
         given = {}
     for text, value in leaves(given):
         axis = _read_axis(text, value, base)
-        if isinstance(axis, Fault):
+        if isinstance(axis, ConfigError):
             faults.append(axis)
         else:
             axes.append(axis)
     if not given:
-        faults.append(Fault("sweep.axes", "sweep.axes: names no field."))
+        faults.append(ConfigError("sweep.axes", "sweep.axes: names no field."))
     faults.extend(
-        Fault(f"sweep.{key}", f"sweep.{key}: is not a setting of a sweep.")
+        ConfigError(f"sweep.{key}", f"sweep.{key}: is not a setting of a sweep.")
         for key in table
         if key not in ("axes", "random", "seed")
     )
@@ -195,7 +198,7 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[Fault, ...]]
     for key, number in (("random", draws), ("seed", seed)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
             sentence = f"sweep.{key}: must be a whole number, not {kind_of(number)}."
-            faults.append(Fault(f"sweep.{key}", sentence))
+            faults.append(ConfigError(f"sweep.{key}", sentence))
     return (None if faults else Sweep(base, tuple(axes), draws, seed)), tuple(faults)
 
 
@@ -218,11 +221,11 @@ def _axis_entry(axis: Axis) -> Any:
     return [list(value) if isinstance(value, tuple) else value for value in axis.values]
 
 
-def _read_axis(text: str, value: Any, base: Mapping[str, Any]) -> Axis | Fault:
+def _read_axis(text: str, value: Any, base: Mapping[str, Any]) -> Axis | ConfigError:
     try:
         return _axis(swept_path(text, base), value)
     except ValueError as error:
-        return Fault(text, str(error))
+        return ConfigError(text, str(error))
 
 
 def _axis(path: str, value: Any) -> Axis:
@@ -251,12 +254,12 @@ def leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
             yield name, value
 
 
-def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
+def _axis_faults(sweep: Sweep) -> Iterator[ConfigError]:
     paths = [axis.path for axis in sweep.axes]
     if not paths:
-        yield Fault("", "No field has several values; name at least one.")
+        yield ConfigError("", "No field has several values; name at least one.")
     for number, axis in enumerate(sweep.axes):
-        sentence = axis.fault()
+        sentence = axis.error_message()
         if axis.path in NOTES:
             sentence = "distinguishes the jobs of a sweep, and cannot have several values."
         elif axis.path in paths[:number]:
@@ -266,9 +269,9 @@ def _axis_faults(sweep: Sweep) -> Iterator[Fault]:
         elif not sentence and sweep.draws is None and not axis.points():
             sentence = "is a range without steps; give their number, or draw at random."
         if sentence:
-            yield Fault(axis.path, f"{axis.path}: {sentence}")
+            yield ConfigError(axis.path, f"{axis.path}: {sentence}")
     if sweep.draws is not None and not 1 <= sweep.draws <= MOST_JOBS:
-        yield Fault(DRAWS, f"{DRAWS}: must be 1 to {MOST_JOBS}, not {sweep.draws}.")
+        yield ConfigError(DRAWS, f"{DRAWS}: must be 1 to {MOST_JOBS}, not {sweep.draws}.")
 
 
 def combinations(axes: Sequence[Axis]) -> int:
@@ -320,13 +323,13 @@ def _grid(axes: Sequence[Axis]) -> list[tuple[tuple[str, Any], ...]]:
     return list({repr(job): job for job in jobs}.values())
 
 
-def _combinations(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], Fault | None]:
+def _combinations(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], ConfigError | None]:
     axes = sweep.axes
     names = _names(axes)
     size = combinations(axes)
     if sweep.draws is None and size > MOST_JOBS:
         longest = max(axes, key=lambda axis: len(axis.points()))
-        return [], Fault(
+        return [], ConfigError(
             longest.path,
             f"{longest.path}: With its {len(longest.points())} values the sweep has {size} "
             f"jobs; the limit is {MOST_JOBS}. Remove values, or draw some at random.",
@@ -346,13 +349,13 @@ def _combinations(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], Faul
         for _ in range(_TRIES_A_JOB * sweep.draws):
             if len(found) == sweep.draws:
                 break
-            one = _fitting([(axis.path, axis.at(draw())) for axis in axes], names)
+            one = _fitting([(axis.path, axis.value_at(draw())) for axis in axes], names)
             if repr(one) not in seen:
                 seen.add(repr(one))
                 found.append(one)
     if len(found) < sweep.draws:
         path = axes[-1].path
-        return [], Fault(
+        return [], ConfigError(
             path,
             f"{path}: {sweep.draws} jobs were requested, but these values give only {len(found)} "
             "different ones.",
@@ -433,17 +436,17 @@ def _cut(name: str, values: str) -> str:
     return f"{name.encode()[:room].decode(errors='ignore').rstrip()} {values}".strip()
 
 
-def _with_value(fault: Fault, job: SweptJob) -> Fault:
+def _with_value(fault: ConfigError, job: SweptJob) -> ConfigError:
     """Add the value to a fault of a swept field, unless its sentence has it."""
-    value = dict(job.values).get(fault.field)
-    begin = f"{fault.field}: "
+    value = dict(job.values).get(fault.path)
+    begin = f"{fault.path}: "
     shown = f"“{value_text(value)}”"
-    if value is None or not fault.sentence.startswith(f"{begin}must") or shown in fault.sentence:
+    if value is None or not fault.message.startswith(f"{begin}must") or shown in fault.message:
         return fault
-    return Fault(fault.field, f"{begin}{shown} {fault.sentence[len(begin) :]}")
+    return ConfigError(fault.path, f"{begin}{shown} {fault.message[len(begin) :]}")
 
 
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
     known = [path for path in SETTINGS if is_of(path, script="script" in base)]
     own = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
-    return tuple(dict.fromkeys((*known, *own, *table_of(base.get("arguments")))))
+    return tuple(dict.fromkeys((*known, *own, *argument_rows(base.get("arguments")))))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import LIVE, JobSummary, SweepCount
+from backend.records.jobs.summary import LIVE_GROUP, JobSummary, SweepCount
 from backend.records.sweeps.spec import BEFORE_ROW, TAG, sweep_title
 
 FEWEST = 2
@@ -36,7 +36,7 @@ then failed. So a sweep is finished when all its jobs are."""
 
 
 @dataclass(frozen=True)
-class Folds:
+class FoldState:
     """The sweeps that the user folded (True) or unfolded, by tag.
 
     Attributes:
@@ -44,23 +44,23 @@ class Folds:
         now: For the current search, in which hits unfold their sweep.
     """
 
-    kept: Mapping[str, bool] = field(default_factory=dict)
-    now: Mapping[str, bool] = field(default_factory=dict)
+    stored_folds: Mapping[str, bool] = field(default_factory=dict)
+    search_folds: Mapping[str, bool] = field(default_factory=dict)
 
 
-def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
+def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     """Return the row for these jobs, of which there is at least one.
 
     Its progress is their mean, its times are the first start and the last end, and its best metric
     is the best of theirs if all are rated by the same one.
     """
-    jobs = sorted(jobs, key=lambda line: (line.created, line.id))
+    jobs = sorted(jobs, key=lambda line: (line.created_s, line.id))
     states = [line.state for line in jobs]
     state = min(states, key=_LOUDEST_FIRST.index)
-    live = [line for line in jobs if line.group == LIVE]
+    live = [line for line in jobs if line.group == LIVE_GROUP]
     waiting = sum(state.is_queued for state in states)
     best = _best(jobs)
-    started = min((line.started for line in jobs if line.started), default=0.0)
+    started = min((line.started_s for line in jobs if line.started_s), default=0.0)
     common = common_word_count([line.name for line in jobs])
     return JobSummary(
         id=tag,
@@ -71,9 +71,9 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
         nodes=tuple(dict.fromkeys(node for line in jobs for node in line.nodes)),
         world_size=sum(line.world_size for line in live),
         uses_gpus=any(line.uses_gpus for line in live),
-        created=jobs[0].created,
-        started=started,
-        ended=0.0 if live or waiting else max(line.ended for line in jobs),
+        created_s=jobs[0].created_s,
+        started_s=started,
+        ended_s=0.0 if live or waiting else max(line.ended_s for line in jobs),
         earlier_gpu_s=_total(_gpu_s_at(line, started) for line in jobs if line.run),
         energy_j=_total(line.energy_j for line in jobs if line.run),
         run=max(line.run for line in jobs),
@@ -84,7 +84,7 @@ def line_of_sweep(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
         sweep=SweepCount(
             ids=tuple(line.id for line in jobs),
             live=len(live),
-            waiting=waiting,
+            queued=waiting,
             finished=states.count(JobState.FINISHED),
             stopped=states.count(JobState.INTERRUPTED),
             failed=states.count(JobState.ERROR) + states.count(JobState.LOST),
@@ -99,9 +99,9 @@ def _gpu_s_at(line: JobSummary, started: float) -> float | None:
     """Return a job's GPU seconds, without what a running one will be counted since `started`."""
     if not line.uses_gpus:
         return 0.0
-    if line.group != LIVE or line.earlier_gpu_s is None:
+    if line.group != LIVE_GROUP or line.earlier_gpu_s is None:
         return line.gpu_s(0.0)
-    return line.earlier_gpu_s - line.world_size * (line.started - started)
+    return line.earlier_gpu_s - line.world_size * (line.started_s - started)
 
 
 def _total(values: Iterable[float | None]) -> float | None:

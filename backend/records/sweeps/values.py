@@ -15,7 +15,7 @@ from typing import Any
 
 from backend.base.log import suppress
 from backend.records.base.validation import sanitize
-from backend.records.jobs.arguments import argument
+from backend.records.jobs.arguments import argument_name
 from backend.records.jobs.settings import SETTINGS
 
 LINEAR, LOG = "linear", "log"
@@ -73,7 +73,7 @@ class Axis:
             return self.values
         return _points(self.span, self.is_whole)
 
-    def at(self, share: float) -> Any:
+    def value_at(self, share: float) -> Any:
         """Return the value at a share from 0 to below 1 of the axis, for random draws."""
         if self.span is None:
             return self.values[int(share * len(self.values))]
@@ -86,7 +86,7 @@ class Axis:
         drawn = float(f"{_between(self.span, share):.4g}")
         return min(max(drawn, self.span.low), self.span.high)
 
-    def fault(self) -> str:
+    def error_message(self) -> str:
         """Return why the axis has no values, as one sentence, or ""."""
         span = self.span
         if span is None:
@@ -110,7 +110,7 @@ class Axis:
 
 def field_kind(path: str) -> str:
     """Return the kind of a setting (`Setting.kind`), or `ARGUMENT`; an unknown one is text."""
-    if argument(path):
+    if argument_name(path):
         return ARGUMENT
     return SETTINGS[path].kind if path in SETTINGS else "text"
 
@@ -150,8 +150,8 @@ def parse_axis(path: str, text: str) -> Axis:
             words = next((value for value in axis.values if isinstance(value, str)), None)
             if words is not None:
                 raise ValueError(f"{path}: {sanitize(words)} is not a number.")
-    if axis.fault():
-        raise ValueError(f"{path}: {axis.fault()}")
+    if axis.error_message():
+        raise ValueError(f"{path}: {axis.error_message()}")
     return axis
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from backend.records.base import number_format
+from backend.records.base.schema import KEY
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class VerifyFinding:
     """
 
     check: str
-    what: str
-    sentence: str
+    subject: str = field(metadata={KEY: "what"})
+    message: str = field(metadata={KEY: "sentence"})
     repair: str = ""
     remedy: str = ""
     moves: tuple[str, ...] = ()
@@ -26,7 +27,7 @@ class VerifyFinding:
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:
         """The same in every check of the same difference."""
-        return (self.check, self.what, self.moves)
+        return (self.check, self.subject, self.moves)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Verification:
     not_checked: tuple[str, ...] = ()
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """A summary: the number of parts that were checked, and of findings."""
         parts = ((self.jobs, "job"), (self.versions, "version"), (self.checkpoints, "checkpoint"))
         words = [f"{number_format.count(n)} {what}{'' if n == 1 else 's'}" for n, what in parts]
@@ -63,18 +64,18 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairResult:
     """Result of a repair. The sentence of a finding in ``left`` says why it was not repaired."""
 
-    done: tuple[VerifyFinding, ...]
-    left: tuple[VerifyFinding, ...]
+    repaired_findings: tuple[VerifyFinding, ...] = field(metadata={KEY: "done"})
+    remaining_findings: tuple[VerifyFinding, ...] = field(metadata={KEY: "left"})
     folder: str
     """The folder in the trash that has what was moved."""
 
     @property
-    def sentence(self) -> str:
-        count = len(self.done)
+    def message(self) -> str:
+        count = len(self.repaired_findings)
         done = f"Repaired {number_format.count(count)} finding{'' if count == 1 else 's'}."
-        moved = any(one.moves for one in self.done)
+        moved = any(one.moves for one in self.repaired_findings)
         kept = f" What was moved is in {self.folder}." if moved else ""
-        return " ".join([done + kept, *(one.sentence for one in self.left)])
+        return " ".join([done + kept, *(one.message for one in self.remaining_findings)])

@@ -18,14 +18,14 @@ from backend.datastore.bundles.imported_job import (
 from backend.datastore.jobs.files import read_job
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import ReplayResult
-from backend.records.jobs.config import JobConfig, without_neighbours
+from backend.records.jobs.config import JobConfig, without_shared_gpus
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.metric_names import OF_SERVERS
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.run_environment import RunEnvironment, differences
 from backend.records.jobs.view import JobView
 from backend.records.library.item import KINDS
-from backend.services.bundles.service import same_files
+from backend.services.bundles.service import find_same_version
 
 if TYPE_CHECKING:
     from backend.services.jobs.service import JobService
@@ -77,9 +77,9 @@ class ReplayService:
         """
         view = self._jobs.queries.show(job_id)
         raw = self._jobs.clone(job_id)
-        raw["name"] = _named(view.name)
+        raw["name"] = _replay_name(view.name)
         for key, pin in view.pins.items():
-            item = same_files(self._library, KINDS[key], pin)
+            item = find_same_version(self._library, KINDS[key], pin)
             if item is None:
                 raise BackendError(
                     f"The {KINDS[key].value} {pin.reference} (SHA-256 {pin.sha256}) is not in "
@@ -87,29 +87,29 @@ class ReplayService:
                     "Import it, or request a bundle that includes it.",
                 )
             raw[key] = item.reference
-        chosen = tuple(placement) or self._placement(view.config)
-        raw["placement"] = [one.to_dict() for one in chosen]
-        return without_neighbours(raw)
+        replay_placement = tuple(placement) or self._default_placement(view.config)
+        raw["placement"] = [p.to_dict() for p in replay_placement]
+        return without_shared_gpus(raw)
 
-    def _placement(self, config: JobConfig) -> tuple[Placement, ...]:
-        rooms = {room.node: room for room in self._nodes.rooms()}
+    def _default_placement(self, config: JobConfig) -> tuple[Placement, ...]:
+        capacities = {capacity.node: capacity for capacity in self._nodes.capacities()}
         if all(
-            one.node in rooms and set(one.gpus) <= set(rooms[one.node].gpus)
-            for one in config.placement
+            p.node in capacities and set(p.gpus) <= set(capacities[p.node].gpus)
+            for p in config.placement
         ):
             return config.placement
-        here = rooms.get(THIS_COMPUTER)
+        local_capacity = capacities.get(THIS_COMPUTER)
         if not config.uses_gpus:
             return (Placement(THIS_COMPUTER, config.world_size, ()),)
-        if here is not None and len(here.gpus) >= config.world_size:
-            return (Placement(THIS_COMPUTER, 0, here.gpus[: config.world_size]),)
-        where = ", ".join(one.node for one in config.placement)
+        if local_capacity is not None and len(local_capacity.gpus) >= config.world_size:
+            return (Placement(THIS_COMPUTER, 0, local_capacity.gpus[: config.world_size]),)
+        node_names = ", ".join(p.node for p in config.placement)
         raise BackendError(
-            f"The job ran on {config.world_size} GPUs of {where}, which are not here.",
+            f"The job ran on {config.world_size} GPUs of {node_names}, which are not here.",
             f"Choose where it runs: {COMMAND} job replay ID --on NODE=GPU,GPU",
         )
 
-    def original(self, job_id: str) -> str:
+    def original_id(self, job_id: str) -> str:
         """Return the job that this one replays, or ""."""
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
@@ -122,91 +122,120 @@ class ReplayService:
         Raises:
             BackendError: It is not a replay, or one of the two made no step.
         """
-        original = self.original(job_id)
-        if not original:
+        original_id = self.original_id(job_id)
+        if not original_id:
             raise BackendError(
                 f"The job {job_id} is not a replay.",
                 f"Make one with “Replay”, or {COMMAND} job replay ID.",
             )
-        before, after = self._jobs.queries.poll(original), self._jobs.queries.poll(job_id)
-        found = first_difference(before.history, after.history, tolerance)
-        if not found.steps:
+        original_update, replay_update = (
+            self._jobs.queries.poll(original_id),
+            self._jobs.queries.poll(job_id),
+        )
+        result = first_difference(original_update.history, replay_update.history, tolerance)
+        if not result.steps:
             raise BackendError(
-                f"The jobs {original} and {job_id} have no step in common yet.",
+                f"The jobs {original_id} and {job_id} have no step in common yet.",
                 "Wait until the replay has run.",
             )
-        apart = self._apart(original, before.view, job_id, after.view)
+        recorded_differences = self._recorded_differences(
+            original_id, original_update.view, job_id, replay_update.view
+        )
         return replace(
-            found,
-            original=original,
+            result,
+            original=original_id,
             replay=job_id,
-            differences=apart,
-            sentence=_sentence(found, apart, tolerance, before.view),
+            differences=recorded_differences,
+            sentence=_message(result, recorded_differences, tolerance, original_update.view),
         )
 
-    def _apart(
-        self, original: str, before: JobView, job_id: str, after: JobView
+    def _recorded_differences(
+        self, original_id: str, original_view: JobView, job_id: str, replay_view: JobView
     ) -> tuple[str, ...]:
-        then = environment_of(self._root.job(original), before.run)
-        now = environment_of(self._root.job(job_id), after.run)
-        if then is None or now is None:
+        original_environment = environment_of(self._root.job(original_id), original_view.run)
+        replay_environment = environment_of(self._root.job(job_id), replay_view.run)
+        if original_environment is None or replay_environment is None:
             # Runs of an older Ringmaster have no such record; their settings are known.
-            then, now = _asked(before), _asked(after)
-        found = differences(then, now)
-        folder = self._root.job(original)
+            original_environment, replay_environment = (
+                _planned_environment(original_view),
+                _planned_environment(replay_view),
+            )
+        environment_differences = differences(original_environment, replay_environment)
+        folder = self._root.job(original_id)
         settings = read_job(folder).config.environment if is_imported(folder) else {}
-        gone = [name for name, value in settings.items() if not value]
-        return (*found, *(f"the variable {name} is empty" for name in gone))
+        empty_variables = [name for name, value in settings.items() if not value]
+        return (
+            *environment_differences,
+            *(f"the variable {name} is empty" for name in empty_variables),
+        )
 
 
-def _asked(view: JobView) -> RunEnvironment:
+def _planned_environment(view: JobView) -> RunEnvironment:
     return RunEnvironment(run=view.run, seed=view.config.seed, processes=view.world_size)
 
 
 def first_difference(
-    then: HistoryUpdate, now: HistoryUpdate, tolerance: float = TOLERANCE
+    original: HistoryUpdate, replay: HistoryUpdate, tolerance: float = TOLERANCE
 ) -> ReplayResult:
     """Return the first step at which two curves differ by more than ``tolerance`` (relative)."""
-    places = {int(step): place for place, step in enumerate(now.steps)}
-    common = [(k, places[int(s)], int(s)) for k, s in enumerate(then.steps) if int(s) in places]
-    names = [name for name in then.metrics if name in now.metrics and name not in _NOT_THE_CURVE]
-    found = ReplayResult("", "", True, "", steps=len(common))
-    for before, after, step in common:
+    replay_indexes = {int(step): index for index, step in enumerate(replay.steps)}
+    common = [
+        (k, replay_indexes[int(s)], int(s))
+        for k, s in enumerate(original.steps)
+        if int(s) in replay_indexes
+    ]
+    names = [
+        name for name in original.metrics if name in replay.metrics and name not in _NOT_THE_CURVE
+    ]
+    result = ReplayResult("", "", True, "", steps=len(common))
+    for original_index, replay_index, step in common:
         for name in names:
-            a, b = float(then.metrics[name][before]), float(now.metrics[name][after])
-            if not _alike(a, b, tolerance):
+            a, b = (
+                float(original.metrics[name][original_index]),
+                float(replay.metrics[name][replay_index]),
+            )
+            if not _are_close(a, b, tolerance):
                 return replace(
-                    found, is_same=False, step=step, metric=name, then=_shown(a), now=_shown(b)
+                    result,
+                    is_same=False,
+                    step=step,
+                    metric=name,
+                    original_value=_finite_or_none(a),
+                    replay_value=_finite_or_none(b),
                 )
-    return found
+    return result
 
 
-def _alike(a: float, b: float, tolerance: float) -> bool:
+def _are_close(a: float, b: float, tolerance: float) -> bool:
     if math.isnan(a) or math.isnan(b):
         return math.isnan(a) and math.isnan(b)
     return a == b or abs(a - b) <= max(_SMALLEST, tolerance * max(abs(a), abs(b)))
 
 
-def _shown(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _sentence(
-    found: ReplayResult, apart: Sequence[str], tolerance: float, original: JobView
+def _message(
+    result: ReplayResult, recorded_differences: Sequence[str], tolerance: float, original: JobView
 ) -> str:
-    what = "; ".join(apart)
+    difference_text = "; ".join(recorded_differences)
     name = f"{original.name} ({original.id})"
-    if found.is_same:
-        steps = "the one step" if found.steps == 1 else f"all {found.steps} steps"
+    if result.is_same:
+        steps = "the one step" if result.steps == 1 else f"all {result.steps} steps"
         text = f"The same curve: {steps} that this job and {name} made agree within "
         text += f"{100 * tolerance:g} %."
-        return f"{text} Differences between the two: {what}." if apart else text
+        return (
+            f"{text} Differences between the two: {difference_text}."
+            if recorded_differences
+            else text
+        )
     text = (
-        f"The curves differ from step {found.step} on: {found.metric} was {_figure(found.then)} "
-        f"in {name} and is {_figure(found.now)} in this job."
+        f"The curves differ from step {result.step} on: {result.metric} was {_figure(result.original_value)} "
+        f"in {name} and is {_figure(result.replay_value)} in this job."
     )
-    if apart:
-        return f"{text} Differences between the two: {what}."
+    if recorded_differences:
+        return f"{text} Differences between the two: {difference_text}."
     return f"{text} No recorded setting differs; the model or the loader may be random."
 
 
@@ -214,6 +243,6 @@ def _figure(value: float | None) -> str:
     return "not a number" if value is None else f"{value:.6g}"
 
 
-def _named(name: str) -> str:
-    ending = " (replay)"
-    return name.encode()[: 255 - len(ending)].decode(errors="ignore") + ending
+def _replay_name(name: str) -> str:
+    suffix = " (replay)"
+    return name.encode()[: 255 - len(suffix)].decode(errors="ignore") + suffix

@@ -25,7 +25,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.base.atomic_files import read_json
-from backend.records.base.content import files_of, hash_file, whole_sha256
+from backend.records.base.content import files_of, hash_file, folder_sha256
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import (
@@ -34,17 +34,17 @@ from backend.records.bundles.job_archive import (
     JOB_FILE,
     NO_CHECKPOINT,
     SUFFIX,
-    Bundled,
-    BundledThing,
+    WrittenBundle,
+    BundledVersion,
     Manifest,
-    Unbundled,
+    ImportedJob,
 )
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig, to_share
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, shareable_config
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.library.item import KINDS, Kind, LibraryItem, Pin
-from backend.services.bundles.validation import WAY_OUT, usable_settings
+from backend.services.bundles.validation import REMEDY, usable_settings
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -78,7 +78,7 @@ class BundleService:
         checkpoint: str = "",
         overwrite: bool = False,
         progress: Progress | None = None,
-    ) -> Bundled:
+    ) -> WrittenBundle:
         """Write a job into one file.
 
         Args:
@@ -90,24 +90,26 @@ class BundleService:
         view = self._jobs.queries.show(job_id)
         if view.state.is_live or view.state.is_queued:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}; only a job that is not active can "
+                f"The job {job_id} is {view.state.label.lower()}; only a job that is not active can "
                 "be exported.",
                 "Stop it first." if view.state.is_live else "Remove it from the queue.",
             )
         folder = self._root.job(job_id)
         file = read_job(folder)
-        parts: list[ArchiveMember] = [
-            ArchiveMember.from_bytes(JOB_FILE, tomli_w.dumps(to_share(file.config)).encode())
+        members: list[ArchiveMember] = [
+            ArchiveMember.from_bytes(
+                JOB_FILE, tomli_w.dumps(shareable_config(file.config)).encode()
+            )
         ]
-        things = self._things(file, with_data, parts, progress)
-        record = self._checkpoint(folder, file.config, checkpoint, job_id)
+        versions = self._add_versions(file, with_data, members, progress)
+        record = self._find_checkpoint(folder, file.config, checkpoint, job_id)
         if record is not None:
-            parts += self._checkpoint_parts(record, progress)
+            members += self._checkpoint_members(record, progress)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             self._root.files.refresh_history(folder)
             if folder.history.exists():
                 size = folder.history.stat().st_size
-                parts.append(
+                members.append(
                     ArchiveMember(HISTORY, hash_file(folder.history), size, folder.history)
                 )
         manifest = Manifest(
@@ -120,92 +122,98 @@ class BundleService:
             status=replace(
                 _status(folder), state=view.state, message=view.status.message, error=view.error
             ),
-            things=things,
+            versions=versions,
             runs=imported_job.environments(folder),
             checkpoint=record.name if record is not None else "",
-            left_out=tuple(sorted(file.config.environment)),
+            omitted_variables=tuple(sorted(file.config.environment)),
         )
         target = output or Path(imported_job.safe_stem(file.name) + SUFFIX)
-        made = write_bundle(target, manifest, parts, progress, overwrite=overwrite)
-        return Bundled(
-            path=str(made),
-            bytes=made.stat().st_size,
-            files=len(parts) + 1,
+        bundle_path = write_bundle(target, manifest, members, progress, overwrite=overwrite)
+        return WrittenBundle(
+            path=str(bundle_path),
+            bytes=bundle_path.stat().st_size,
+            files=len(members) + 1,
             checkpoint=manifest.checkpoint,
-            left_out=manifest.left_out,
+            omitted_variables=manifest.omitted_variables,
             without_data=not with_data,
         )
 
-    def _things(
-        self, file: JobFile, with_data: bool, parts: list[ArchiveMember], progress: Progress
-    ) -> dict[str, BundledThing]:
+    def _add_versions(
+        self, file: JobFile, with_data: bool, members: list[ArchiveMember], progress: Progress
+    ) -> dict[str, BundledVersion]:
         """Return the versions that the job pins; add the files of each to ``parts`` once."""
-        found: dict[str, BundledThing] = {}
+        versions: dict[str, BundledVersion] = {}
         folders: dict[tuple[Kind, str], str] = {}
         for key, pin in file.pins.items():
             kind = KINDS[key]
             self._library.verify(kind, pin, progress)
             item = self._library.show(kind, pin.reference)
-            known = (kind, pin.sha256)
+            content_key = (kind, pin.sha256)
             if kind is Kind.DATASET and not with_data:
-                folders[known] = ""
-            empty: tuple[str, ...] = ()
-            if known not in folders:
-                folders[known] = key
-                more, empty = self._files(kind, pin, key, progress)
-                parts += more
-            elif other := next((t for t in found.values() if t.folder == folders[known]), None):
-                empty = other.empty_folders
-            found[key] = BundledThing(
+                folders[content_key] = ""
+            empty_folders: tuple[str, ...] = ()
+            if content_key not in folders:
+                folders[content_key] = key
+                new_members, empty_folders = self._version_members(kind, pin, key, progress)
+                members += new_members
+            elif sibling := next(
+                (t for t in versions.values() if t.folder == folders[content_key]), None
+            ):
+                empty_folders = sibling.empty_folders
+            versions[key] = BundledVersion(
                 kind,
                 pin.name,
                 pin.version,
                 pin.sha256,
                 item.bytes,
                 item.files,
-                folders[known],
-                empty,
+                folders[content_key],
+                empty_folders,
             )
-        return found
+        return versions
 
-    def _files(
+    def _version_members(
         self, kind: Kind, pin: Pin, key: str, progress: Progress
     ) -> tuple[list[ArchiveMember], tuple[str, ...]]:
         content = self._library.open_content(kind, pin.reference, progress)
         version = VersionFolder(self._root, kind, pin.name, pin.version)
         _, hashes = library_files.read_hashes(version)
-        parts = []
+        members = []
         with as_backend_error(f"The files of the {version.text} cannot be read"):
             for path, digest in hashes.items():
                 status = (content / path).stat()
-                runs = bool(status.st_mode & 0o100)
-                parts.append(
-                    ArchiveMember(f"{key}/{path}", digest, status.st_size, content / path, runs)
+                is_executable = bool(status.st_mode & 0o100)
+                members.append(
+                    ArchiveMember(
+                        f"{key}/{path}", digest, status.st_size, content / path, is_executable
+                    )
                 )
-            empty = tuple(
+            empty_folders = tuple(
                 sorted(
-                    one.relative_to(content).as_posix()
-                    for one in content.rglob("*")
-                    if one.is_dir() and not any(one.iterdir())
+                    p.relative_to(content).as_posix()
+                    for p in content.rglob("*")
+                    if p.is_dir() and not any(p.iterdir())
                 )
             )
-        return parts, empty
+        return members, empty_folders
 
-    def _checkpoint(
-        self, folder: OpenJob, config: JobConfig, wanted: str, job_id: str
+    def _find_checkpoint(
+        self, folder: OpenJob, config: JobConfig, name: str, job_id: str
     ) -> Checkpoint | None:
-        if wanted == NO_CHECKPOINT:
+        if name == NO_CHECKPOINT:
             return None
-        found = list_checkpoints(folder, config.checkpoint)
-        record = checkpoint_named(found, wanted or "latest")
-        if record is None and wanted:
+        checkpoints = list_checkpoints(folder, config.checkpoint)
+        record = checkpoint_named(checkpoints, name or "latest")
+        if record is None and name:
             raise BackendError(
-                f"The job {job_id} has no checkpoint “{sanitize(wanted)}”.",
-                f"Its checkpoints: {', '.join(one.name for one in found)}." if found else "",
+                f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
+                f"Its checkpoints: {', '.join(c.name for c in checkpoints)}."
+                if checkpoints
+                else "",
             )
         return record
 
-    def _checkpoint_parts(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
+    def _checkpoint_members(self, record: Checkpoint, progress: Progress) -> list[ArchiveMember]:
         path = Path(record.path)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(path, progress)
@@ -218,7 +226,7 @@ class BundleService:
                     for inner, one in files_of(path)
                 ]
                 inner_hashes = ((one.path.removeprefix(f"{name}/"), one.sha256) for one in members)
-                if whole_sha256(inner_hashes) != record.sha256:
+                if folder_sha256(inner_hashes) != record.sha256:
                     raise BackendError(
                         f"{path.name} does not match its record: its contents have changed.",
                         "Choose another checkpoint; no bundle was written.",
@@ -232,7 +240,7 @@ class BundleService:
 
     # Import.
 
-    def unbundle(self, path: Path, progress: Progress | None = None) -> Unbundled:
+    def unbundle(self, path: Path, progress: Progress | None = None) -> ImportedJob:
         """Make a job from a bundle; everything is verified before anything is created.
 
         Raises:
@@ -245,48 +253,50 @@ class BundleService:
         manifest = bundle.manifest
         origin_text = imported_job.origin_message(manifest)
         pins: dict[str, Pin] = {}
-        taken: dict[tuple[Kind, str], Pin] = {}
+        imported_pins: dict[tuple[Kind, str], Pin] = {}
         imported: list[tuple[Kind, str]] = []
         reused: list[str] = []
         notes: list[str] = []
         try:
             # The largest first, because it is the most likely not to fit or to be cancelled.
-            for key, thing in sorted(manifest.things.items(), key=lambda one: -one[1].bytes):
-                known = (thing.kind, thing.sha256)
-                item = self.version_of(thing)
-                if known in taken:
-                    pins[key] = taken[known]
+            for key, version in sorted(
+                manifest.versions.items(), key=lambda entry: -entry[1].bytes
+            ):
+                content_key = (version.kind, version.sha256)
+                item = self.local_version(version)
+                if content_key in imported_pins:
+                    pins[key] = imported_pins[content_key]
                     continue
                 if item is not None:
-                    reused.append(f"{thing.kind.value} {item.reference}")
-                elif thing.folder:
-                    item = self._import(bundle, thing, origin_text, progress)
-                    imported.append((thing.kind, item.reference))
+                    reused.append(f"{version.kind.value} {item.reference}")
+                elif version.folder:
+                    item = self._import(bundle, version, origin_text, progress)
+                    imported.append((version.kind, item.reference))
                 else:
-                    notes.append(f"{_missing(thing)} {_WAY_TO_DATA}")
-                pin = thing.pin if item is None else Pin(item.name, item.version, item.sha256)
-                pins[key] = taken[known] = pin
-            ordered = {key: pins[key] for key in manifest.things}
+                    notes.append(f"{_missing_message(version)} {_DATASET_REMEDY}")
+                pin = version.pin if item is None else Pin(item.name, item.version, item.sha256)
+                pins[key] = imported_pins[content_key] = pin
+            ordered_pins = {key: pins[key] for key in manifest.versions}
             with as_backend_error("The job could not be created"):
                 job_id = imported_job.create_bundled_job(
-                    self._root, config, ordered, bundle, progress
+                    self._root, config, ordered_pins, bundle, progress
                 )
         except BaseException:
             for kind, reference in imported:
                 with suppress(BackendError):
                     self._library.remove(kind, reference)
             raise
-        if manifest.left_out:
+        if manifest.omitted_variables:
             notes.append(
-                f"The values of {', '.join(manifest.left_out)} are not in the bundle; "
+                f"The values of {', '.join(manifest.omitted_variables)} are not in the bundle; "
                 "they are empty in a replay."
             )
-        if config.start_from not in ("", NOTHING):
+        if config.start_from not in ("", RANDOM_WEIGHTS):
             notes.append(
                 f"It began with the weights of {sanitize(config.start_from)}, which are not in "
                 "the bundle."
             )
-        return Unbundled(
+        return ImportedJob(
             view=self._jobs.queries.show(job_id),
             origin=origin_text,
             imported=tuple(f"{kind.value} {reference}" for kind, reference in imported),
@@ -294,52 +304,52 @@ class BundleService:
             notes=tuple(notes),
         )
 
-    def version_of(self, thing: BundledThing) -> LibraryItem | None:
+    def local_version(self, version: BundledVersion) -> LibraryItem | None:
         """Return the local version with exactly these files; one of the same name is preferred."""
-        return same_files(self._library, thing.kind, thing.pin)
+        return find_same_version(self._library, version.kind, version.pin)
 
     def _import(
-        self, bundle: VerifiedArchive, thing: BundledThing, origin_text: str, progress: Progress
+        self, bundle: VerifiedArchive, version: BundledVersion, origin_text: str, progress: Progress
     ) -> LibraryItem:
-        def refuse_others(sha256: str) -> None:
-            if sha256 != thing.sha256:
+        def check_hash(sha256: str) -> None:
+            if sha256 != version.sha256:
                 raise BackendError(
-                    f"The files of the {thing.text} changed during the import.",
-                    WAY_OUT,
+                    f"The files of the {version.text} changed during the import.",
+                    REMEDY,
                 )
 
-        self._root.files.refresh_library(thing.kind)
-        item, trusted = imports.import_source(
+        self._root.files.refresh_library(version.kind)
+        item, fingerprint = imports.import_source(
             self._root,
-            thing.kind,
-            bundle.source(thing),
-            thing.name,
+            version.kind,
+            bundle.source(version),
+            version.name,
             origin_text,
             progress,
-            refuse_others,
+            check_hash,
         )
-        self._index.put_item(item, trusted)
+        self._index.put_item(item, fingerprint)
         return item
 
 
-_WAY_TO_DATA = (
+_DATASET_REMEDY = (
     "The curves are here; to train, import it, or request a bundle that includes the dataset."
 )
 
 
-def same_files(library: LibraryService, kind: Kind, pin: Pin) -> LibraryItem | None:
+def find_same_version(library: LibraryService, kind: Kind, pin: Pin) -> LibraryItem | None:
     """Return the version with the pinned files, whatever its name."""
-    found = [item for item in library.list(kind) if item.sha256 == pin.sha256]
+    matches = [item for item in library.list(kind) if item.sha256 == pin.sha256]
     return min(
-        found,
+        matches,
         key=lambda item: (item.name != pin.name, item.version != pin.version, item.name),
         default=None,
     )
 
 
-def _missing(thing: BundledThing) -> str:
+def _missing_message(version: BundledVersion) -> str:
     return (
-        f"The {thing.text} (SHA-256 {thing.sha256[:12]}…) is neither in this data root nor in "
+        f"The {version.text} (SHA-256 {version.sha256[:12]}…) is neither in this data root nor in "
         "the bundle."
     )
 

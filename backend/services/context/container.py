@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import DataRootAccess, OpenRoot
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import RemoteRoot
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from backend.services.nodes.provisioning import ProvisioningService
     from backend.services.nodes.registry import Accept, AskPassphrase, NodeRegistry
     from backend.services.nodes.service import NodeService
-    from backend.services.notifications.service import NoticeService
+    from backend.services.notifications.service import NotificationService
     from backend.services.preflight.service import PreflightService
     from backend.services.queue.service import QueueService
     from backend.services.studies.service import StudyService
@@ -52,22 +52,22 @@ if TYPE_CHECKING:
 
 _ANSWER_LIMIT_S = 4.0
 """A folder of a share is opened in milliseconds; only a server that is away takes seconds."""
-_Made = TypeVar("_Made")
+Service = TypeVar("Service")
 
 
-class _made_once(Generic[_Made]):  # noqa: N801 - a decorator, as functools.cached_property
+class cached_service(Generic[Service]):  # noqa: N801 - a decorator, as functools.cached_property
     """A service that is made when it is first used, by one thread."""
 
-    def __init__(self, make: Callable[[Any], _Made]) -> None:
+    def __init__(self, make: Callable[[Any], Service]) -> None:
         self._make = make
 
-    def __get__(self, services: Services, _: object) -> _Made:
-        made, name = vars(services), self._make.__name__
-        with services.making:
-            if name not in made:
-                made[name] = self._make(services)
-            found: _Made = made[name]
-            return found
+    def __get__(self, services: Services, _: object) -> Service:
+        instances, name = vars(services), self._make.__name__
+        with services.creation_lock:
+            if name not in instances:
+                instances[name] = self._make(services)
+            service: Service = instances[name]
+            return service
 
 
 class Services:
@@ -84,24 +84,24 @@ class Services:
         catalogue: Path | None,
         accept: Accept | None,
         passphrase: AskPassphrase | None,
-        given: Accept,
+        is_trusted_key: Accept,
     ) -> None:
-        self._key = _key(data_root)
+        self._root_key = _root_key(data_root)
         if catalogue is None:
             import platformdirs
 
-            self._place = default_catalogue(data_root)
-            self._cache = platformdirs.user_cache_path("ringmaster") / self._key
-            mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / self._key
+            self._catalogue_path = default_catalogue(data_root)
+            self._cache = platformdirs.user_cache_path("ringmaster") / self._root_key
+            mirror = platformdirs.user_cache_path("ringmaster") / "mirrors" / self._root_key
             # One file for all data roots: the identity of a machine does not depend on them.
             self._profile = platformdirs.user_data_path("ringmaster") / "cluster"
         else:
-            self._place = place = expanded(catalogue).absolute()
-            self._cache = place.with_name(f"{place.name}.cache")
-            mirror = place.with_name(f"{place.name}.mirror")
-            self._profile = place.with_name(f"{place.name}.cluster")
-        self._given = given
-        self.making = threading.RLock()
+            self._catalogue_path = path = expand_home(catalogue).absolute()
+            self._cache = path.with_name(f"{path.name}.cache")
+            mirror = path.with_name(f"{path.name}.mirror")
+            self._profile = path.with_name(f"{path.name}.cluster")
+        self._is_trusted_key = is_trusted_key
+        self.creation_lock = threading.RLock()
         files: DataRootAccess
         if isinstance(data_root, RemoteRoot):
             from backend.datastore.remote.mirror import Mirror
@@ -121,20 +121,24 @@ class Services:
     @property
     def trash(self) -> str:
         """The path of the trash, as users know it."""
-        return self.data_root.shown(self.data_root.trash)
+        return self.data_root.display_path(self.data_root.trash)
 
     def make_all(self) -> Services:
         """Make every service, so that a window never waits for one; return the services."""
-        for name, part in vars(Services).items():
-            if isinstance(part, _made_once):
+        for name, member in vars(Services).items():
+            if isinstance(member, cached_service):
                 getattr(self, name)
         return self
 
     def close(self) -> None:
-        made = vars(self)
-        for one in (made.get("event_viewers"), self.data_root.files, made.get("catalogue")):
-            if one is not None:
-                one.close()
+        instances = vars(self)
+        for resource in (
+            instances.get("event_viewers"),
+            self.data_root.files,
+            instances.get("catalogue"),
+        ):
+            if resource is not None:
+                resource.close()
 
     def _connect(
         self,
@@ -148,90 +152,90 @@ class Services:
             address, accept, passphrase, limit_s=SILENCE_S, silence_s=SILENCE_S
         )
 
-    @_made_once
+    @cached_service
     def catalogue(self) -> Catalogue:
         from backend.catalogue.store import open_catalogue
 
-        opened = open_catalogue(self._place)
-        if opened.is_new:
+        catalogue = open_catalogue(self._catalogue_path)
+        if catalogue.is_new:
             from backend.base.progress import Progress
             from backend.datastore.jobs.scan import JobFolderReader
             from backend.services.library.rescan import Rescan
 
             jobs = JobFolderReader(self.data_root)
-            Rescan(self.data_root, opened, jobs).everything(Progress())
-        return opened
+            Rescan(self.data_root, catalogue, jobs).read_all(Progress())
+        return catalogue
 
-    @_made_once
+    @cached_service
     def cluster(self) -> NodeRegistry:
         from backend.services.nodes.registry import NodeRegistry
 
-        return NodeRegistry(self.data_root, self._profile, given=self._given)
+        return NodeRegistry(self.data_root, self._profile, is_trusted_key=self._is_trusted_key)
 
-    @_made_once
+    @cached_service
     def queries(self) -> JobQueries:
         from backend.services.jobs.queries import JobQueries
 
         return JobQueries(self.data_root, self.catalogue, self._cache)
 
-    @_made_once
+    @cached_service
     def reaper(self) -> RunReaper:
         from backend.services.jobs.run_reaper import RunReaper
 
         return RunReaper(self.queries)
 
-    @_made_once
+    @cached_service
     def library(self) -> LibraryService:
         from backend.services.library.service import LibraryService
 
         previews = self._cache / "looks"
         return LibraryService(self.data_root, self.catalogue, previews, self.queries.show)
 
-    @_made_once
-    def set_up(self) -> ProvisioningService:
+    @cached_service
+    def provisioning(self) -> ProvisioningService:
         from backend.node.system.start_supervisor import CODE_ROOT
-        from backend.services.nodes.provisioning import ProvisioningService, default_places
+        from backend.services.nodes.provisioning import ProvisioningService, default_paths
 
         return ProvisioningService(
             self.data_root,
-            default_places(self._key, CODE_ROOT / "installers" / "constraints.txt"),
+            default_paths(self._root_key, CODE_ROOT / "installers" / "constraints.txt"),
             open_shell=lambda entry: self.cluster.open_shell(entry.name),
-            inspect=lambda entry, shell: self.cluster.facts(entry, shell),
+            inspect=lambda entry, shell: self.cluster.node_details(entry, shell),
             host_key=lambda entry: self.cluster.host_key(entry.name),
         )
 
-    @_made_once
+    @cached_service
     def packages(self) -> PackageService:
         from backend.services.tools.packages import PackageService
 
-        return PackageService(self.cluster, self.set_up)
+        return PackageService(self.cluster, self.provisioning)
 
-    @_made_once
+    @cached_service
     def nodes(self) -> NodeService:
         from backend.services.nodes.head_node import HeadNodeLauncher
         from backend.services.nodes.service import NodeService
 
-        heads = HeadNodeLauncher(self.cluster, self.set_up)
-        return NodeService(self.data_root, self.cluster, heads, self._place)
+        heads = HeadNodeLauncher(self.cluster, self.provisioning)
+        return NodeService(self.data_root, self.cluster, heads, self._catalogue_path)
 
-    @_made_once
+    @cached_service
     def preflight(self) -> PreflightService:
-        from backend.services.jobs.forecast import JobForecasts
+        from backend.services.jobs.forecast import JobForecaster
         from backend.services.preflight.limits import PreflightLimits
         from backend.services.preflight.service import PreflightService
 
-        forecasts = JobForecasts(self.data_root, self.library, self.catalogue)
+        forecasts = JobForecaster(self.data_root, self.library, self.catalogue)
         return PreflightService(
             self.data_root,
             self.cluster,
-            self.set_up,
-            first_bytes=forecasts.needed_bytes,
+            self.provisioning,
+            forecast_bytes=forecasts.needed_bytes,
             needs_torch=lambda config: self.library.script_imports(config.script, "torch"),
             data_notes=self.library.data_notes,
-            limits=PreflightLimits.of(os.environ),
+            limits=PreflightLimits.from_environment(os.environ),
         )
 
-    @_made_once
+    @cached_service
     def jobs(self) -> JobService:
         from backend.services.jobs.service import JobService
 
@@ -246,102 +250,102 @@ class Services:
             self.reaper,
         )
 
-    @_made_once
-    def canary(self) -> TrialRunService:
+    @cached_service
+    def trial_runs(self) -> TrialRunService:
         from backend.services.jobs.run_starter import RunStarter
         from backend.services.jobs.trial_run import TrialRunService
 
         starter = RunStarter(self.data_root, self.library, self.nodes)
         return TrialRunService(self.data_root, self.cluster, starter)
 
-    @_made_once
+    @cached_service
     def logs(self) -> LogService:
         from backend.services.jobs.logs import LogService
 
         return LogService(self.data_root)
 
-    @_made_once
+    @cached_service
     def queue(self) -> QueueService:
         from backend.services.queue.service import QueueService
 
         needed_bytes = self.preflight.needed_bytes
         return QueueService(self.data_root, self.jobs, self.nodes, needed_bytes)
 
-    @_made_once
+    @cached_service
     def sweeps(self) -> SweepService:
         from backend.services.sweeps.service import SweepService
 
         return SweepService(self.jobs, self.queue)
 
-    @_made_once
+    @cached_service
     def studies(self) -> StudyService:
         from backend.services.studies.service import StudyService
 
         return StudyService(self.data_root, self.library, self.queries, self.sweeps, self.gallery)
 
-    @_made_once
+    @cached_service
     def gallery(self) -> GalleryService:
         from backend.services.library.gallery import GalleryService
 
         return GalleryService(self.library)
 
-    @_made_once
+    @cached_service
     def scans(self) -> DataScanService:
         from backend.services.library.data_scan import DataScanService
 
         return DataScanService(self.library, self._cache / "looks")
 
-    @_made_once
+    @cached_service
     def event_viewers(self) -> EventViewers:
         from backend.services.tools.event_viewer import EventViewers
 
         return EventViewers(self.data_root)
 
-    @_made_once
-    def notices(self) -> NoticeService:
-        from backend.services.notifications.service import NoticeService
+    @cached_service
+    def notifications(self) -> NotificationService:
+        from backend.services.notifications.service import NotificationService
 
         cluster = self.cluster
-        return NoticeService(self.data_root, cluster.list, cluster.open_shell)
+        return NotificationService(self.data_root, cluster.list, cluster.open_shell)
 
-    @_made_once
+    @cached_service
     def comparison(self) -> ComparisonService:
         from backend.services.jobs.comparison import ComparisonService
 
         return ComparisonService(self.queries)
 
-    @_made_once
+    @cached_service
     def predictions(self) -> PredictionService:
         from backend.services.jobs.prediction import PredictionService
 
-        kept = self._cache / "predictions"
-        return PredictionService(self.queries, self.library, kept)
+        cache = self._cache / "predictions"
+        return PredictionService(self.queries, self.library, cache)
 
-    @_made_once
+    @cached_service
     def bundles(self) -> BundleService:
         from backend.services.bundles.service import BundleService
 
         return BundleService(self.data_root, self.library, self.jobs, self.catalogue)
 
-    @_made_once
+    @cached_service
     def replays(self) -> ReplayService:
         from backend.services.bundles.replay import ReplayService
 
         return ReplayService(self.data_root, self.library, self.nodes, self.jobs)
 
-    @_made_once
+    @cached_service
     def verification(self) -> VerifyService:
         from backend.services.verify.service import VerifyService
 
         return VerifyService(self)
 
-    @_made_once
+    @cached_service
     def templates(self) -> TemplateService:
         from backend.services.jobs.templates import TemplateService
 
         return TemplateService(self.data_root)
 
-    @_made_once
+    @cached_service
     def inspection(self) -> InspectionService:
         from backend.services.jobs.inspection import InspectionService
 
@@ -352,7 +356,9 @@ def default_catalogue(data_root: Path | RemoteRoot) -> Path:
     """Return the default path of the catalogue of a data root."""
     import platformdirs
 
-    return platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_key(data_root)}.sqlite"
+    return (
+        platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_root_key(data_root)}.sqlite"
+    )
 
 
 def open_services(
@@ -361,7 +367,7 @@ def open_services(
     *,
     accept: Accept | None = None,
     passphrase: AskPassphrase | None = None,
-    given: Accept = lambda key: False,
+    is_trusted_key: Accept = lambda key: False,
 ) -> Services:
     """Open a data root; create its folder if only that is missing.
 
@@ -374,8 +380,8 @@ def open_services(
             `PassphraseNeeded`). Nothing was changed.
     """
     if not isinstance(data_root, RemoteRoot):
-        data_root = _checked(data_root)
-    services = Services(data_root, catalogue, accept, passphrase, given)
+        data_root = _require_data_root(data_root)
+    services = Services(data_root, catalogue, accept, passphrase, is_trusted_key)
     services.data_root.files.open()
     return services
 
@@ -388,28 +394,28 @@ def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = N
     """
     from backend.catalogue.store import set_aside
 
-    root = expanded(data_root).absolute() if isinstance(data_root, Path) else data_root
-    place = default_catalogue(root) if catalogue is None else expanded(catalogue).absolute()
-    return set_aside(place)
+    root = expand_home(data_root).absolute() if isinstance(data_root, Path) else data_root
+    path = default_catalogue(root) if catalogue is None else expand_home(catalogue).absolute()
+    return set_aside(path)
 
 
-def _key(data_root: Path | RemoteRoot) -> str:
-    place = data_root.resolve() if isinstance(data_root, Path) else data_root
-    return hashlib.sha256(str(place).encode("utf-8", "replace")).hexdigest()[:16]
+def _root_key(data_root: Path | RemoteRoot) -> str:
+    root = data_root.resolve() if isinstance(data_root, Path) else data_root
+    return hashlib.sha256(str(root).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _checked(data_root: Path) -> Path:
+def _require_data_root(data_root: Path) -> Path:
     from backend.node.system.timeout_call import TimeoutCall
 
-    path = expanded(data_root).absolute()
+    path = expand_home(data_root).absolute()
 
-    def ask() -> None:
+    def list_folder() -> None:
         path.mkdir(exist_ok=True)
         # A share remembers that a folder exists; opening the folder asks the server.
         os.listdir(path)
 
     try:
-        TimeoutCall(_ANSWER_LIMIT_S).call(ask)
+        TimeoutCall(_ANSWER_LIMIT_S).call(list_folder)
     except TimeoutError as error:
         raise BackendError(
             f"The data root {path} does not answer.",

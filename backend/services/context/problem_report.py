@@ -12,7 +12,6 @@ import platform
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from backend import VERSION
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
+from backend.records.base.schema import json_value
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services
@@ -29,7 +29,7 @@ _LOG_BYTES = 2**20
 _JOBS = 20
 _HIDDEN = "(left out)"
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
-_SHORTEST_SECRET = 4
+_MIN_SECRET_LENGTH = 4
 """Shorter values ("1", "yes") are no secrets, and replacing them would spoil every other word."""
 
 
@@ -41,7 +41,7 @@ def write_report(services: Services, path: Path, log: Path) -> Path:
     """
     try:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, text in _parts(services, log).items():
+            for name, text in _report_files(services, log).items():
                 archive.writestr(name, text)
     except OSError as error:
         raise BackendError(
@@ -51,10 +51,10 @@ def write_report(services: Services, path: Path, log: Path) -> Path:
     return path
 
 
-def _parts(services: Services, log: Path) -> dict[str, str]:
+def _report_files(services: Services, log: Path) -> dict[str, str]:
     views = services.jobs.queries.list()
-    newest = sorted(views, key=lambda view: view.created, reverse=True)[:_JOBS]
-    hide = _Hider([dict(os.environ)], (view.config.environment for view in views))
+    newest_views = sorted(views, key=lambda view: view.created, reverse=True)[:_JOBS]
+    secret_filter = _SecretFilter([dict(os.environ)], (view.config.environment for view in views))
     jobs = [
         {
             "id": view.id,
@@ -62,46 +62,53 @@ def _parts(services: Services, log: Path) -> dict[str, str]:
             "run": view.run,
             "ranks": view.world_size,
             "message": view.status.message,
-            "sentence": view.error.sentence if view.error else "",
+            "sentence": view.error.message if view.error else "",
             "traceback": view.error.traceback if view.error else "",
         }
-        for view in newest
+        for view in newest_views
     ]
-    parts = {
+    files = {
         "versions.json": _json(_versions() | {"jobs": len(views)}),
-        "checks.json": _json([asdict(finding) for finding in services.nodes.doctor()]),
+        "checks.json": _json(json_value(services.nodes.doctor())),
         "jobs.json": _json(jobs),
-        **{path.name: _end_of(path) for path in log.parent.glob(f"{log.name}*")},
-        "agent.log": _end_of(Path.home() / ".ringmaster" / "agent.log"),
+        **{path.name: _tail(path) for path in log.parent.glob(f"{log.name}*")},
+        "agent.log": _tail(Path.home() / ".ringmaster" / "agent.log"),
     }
-    for view in newest:
+    for view in newest_views:
         attempt = services.data_root.job(view.id).attempt(view.run)
         for path in (attempt.supervisor_log, *attempt.path.glob("guard-*.log")):
-            parts[f"{view.id}/{path.name}"] = _end_of(path)
-    return {name: hide(text) for name, text in parts.items() if text}
+            files[f"{view.id}/{path.name}"] = _tail(path)
+    return {name: secret_filter(text) for name, text in files.items() if text}
 
 
-class _Hider:
+class _SecretFilter:
     """Takes secrets and the user's home folder out of a text."""
 
     def __init__(
-        self, named: Iterable[Mapping[str, str]], whole: Iterable[Mapping[str, str]]
+        self,
+        environments: Iterable[Mapping[str, str]],
+        job_environments: Iterable[Mapping[str, str]],
     ) -> None:
-        values = {v for each in named for k, v in each.items() if _SECRET_NAME.search(k)}
-        values |= {value for each in whole for value in each.values()}
+        values = {
+            v
+            for environment in environments
+            for k, v in environment.items()
+            if _SECRET_NAME.search(k)
+        }
+        values |= {value for environment in job_environments for value in environment.values()}
         self._values = sorted(
-            (value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True
+            (value for value in values if len(value) >= _MIN_SECRET_LENGTH), key=len, reverse=True
         )
 
     def __call__(self, text: str) -> str:
         for value in self._values:
             # As it stands in a log, and as JSON writes it.
-            for shape in {
+            for form in {
                 value,
                 json.dumps(value)[1:-1],
                 json.dumps(value, ensure_ascii=False)[1:-1],
             }:
-                text = text.replace(shape, _HIDDEN)
+                text = text.replace(form, _HIDDEN)
         return text.replace(str(Path.home()), "~")
 
 
@@ -121,7 +128,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _end_of(log: Path) -> str:
+def _tail(log: Path) -> str:
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))

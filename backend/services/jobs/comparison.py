@@ -14,8 +14,8 @@ from typing import Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.records.base.account import expanded
-from backend.records.base.atomic_files import replace_pieces
+from backend.records.base.account import expand_home
+from backend.records.base.atomic_files import replace_chunks
 from backend.records.jobs.comparison import (
     FEWEST_JOBS,
     MOST_JOBS,
@@ -30,16 +30,16 @@ from backend.records.jobs.metric_names import headings, in_spreadsheet
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.jobs.queries import JobQueries
 
-HEAD = ("job", "name", "run", "step", "epoch", "epochs done", "time", "seconds")
+COLUMNS = ("job", "name", "run", "step", "epoch", "epochs done", "time", "seconds")
 """Before the metrics. ``time`` is in seconds since 1970, ``seconds`` since the job's first step."""
-_ROWS_A_REPORT = 20_000
+_ROWS_PER_CHUNK = 20_000
 
 
 @dataclass(frozen=True)
 class _Cursor:
     inner: object
     figures: RunFigures
-    reached: float
+    last_step_s: float
 
 
 class ComparisonService:
@@ -50,29 +50,29 @@ class ComparisonService:
 
     def poll(self, job_id: str, cursor: object = None) -> ComparedUpdate:
         """Read a job: its current view, the new points of its curves, and its figures."""
-        before = cursor if isinstance(cursor, _Cursor) else None
-        update = self._jobs.poll(job_id, None if before is None else before.inner)
-        if before is not None and update.history.drop_from:
+        previous = cursor if isinstance(cursor, _Cursor) else None
+        update = self._jobs.poll(job_id, None if previous is None else previous.inner)
+        if previous is not None and update.history.drop_from:
             # The steps that it repeats may have had the best value: count again.
-            before, update = None, self._jobs.poll(job_id)
+            previous, update = None, self._jobs.poll(job_id)
         history = update.history
-        fresh = before is None or history.drop_from == 0
-        counted = RunFigures() if before is None or fresh else before.figures
-        reached = math.nan if before is None or fresh else before.reached
-        figures = _counted(counted, history, reached)
+        is_restart = previous is None or history.drop_from == 0
+        previous_figures = RunFigures() if previous is None or is_restart else previous.figures
+        last_step_s = math.nan if previous is None or is_restart else previous.last_step_s
+        figures = _add_figures(previous_figures, history, last_step_s)
         if len(history.seconds):
-            reached = float(history.seconds[-1])
+            last_step_s = float(history.seconds[-1])
         return ComparedUpdate(
-            update.view, history, figures, _Cursor(update.cursor, figures, reached)
+            update.view, history, figures, _Cursor(update.cursor, figures, last_step_s)
         )
 
     def views(self, job_ids: Sequence[str]) -> tuple[JobView, ...]:
         """Return these jobs, without those that were removed."""
-        found = []
+        views = []
         for job_id in job_ids:
             with suppress(BackendError):
-                found.append(self._jobs.show(job_id))
-        return tuple(found)
+                views.append(self._jobs.show(job_id))
+        return tuple(views)
 
     def compare(self, job_ids: Sequence[str]) -> ComparisonTable:
         """Return the results of the jobs and the settings that differ.
@@ -95,7 +95,7 @@ class ComparisonService:
         job_ids: Sequence[str],
         path: Path,
         *,
-        replaces: bool = False,
+        overwrite: bool = False,
         progress: Progress | None = None,
     ) -> Path:
         """Write every scalar of every step of these jobs: a line per step, a column per metric.
@@ -107,14 +107,14 @@ class ComparisonService:
             BackendError: A job does not exist, or the file cannot be written, or it exists and
                 ``replaces`` is not set. No partial file remains.
         """
-        path = expanded(path).absolute()
-        if path.exists() and not replaces:
+        path = expand_home(path).absolute()
+        if path.exists() and not overwrite:
             raise BackendError(
                 f"{path} exists already and was not changed.", "Choose another name."
             )
         lines = _csv(self._jobs, job_ids, progress or Progress())
         with as_backend_error(f"{path} could not be written"):
-            replace_pieces(path, lines)
+            replace_chunks(path, lines)
         return path
 
 
@@ -122,17 +122,17 @@ def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterat
     """Yield the table in pieces. One job is in memory at a time: each is read twice, because the
     columns are known only when all were read."""
     names: dict[str, None] = {}
-    total = done = 0
+    total_steps = written_steps = 0
     for job_id in job_ids:
         metrics, steps = _columns(jobs.history(job_id))
         names |= dict.fromkeys(metrics)
-        total += steps
-    yield _lines([tuple(headings(HEAD, names))])
+        total_steps += steps
+    yield _lines([tuple(headings(COLUMNS, names))])
     for job_id in job_ids:
-        for count, piece in _pieces(jobs.poll(job_id), tuple(names)):
-            yield piece
-            done += count
-            progress.step(done, max(done, total), "Writing the curves")
+        for count, chunk in _csv_chunks(jobs.poll(job_id), tuple(names)):
+            yield chunk
+            written_steps += count
+            progress.step(written_steps, max(written_steps, total_steps), "Writing the curves")
 
 
 def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
@@ -140,12 +140,12 @@ def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
     return tuple(history.metrics), len(history.steps)
 
 
-def _pieces(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
+def _csv_chunks(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of one job in pieces, each with its number of lines."""
     head = (update.view.id, in_spreadsheet(update.view.name))
     rows = _rows(update.history, names)
-    while piece := list(itertools.islice(rows, _ROWS_A_REPORT)):
-        yield len(piece), _lines((*head, *row) for row in piece)
+    while chunk := list(itertools.islice(rows, _ROWS_PER_CHUNK)):
+        yield len(chunk), _lines((*head, *row) for row in chunk)
 
 
 def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
@@ -157,35 +157,37 @@ def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
 def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
     steps = [int(step) for step in history.steps]
     metrics: Mapping[str, Sequence[float]] = history.metrics
-    columns = [map(_field, _plain(metrics[n])) if n in metrics else _empty(steps) for n in names]
-    done = history.epochs_done if len(history.epochs_done) else history.epochs
+    columns = [
+        map(_field, _to_floats(metrics[n])) if n in metrics else _blank_column(steps) for n in names
+    ]
+    epochs_done = history.epochs_done if len(history.epochs_done) else history.epochs
     return zip(
         _runs(steps, history.run_starts),
         steps,
         (int(epoch) for epoch in history.epochs),
-        (_field(float(place)) for place in _plain(done)),
-        (_field(history.began_s + second) for second in _plain(history.seconds)),
-        map(_field, _plain(history.seconds)),
+        (_field(float(epochs)) for epochs in _to_floats(epochs_done)),
+        (_field(history.started_s + second) for second in _to_floats(history.seconds)),
+        map(_field, _to_floats(history.seconds)),
         *columns,
         strict=True,
     )
 
 
-def _plain(values: Any) -> list[float]:
+def _to_floats(values: Any) -> list[float]:
     """Convert to Python's own numbers; numpy's print their type."""
     return values.tolist() if hasattr(values, "tolist") else [float(value) for value in values]
 
 
-def _empty(steps: Sequence[int]) -> Iterator[str]:
+def _blank_column(steps: Sequence[int]) -> Iterator[str]:
     return itertools.repeat("", len(steps))
 
 
 def _runs(steps: Sequence[int], starts: Sequence[RunStart]) -> Iterator[object]:
     """Yield the run that made each step; empty if the history does not say."""
-    begins = {start.first_step: start.run for start in starts}
+    runs_by_step = {start.first_step: start.run for start in starts}
     run: object = ""
     for step in steps:
-        run = begins.get(step, run)
+        run = runs_by_step.get(step, run)
         yield run
 
 
@@ -195,7 +197,7 @@ def _field(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def _counted(before: RunFigures, history: HistoryUpdate, reached: float) -> RunFigures:
+def _add_figures(previous: RunFigures, history: HistoryUpdate, last_step_s: float) -> RunFigures:
     """Add the new points to ``before``.
 
     Args:
@@ -203,7 +205,7 @@ def _counted(before: RunFigures, history: HistoryUpdate, reached: float) -> RunF
     """
     import numpy as np
 
-    metrics = dict(before.metrics)
+    metrics = dict(previous.metrics)
     for name, values in history.metrics.items():
         column = np.asarray(values, np.float64)
         finite = column[np.isfinite(column)]
@@ -214,13 +216,15 @@ def _counted(before: RunFigures, history: HistoryUpdate, reached: float) -> RunF
         metrics[name] = replace(
             new, lowest=min(old.lowest, new.lowest), highest=max(old.highest, new.highest)
         )
-    seconds = np.concatenate(([reached], np.asarray(history.seconds, np.float64)))
-    took = np.diff(seconds)
+    seconds = np.concatenate(([last_step_s], np.asarray(history.seconds, np.float64)))
+    durations = np.diff(seconds)
     # From the end of one run to the first step of the next there was no training.
-    begins = np.isin(np.asarray(history.steps), [start.first_step for start in history.run_starts])
-    counts = ~begins & (took > 0)
+    is_run_start = np.isin(
+        np.asarray(history.steps), [start.first_step for start in history.run_starts]
+    )
+    is_counted = ~is_run_start & (durations > 0)
     return RunFigures(
         metrics,
-        before.seconds + float(took[counts].sum()),
-        before.steps + int(counts.sum()),
+        previous.seconds + float(durations[is_counted].sum()),
+        previous.steps + int(is_counted.sum()),
     )

@@ -14,22 +14,22 @@ from backend.records.library.item import Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process
-from backend.services.tools.kept_results import KeptResults
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.training_python import training_error
 
 _KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
 
 
-class DataSizes:
+class DataSizeCounter:
     def __init__(self, library: LibraryService, folder: Path) -> None:
         self._library = library
-        self._kept = KeptResults(folder)
+        self._cache = ResultCache(folder)
 
-    def known(self, pins: Mapping[str, Pin]) -> DataSize | None:
+    def cached_size(self, pins: Mapping[str, Pin]) -> DataSize | None:
         """Return the size if it was counted before."""
         if not {"dataset", "loader"} <= pins.keys():
             return None
-        return self._kept.known(_key(pins), DataSize.from_dict)
+        return self._cache.cached(_key(pins), DataSize.from_dict)
 
     def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
         """Return the size, counted if needed; None if this computer cannot count it.
@@ -37,18 +37,18 @@ class DataSizes:
         Raises:
             BackendError: The loader cannot be used, or did not end.
         """
-        known = self.known(pins)
-        if known is not None or "loader" not in pins:
-            return known
+        cached_size = self.cached_size(pins)
+        if cached_size is not None or "loader" not in pins:
+            return cached_size
 
         if not all(
-            self._library.is_here(Kind.DATASET, pins[key].reference)
+            self._library.is_local(Kind.DATASET, pins[key].reference)
             for key in ("dataset", "validation_dataset")
             if key in pins
         ):
             # The ranks will count it: a dataset is not fetched for a number.
             return None
-        if lack_here() is not None:
+        if training_error() is not None:
             return None
 
         def content(key: str, kind: Kind) -> Path | None:
@@ -56,10 +56,10 @@ class DataSizes:
                 return None
             return self._library.open_content(kind, pins[key].reference, progress)
 
-        return self._kept.get(
+        return self._cache.get(
             _key(pins),
             DataSize.from_dict,
-            lambda: tool_process.measure(
+            lambda: tool_process.count_samples(
                 self._library.open_content(Kind.LOADER, pins["loader"].reference, progress),
                 self._library.open_content(Kind.DATASET, pins["dataset"].reference, progress),
                 content("validation_loader", Kind.LOADER),

@@ -15,15 +15,15 @@ from backend.base import worker_yield
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobListing, JobSummary, line_of
+from backend.records.jobs.summary import JobListing, JobSummary, summary_of
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries
 
 SCAN_S = 0.3
-_NEWEST = 500
-_RECENT = 200
+_NEWEST_JOBS = 500
+_RECENT_JOBS = 200
 _RECENT_S = 2 * 86400
-_CHECKED_AT_ONCE = 64
+_CHECK_BATCH = 64
 
 
 class JobFeed:
@@ -36,9 +36,9 @@ class JobFeed:
     def __init__(self, jobs: JobQueries, scan_s: float = SCAN_S) -> None:
         self._jobs = jobs
         self._scan_s = scan_s
-        self._lines: dict[str, JobSummary] | None = None
+        self._summaries: dict[str, JobSummary] | None = None
         self._views: dict[str, JobView] = {}
-        self._turn = 0
+        self._scan_offset = 0
         self._to_reap: frozenset[str] = frozenset()
 
     def poll(self) -> JobListing:
@@ -49,96 +49,102 @@ class JobFeed:
         """
         ids = self._jobs.ids()
         queued = self._jobs.queued_ids()
-        fresh: list[JobSummary] = []
-        known = self._lines
-        if known is None:
-            there = set(ids)
-            known = {line.id: line for line in self._jobs.lines() if line.id in there}
-            fresh = list(known.values())
-        gone = _gone(known, ids)
-        for job_id in gone:
-            del known[job_id]
+        new_summaries: list[JobSummary] = []
+        summaries = self._summaries
+        if summaries is None:
+            existing_ids = set(ids)
+            summaries = {
+                summary.id: summary
+                for summary in self._jobs.summaries()
+                if summary.id in existing_ids
+            }
+            new_summaries = list(summaries.values())
+        removed_ids = _removed_ids(summaries, ids)
+        for job_id in removed_ids:
+            del summaries[job_id]
             self._views.pop(job_id, None)
-        polled = {}
-        for job_id in self._to_read(ids, queued | self._to_reap, known):
+        polled_views = {}
+        for job_id in self._ids_to_read(ids, queued | self._to_reap, summaries):
             # One damaged folder must not hide the other jobs.
             with suppress(BackendError):
                 view = self._jobs.show(job_id)
-                polled[job_id] = self._views[job_id] = view
-                known[job_id] = line_of(view)
+                polled_views[job_id] = self._views[job_id] = view
+                summaries[job_id] = summary_of(view)
             worker_yield.pause()
         self._to_reap = frozenset(
-            job_id for job_id, view in polled.items() if view.unrecorded_end is not None
+            job_id for job_id, view in polled_views.items() if view.unrecorded_end is not None
         )
-        self._lines = known
+        self._summaries = summaries
         self._forget_old(ids)
         return JobListing(
-            views=tuple({**self._views, **polled}.values()),
-            lines=tuple(line for line in fresh if line.id not in polled),
-            gone=gone,
-            total=len(known),
-            to_reap=tuple(self._to_reap),
+            views=tuple({**self._views, **polled_views}.values()),
+            summaries=tuple(summary for summary in new_summaries if summary.id not in polled_views),
+            removed_ids=removed_ids,
+            total=len(summaries),
+            reapable_ids=tuple(self._to_reap),
         )
 
-    def _to_read(
-        self, ids: Sequence[str], queued: frozenset[str], known: dict[str, JobSummary]
+    def _ids_to_read(
+        self, ids: Sequence[str], queued: frozenset[str], summaries: dict[str, JobSummary]
     ) -> Iterator[str]:
         """Yield the ids of jobs that are active, new, recent or changed by other programs."""
-        resting = []
-        since = time.time() - _RECENT_S
-        recent = 0
+        resting_summaries = []
+        recent_since_s = time.time() - _RECENT_S
+        recent_count = 0
         for job_id in ids:
-            line = known.get(job_id)
-            if line is None or job_id in queued or not _rests(line):
+            summary = summaries.get(job_id)
+            if summary is None or job_id in queued or not _is_resting(summary):
                 yield job_id
                 continue
-            resting.append(line)
-            if _last_moved(line) > since and recent < _RECENT:
-                recent += 1
+            resting_summaries.append(summary)
+            if _last_change_s(summary) > recent_since_s and recent_count < _RECENT_JOBS:
+                recent_count += 1
                 if job_id not in self._views:
                     yield job_id
-        yield from self._changed(resting)
+        yield from self._changed_ids(resting_summaries)
 
-    def _changed(self, resting: Sequence[JobSummary]) -> Iterator[str]:
-        begin = time.monotonic()
-        newest, rest = resting[:_NEWEST], resting[_NEWEST:]
-        start = self._turn % len(rest) if rest else 0
-        checked = 0
-        for line in chain(newest, islice(rest, start, None), islice(rest, start)):
+    def _changed_ids(self, resting_summaries: Sequence[JobSummary]) -> Iterator[str]:
+        started_s = time.monotonic()
+        newest, older = resting_summaries[:_NEWEST_JOBS], resting_summaries[_NEWEST_JOBS:]
+        offset = self._scan_offset % len(older) if older else 0
+        checked_count = 0
+        for summary in chain(newest, islice(older, offset, None), islice(older, offset)):
             # However slow the data root is, each read makes some progress.
-            may_end = checked >= _NEWEST + _CHECKED_AT_ONCE and checked % _CHECKED_AT_ONCE == 0
-            if may_end and time.monotonic() - begin > self._scan_s:
+            may_end = (
+                checked_count >= _NEWEST_JOBS + _CHECK_BATCH and checked_count % _CHECK_BATCH == 0
+            )
+            if may_end and time.monotonic() - started_s > self._scan_s:
                 break
-            checked += 1
-            if self._jobs.has_changed(line):
-                yield line.id
+            checked_count += 1
+            if self._jobs.has_changed(summary):
+                yield summary.id
             worker_yield.pause()
-        self._turn = start + max(0, checked - len(newest))
+        self._scan_offset = offset + max(0, checked_count - len(newest))
 
     def _forget_old(self, ids: Sequence[str]) -> None:
         """Keep whole views only of active jobs, and of those created or ended recently."""
-        since = time.time() - _RECENT_S
-        ended = 0
+        recent_since_s = time.time() - _RECENT_S
+        ended_count = 0
         for job_id in ids:
-            line = (self._lines or {}).get(job_id)
-            if line is None or job_id not in self._views or not _rests(line):
+            summary = (self._summaries or {}).get(job_id)
+            if summary is None or job_id not in self._views or not _is_resting(summary):
                 continue
-            ended += 1
-            if ended > _RECENT or _last_moved(line) <= since:
+            ended_count += 1
+            if ended_count > _RECENT_JOBS or _last_change_s(summary) <= recent_since_s:
                 del self._views[job_id]
 
 
-def _last_moved(line: JobSummary) -> float:
-    return max(line.created, line.ended)
+def _last_change_s(summary: JobSummary) -> float:
+    return max(summary.created_s, summary.ended_s)
 
 
-def _gone(known: dict[str, JobSummary], ids: Sequence[str]) -> tuple[str, ...]:
-    if sum(job_id in known for job_id in ids) == len(known):
+def _removed_ids(summaries: dict[str, JobSummary], ids: Sequence[str]) -> tuple[str, ...]:
+    if sum(job_id in summaries for job_id in ids) == len(summaries):
         return ()
-    there = set(ids)
-    return tuple(job_id for job_id in known if job_id not in there)
+    existing_ids = set(ids)
+    return tuple(job_id for job_id in summaries if job_id not in existing_ids)
 
 
-def _rests(line: JobSummary) -> bool:
+def _is_resting(summary: JobSummary) -> bool:
     """Return whether nothing happens to the job until a user acts."""
-    return line.state.is_over or line.state is JobState.CREATED
+    return summary.state.is_over or summary.state is JobState.CREATED

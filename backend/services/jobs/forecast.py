@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.base.room import Room, room_of
+from backend.base.room import DiskSpace, disk_space
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.forecast import (
-    Twin,
-    alike,
+    SimilarJob,
+    similar_jobs,
     checkpoint_bytes,
     checkpoints_kept,
     forecast,
-    twin_of,
+    similar_job_of,
 )
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobForecast, JobView
@@ -32,7 +32,7 @@ _MOST_JOBS = 200
 _MOST_FOLDERS = 3
 
 
-class JobForecasts:
+class JobForecaster:
     """Forecasts without running user code or asking nodes: catalogue and folders are enough."""
 
     def __init__(
@@ -45,7 +45,7 @@ class JobForecasts:
         self._library = library
         self._index = index
 
-    def of(
+    def estimate(
         self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
     ) -> JobForecast:
         """Return a forecast; what cannot be forecast is None."""
@@ -53,9 +53,9 @@ class JobForecasts:
         return forecast(
             config,
             steps_per_epoch,
-            self._twin(alike(config, pins, jobs)),
+            self._similar_job(similar_jobs(config, pins, jobs)),
             self._checkpoint_bytes(config, pins, jobs),
-            self._room(),
+            self._disk_space(),
         )
 
     def needed_bytes(self, config: JobConfig, pins: Mapping[str, Pin]) -> int:
@@ -77,13 +77,13 @@ class JobForecasts:
             return self._index.jobs(limit=_MOST_JOBS)
         return ()
 
-    def _twin(self, jobs: Sequence[JobView]) -> Twin | None:
+    def _similar_job(self, jobs: Sequence[JobView]) -> SimilarJob | None:
         for view in jobs[:_MOST_FOLDERS]:
             with suppress(OSError, ValueError):
                 status = RunStatus.from_dict(read_json(self._root.job(view.id).status))
-                found = twin_of(view, status.pace_s)
-                if found is not None:
-                    return found
+                similar_job = similar_job_of(view, status.pace_s)
+                if similar_job is not None:
+                    return similar_job
         return None
 
     def _checkpoint_bytes(
@@ -92,7 +92,7 @@ class JobForecasts:
         model = pins.get("model")
         if model is None:
             return None
-        alike = [
+        similar_views = [
             view
             for view in jobs
             if view.step
@@ -102,20 +102,22 @@ class JobForecasts:
             and view.config.optimizer.settings == config.optimizer.settings
             and view.config.strategy.is_adaptive == config.strategy.is_adaptive
         ]
-        for view in alike[:_MOST_FOLDERS]:
+        for view in similar_views[:_MOST_FOLDERS]:
             with suppress(OSError, BackendError):
-                found = list_checkpoints(self._root.job(view.id), view.config.checkpoint)
-                if found:
-                    return max(record.bytes for record in found)
+                checkpoints = list_checkpoints(self._root.job(view.id), view.config.checkpoint)
+                if checkpoints:
+                    return max(record.bytes for record in checkpoints)
         with suppress(BackendError):
-            known = self._library.show(Kind.MODEL, model.reference).facts.get("parameter_bytes")
-            if isinstance(known, int):
-                return checkpoint_bytes(known, config)
+            parameter_bytes = self._library.show(Kind.MODEL, model.reference).details.get(
+                "parameter_bytes"
+            )
+            if isinstance(parameter_bytes, int):
+                return checkpoint_bytes(parameter_bytes, config)
         return None
 
-    def _room(self) -> Room | None:
+    def _disk_space(self) -> DiskSpace | None:
         if not self._root.files.is_mounted:
             return None
         with suppress(OSError):
-            return room_of(self._root.path)
+            return disk_space(self._root.path)
         return None

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from backend.records.jobs import summary_settings
-from backend.records.jobs.arguments import TABLE, canonical
+from backend.records.jobs.arguments import TABLE, canonical_name
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
 from backend.records.jobs.summary_settings import SettingFilter, comparison
-from backend.records.sweeps.summary import Folds
+from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.sweep_grouping import NO_SLOTS, JobSweeps
 
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.float32]
@@ -33,49 +33,51 @@ Mask = npt.NDArray[np.bool_]
 
 
 def _number_of(key: str) -> Callable[[JobSummary], float]:
-    return lambda line: summary_settings.number(line, key)
+    return lambda summary: summary_settings.number(summary, key)
 
 
 def _text_of(key: str) -> Callable[[JobSummary], str]:
-    return lambda line: summary_settings.setting(line, key)
+    return lambda summary: summary_settings.setting(summary, key)
 
 
-_RUN = 8192
+_SORT_CHUNK = 8192
 """Number of texts sorted at once: about 5 ms, during which other threads wait."""
-_STATES = {state: number for number, state in enumerate(JobState)}
-_QUEUED = [number for state, number in _STATES.items() if state.is_queued]
+_STATE_NUMBERS = {state: number for number, state in enumerate(JobState)}
+_QUEUED_NUMBERS = [number for state, number in _STATE_NUMBERS.items() if state.is_queued]
 _NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
-    "state": lambda line: _STATES[line.state],
-    "progress": lambda line: line.progress or 0.0,
-    "best": lambda line: line.best_metric[1] if line.best_metric else nan,
-    "gpus": lambda line: line.world_size if line.uses_gpus else 0,
-    "started": lambda line: line.started or nan,
-    "created": lambda line: line.created,
-    "ended": lambda line: line.ended,
-    "group": lambda line: line.group,
-    "earlier_gpu_s": lambda line: nan if line.earlier_gpu_s is None else line.earlier_gpu_s,
-    "energy": lambda line: nan if line.energy_j is None else line.energy_j,
+    "state": lambda summary: _STATE_NUMBERS[summary.state],
+    "progress": lambda summary: summary.progress or 0.0,
+    "best": lambda summary: summary.best_metric[1] if summary.best_metric else nan,
+    "gpus": lambda summary: summary.world_size if summary.uses_gpus else 0,
+    "started": lambda summary: summary.started_s or nan,
+    "created": lambda summary: summary.created_s,
+    "ended": lambda summary: summary.ended_s,
+    "group": lambda summary: summary.group,
+    "earlier_gpu_s": lambda summary: (
+        nan if summary.earlier_gpu_s is None else summary.earlier_gpu_s
+    ),
+    "energy": lambda summary: nan if summary.energy_j is None else summary.energy_j,
     **{key: _number_of(key) for key in summary_settings.NUMBERS},
 }
-_EXACT = frozenset({"best", "started", "created", "ended", *summary_settings.NUMBERS})
+_FLOAT64_KEYS = frozenset({"best", "started", "created", "ended", *summary_settings.NUMBERS})
 """Half as many bits are enough for the others."""
 _TEXTS: Mapping[str, Callable[[JobSummary], str]] = {
-    "name": lambda line: line.name.casefold(),
-    "tags": lambda line: ", ".join(line.tags).casefold(),
-    "nodes": lambda line: ", ".join(line.nodes).casefold(),
-    "user": lambda line: line.user.casefold(),
-    "metric": lambda line: line.best_metric[0] if line.best_metric else "",
+    "name": lambda summary: summary.name.casefold(),
+    "tags": lambda summary: ", ".join(summary.tags).casefold(),
+    "nodes": lambda summary: ", ".join(summary.nodes).casefold(),
+    "user": lambda summary: summary.user.casefold(),
+    "metric": lambda summary: summary.best_metric[0] if summary.best_metric else "",
     **{key: _text_of(key) for key in (*summary_settings.TEXTS, *summary_settings.PINS, TABLE)},
 }
-_SIDES: Mapping[str, Callable[[Numbers, float], Mask]] = {
+_OPERATORS: Mapping[str, Callable[[Numbers, float], Mask]] = {
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
 }
-_OF_TIME = ("took", "gpu_hours")
+_TIME_COLUMNS = ("took", "gpu_hours")
 """They change with time, and are computed from others."""
-_OF_HARDWARE = {"energy": "energy", "gpu_hours": "gpus"}
+_HARDWARE_COLUMNS = {"energy": "energy", "gpu_hours": "gpus"}
 """Columns of figures that not every computer has, and the key that is 0 or NaN without one."""
 
 
@@ -92,13 +94,13 @@ class JobQueryResult:
         empty: Columns of figures that no job has.
     """
 
-    lines: list[JobSummary]
+    summaries: list[JobSummary]
     order: Slots
-    total: int = 0
-    live: int = 0
-    waiting: int = 0
-    hits: int = 0
-    head_of: Slots = field(default_factory=lambda: NO_SLOTS)
+    total_count: int = 0
+    live_count: int = 0
+    waiting_count: int = 0
+    match_count: int = 0
+    sweep_slots: Slots = field(default_factory=lambda: NO_SLOTS)
     empty: frozenset[str] = frozenset()
 
 
@@ -113,8 +115,8 @@ class IndexUpdate:
     """
 
     changed: tuple[int, ...] = ()
-    moved: bool = False
-    came_or_went: bool = False
+    order_changed: bool = False
+    jobs_added_or_removed: bool = False
 
 
 class JobIndex:
@@ -125,72 +127,80 @@ class JobIndex:
     """
 
     def __init__(self) -> None:
-        self.lines: list[JobSummary] = []
+        self.summaries: list[JobSummary] = []
         self._slots: dict[str, int] = {}
-        self._sweeps = JobSweeps(self.lines)
-        self._there: Mask = np.zeros(0, bool)
-        self._keys: dict[str, Numbers] = {}
+        self._sweeps = JobSweeps(self.summaries)
+        self._is_job: Mask = np.zeros(0, bool)
+        self._values_by_key: dict[str, Numbers] = {}
 
-    def slot(self, line_id: str) -> int | None:
+    def slot(self, summary_id: str) -> int | None:
         """Return the slot of a job's id or a sweep's tag. May be called from any thread."""
-        slot = self._slots.get(line_id)
-        return self._sweeps.slot(line_id) if slot is None else slot
+        slot = self._slots.get(summary_id)
+        return self._sweeps.slot(summary_id) if slot is None else slot
 
-    def take(self, lines: Iterable[JobSummary], gone: Iterable[str] = ()) -> IndexUpdate:
+    def update(
+        self, summaries: Iterable[JobSummary], removed_ids: Iterable[str] = ()
+    ) -> IndexUpdate:
         """Add or replace these jobs, remove those in ``gone``."""
         changed = []
-        went = moved = False
-        for job_id in gone:
+        has_removed = order_changed = False
+        for job_id in removed_ids:
             slot = self._slots.pop(job_id, None)
             if slot is not None:
-                self._there[slot] = False
+                self._is_job[slot] = False
                 self._sweeps.drop(slot)
-                went = True
-        fresh = []
-        for line in lines:
-            slot = self._slots.get(line.id)
+                has_removed = True
+        new_summaries = []
+        for summary in summaries:
+            slot = self._slots.get(summary.id)
             if slot is None:
-                fresh.append(line)
-            elif self.lines[slot] != line:
-                moved = moved or self.lines[slot].state is not line.state
-                self._replace(slot, line)
+                new_summaries.append(summary)
+            elif self.summaries[slot] != summary:
+                order_changed = order_changed or self.summaries[slot].state is not summary.state
+                self._replace(slot, summary)
                 changed.append(slot)
-        first = len(self.lines)
-        self.lines.extend(fresh)
-        for slot, line in enumerate(fresh, first):
-            self._slots[line.id] = slot
-            self._sweeps.put(slot, line)
+        first_slot = len(self.summaries)
+        self.summaries.extend(new_summaries)
+        for slot, summary in enumerate(new_summaries, first_slot):
+            self._slots[summary.id] = slot
+            self._sweeps.put(slot, summary)
         sweeps, regrouped = self._sweeps.update()
-        grown = len(self.lines) - first
-        if grown:
-            came = np.arange(grown) < len(fresh)
-            self._there = np.concatenate((self._there, came))
-            self._keys.clear()
-        came_or_went = bool(fresh) or went
-        return IndexUpdate((*changed, *sweeps), moved or came_or_went or regrouped, came_or_went)
+        added_count = len(self.summaries) - first_slot
+        if added_count:
+            is_job = np.arange(added_count) < len(new_summaries)
+            self._is_job = np.concatenate((self._is_job, is_job))
+            self._values_by_key.clear()
+        jobs_changed = bool(new_summaries) or has_removed
+        return IndexUpdate(
+            (*changed, *sweeps), order_changed or jobs_changed or regrouped, jobs_changed
+        )
 
-    def _replace(self, slot: int, line: JobSummary) -> None:
-        before, self.lines[slot] = self.lines[slot], line
-        self._sweeps.put(slot, line)
-        for key, numbers in list(self._keys.items()):
+    def _replace(self, slot: int, summary: JobSummary) -> None:
+        previous, self.summaries[slot] = self.summaries[slot], summary
+        self._sweeps.put(slot, summary)
+        for key, numbers in list(self._values_by_key.items()):
             if key in _NUMBERS:
-                numbers[slot] = _NUMBERS[key](line)
-            elif _TEXTS[key](before) != _TEXTS[key](line):
-                del self._keys[key]
+                numbers[slot] = _NUMBERS[key](summary)
+            elif _TEXTS[key](previous) != _TEXTS[key](summary):
+                del self._values_by_key[key]
 
-    def find(self, query: JobQuery, places: Mapping[str, int] | None = None) -> JobQueryResult:
+    def find(
+        self, query: JobQuery, queue_positions: Mapping[str, int] | None = None
+    ) -> JobQueryResult:
         """Return the jobs that match, in the requested order.
 
         Args:
             query: The filter and the order. Equal jobs keep the list's own order.
             places: Positions of waiting jobs in the queue.
         """
-        groups = self._key("group")
-        live = int(np.count_nonzero(groups[self._there] == 0))
+        groups = self._values("group")
+        live_count = int(np.count_nonzero(groups[self._is_job] == 0))
         # Drafts are listed with the waiting jobs, but are not in the queue.
-        waiting = int(np.count_nonzero(np.isin(self._key("state")[self._there], _QUEUED)))
-        slots = np.flatnonzero(self._matching(query))
-        keys = self._own_order(slots, places or {})
+        waiting_count = int(
+            np.count_nonzero(np.isin(self._values("state")[self._is_job], _QUEUED_NUMBERS))
+        )
+        slots = np.flatnonzero(self._match_mask(query))
+        keys = self._default_order(slots, queue_positions or {})
         if query.order:
             numbers = self._numbers(query.order)[slots]
             # Jobs without a value come last in both directions.
@@ -198,26 +208,28 @@ class JobIndex:
             keys = (*keys, numbers)
         if query.order == "best":
             # A loss cannot be compared with an accuracy: jobs of one metric are kept together.
-            metrics = self._key("metric")[slots]
+            metrics = self._values("metric")[slots]
             keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
         order = slots[np.lexsort(keys)].astype(np.int32)
         empty = frozenset(
             column
-            for column, key in _OF_HARDWARE.items()
+            for column, key in _HARDWARE_COLUMNS.items()
             # NaN is not larger.
-            if not np.any(self._key(key)[self._there] > 0)
+            if not np.any(self._values(key)[self._is_job] > 0)
         )
-        total = len(self._slots)
-        return JobQueryResult(self.lines, order, total, live, waiting, len(order), empty=empty)
+        total_count = len(self._slots)
+        return JobQueryResult(
+            self.summaries, order, total_count, live_count, waiting_count, len(order), empty=empty
+        )
 
-    def fold(self, found: JobQueryResult, query: JobQuery, folds: Folds) -> JobQueryResult:
+    def fold(self, result: JobQueryResult, query: JobQuery, folds: FoldState) -> JobQueryResult:
         """Add a row for each sweep, with its jobs below it or folded away."""
-        order = self._sweeps.fold(found.order, folds, is_search=query.is_search)
-        return replace(found, order=order, head_of=self._sweeps.head_of)
+        order = self._sweeps.fold(result.order, folds, is_search=query.is_search)
+        return replace(result, order=order, sweep_slots=self._sweeps.sweep_slots)
 
-    def warm(self) -> None:
+    def sort_names(self) -> None:
         """Sort the names in advance: of all columns that takes longest."""
-        self._key("name")
+        self._values("name")
 
     def choices(self) -> JobChoices:
         """Return the choices for filters."""
@@ -225,151 +237,178 @@ class JobIndex:
         users: set[str] = set()
         nodes: set[str] = set()
         metrics: set[str] = set()
-        for line in self._present():
-            tags.update(line.tags)
-            users.add(line.user)
-            nodes.update(line.nodes)
-            if line.best_metric:
-                metrics.add(line.best_metric[0])
+        for summary in self._job_summaries():
+            tags.update(summary.tags)
+            users.add(summary.user)
+            nodes.update(summary.nodes)
+            if summary.best_metric:
+                metrics.add(summary.best_metric[0])
         return JobChoices(
             tags=_sorted(tags), users=_sorted(users), nodes=_sorted(nodes), metrics=_sorted(metrics)
         )
 
     def uses(self) -> Mapping[tuple[str, str], int]:
         """Return the number of jobs by the version they use, and as what."""
-        return Counter(pin for line in self._present() for pin in line.pins)
+        return Counter(pin for summary in self._job_summaries() for pin in summary.pins)
 
-    def named(self, text: str, most: int) -> tuple[JobSummary, ...]:
+    def find_by_name(self, text: str, limit: int) -> tuple[JobSummary, ...]:
         """Return jobs with every word in `called`: names that begin so first, newest first."""
-        wanted = text.casefold().split()
-        found = self._there
-        for word in wanted:
+        tokens = text.casefold().split()
+        mask = self._is_job
+        for token in tokens:
             # The text is folded already, and contains the name and the tags.
-            found = self._with_word(found, word)
-        found = self._keep(found, lambda line: _all_in(wanted, line.called.casefold()))
-        slots = np.flatnonzero(found)
-        newest_first = slots[np.argsort(-self._key("created")[slots], kind="stable")]
-        lines = [self.lines[slot] for slot in newest_first.tolist()]
-        joined = " ".join(wanted)
-        begin = [line for line in lines if line.name.casefold().startswith(joined)]
-        others = (line for line in lines if not line.name.casefold().startswith(joined))
-        return tuple(begin[:most] + list(islice(others, max(0, most - len(begin)))))
+            mask = self._filter_by_word(mask, token)
+        mask = self._filter(
+            mask, lambda summary: _has_all(tokens, summary.name_and_tags.casefold())
+        )
+        slots = np.flatnonzero(mask)
+        newest_first = slots[np.argsort(-self._values("created")[slots], kind="stable")]
+        summaries = [self.summaries[slot] for slot in newest_first.tolist()]
+        joined = " ".join(tokens)
+        prefix_matches = [
+            summary for summary in summaries if summary.name.casefold().startswith(joined)
+        ]
+        other_matches = (
+            summary for summary in summaries if not summary.name.casefold().startswith(joined)
+        )
+        return tuple(
+            prefix_matches[:limit]
+            + list(islice(other_matches, max(0, limit - len(prefix_matches))))
+        )
 
-    def sweeps_named(self, text: str, most: int) -> tuple[JobSummary, ...]:
+    def find_sweeps(self, text: str, limit: int) -> tuple[JobSummary, ...]:
         """Return the rows of sweeps with every word in `called`."""
-        wanted = text.casefold().split()
-        fitting = (one for one in self._sweeps.present() if _all_in(wanted, one.called.casefold()))
-        return tuple(islice(fitting, most))
+        tokens = text.casefold().split()
+        matches = (
+            summary
+            for summary in self._sweeps.summaries()
+            if _has_all(tokens, summary.name_and_tags.casefold())
+        )
+        return tuple(islice(matches, limit))
 
-    def _present(self) -> Iterable[JobSummary]:
-        lines = self.lines
-        return (lines[slot] for slot in self._slots.values())
+    def _job_summaries(self) -> Iterable[JobSummary]:
+        summaries = self.summaries
+        return (summaries[slot] for slot in self._slots.values())
 
-    def _matching(self, query: JobQuery) -> Mask:
-        found = self._there.copy()
+    def _match_mask(self, query: JobQuery) -> Mask:
+        mask = self._is_job.copy()
         if query.group is not None:
-            found &= self._key("group") == query.group
+            mask &= self._values("group") == query.group
         if query.low is not None or query.high is not None:
-            best = self._key("best")
+            best = self._values("best")
             low = -inf if query.low is None else query.low
             high = inf if query.high is None else query.high
-            found &= (best >= low) & (best <= high)
-        for wanted, fits in (
-            (query.tag, lambda line: query.tag in line.tags),
-            (query.user, lambda line: line.user == query.user),
-            (query.node, lambda line: query.node in line.nodes),
-            (query.metric, lambda line: bool(line.best_metric) and _is_of(line, query.metric)),
+            mask &= (best >= low) & (best <= high)
+        for value, predicate in (
+            (query.tag, lambda summary: query.tag in summary.tags),
+            (query.user, lambda summary: summary.user == query.user),
+            (query.node, lambda summary: query.node in summary.nodes),
+            (
+                query.metric,
+                lambda summary: bool(summary.best_metric) and _has_metric(summary, query.metric),
+            ),
         ):
-            if wanted:
-                found = self._keep(found, fits)
-        for word in query.text.casefold().split():
-            asked = comparison(word)
-            plain = summary_settings.searched(word)
-            found = self._compared(found, asked) if asked else self._with_word(found, plain)
-        return found
+            if value:
+                mask = self._filter(mask, predicate)
+        for token in query.text.casefold().split():
+            setting_filter = comparison(token)
+            search_text = summary_settings.search_key(token)
+            mask = (
+                self._filter_by_setting(mask, setting_filter)
+                if setting_filter
+                else self._filter_by_word(mask, search_text)
+            )
+        return mask
 
-    def _compared(self, found: Mask, asked: SettingFilter) -> Mask:
+    def _filter_by_setting(self, mask: Mask, setting_filter: SettingFilter) -> Mask:
         """Keep jobs with a setting, or a best metric, on one side of a number."""
-        fits, name = _SIDES[asked.sign], canonical(asked.name)
+        operator, name = _OPERATORS[setting_filter.sign], canonical_name(setting_filter.name)
         # A job without a value has NaN, which is on neither side.
         if name in summary_settings.NUMBERS:
-            return found & fits(self._key(name), asked.value)
-        metrics = {asked.name, f"validation/{asked.name}"}
-        rated = self._keep(
-            found & fits(self._key("best"), asked.value),
-            lambda line: line.best_metric is not None and line.best_metric[0].casefold() in metrics,
+            return mask & operator(self._values(name), setting_filter.value)
+        metrics = {setting_filter.name, f"validation/{setting_filter.name}"}
+        metric_mask = self._filter(
+            mask & operator(self._values("best"), setting_filter.value),
+            lambda summary: (
+                summary.best_metric is not None and summary.best_metric[0].casefold() in metrics
+            ),
         )
-        values = np.array(summary_settings.numbers(self.lines, name), np.float64)
-        return rated | (found & fits(values, asked.value))
+        values = np.array(summary_settings.numbers(self.summaries, name), np.float64)
+        return metric_mask | (mask & operator(values, setting_filter.value))
 
-    def _with_word(self, found: Mask, word: str) -> Mask:
+    def _filter_by_word(self, mask: Mask, token: str) -> Mask:
         # Without a call for each summary, which is half of the time of a search.
-        lines = self.lines
-        slots = np.flatnonzero(found)
-        kept = [
-            word in (line := lines[slot]).text or word in line.settings for slot in slots.tolist()
+        summaries = self.summaries
+        slots = np.flatnonzero(mask)
+        is_match = [
+            token in (summary := summaries[slot]).text or token in summary.settings
+            for slot in slots.tolist()
         ]
-        after = np.zeros_like(found)
-        after[slots[np.array(kept, bool)]] = True
-        return after
+        filtered = np.zeros_like(mask)
+        filtered[slots[np.array(is_match, bool)]] = True
+        return filtered
 
-    def _keep(self, found: Mask, fits: Callable[[JobSummary], bool]) -> Mask:
-        lines = self.lines
-        slots = np.flatnonzero(found)
-        kept = np.fromiter((fits(lines[slot]) for slot in slots.tolist()), bool, len(slots))
-        after = np.zeros_like(found)
-        after[slots[kept]] = True
-        return after
+    def _filter(self, mask: Mask, predicate: Callable[[JobSummary], bool]) -> Mask:
+        summaries = self.summaries
+        slots = np.flatnonzero(mask)
+        is_match = np.fromiter(
+            (predicate(summaries[slot]) for slot in slots.tolist()), bool, len(slots)
+        )
+        filtered = np.zeros_like(mask)
+        filtered[slots[is_match]] = True
+        return filtered
 
-    def _own_order(
-        self, slots: npt.NDArray[np.intp], places: Mapping[str, int]
+    def _default_order(
+        self, slots: npt.NDArray[np.intp], queue_positions: Mapping[str, int]
     ) -> tuple[Numbers, ...]:
         """Order live jobs by start, then the queue, drafts by creation, ended ones by end."""
-        group = self._key("group")[slots]
-        begun = np.where(np.isnan(self._key("started")), self._key("created"), self._key("started"))
-        when = np.where(group == 2, self._key("ended")[slots], begun[slots])
-        number = np.full(len(self.lines), inf)
-        for job_id, place in places.items():
+        group = self._values("group")[slots]
+        started_s = np.where(
+            np.isnan(self._values("started")), self._values("created"), self._values("started")
+        )
+        sort_time_s = np.where(group == 2, self._values("ended")[slots], started_s[slots])
+        positions = np.full(len(self.summaries), inf)
+        for job_id, position in queue_positions.items():
             slot = self._slots.get(job_id)
             if slot is not None:
-                number[slot] = place
-        return (slots.astype(np.float64), -when, number[slots], group)
+                positions[slot] = position
+        return (slots.astype(np.float64), -sort_time_s, positions[slots], group)
 
     def _numbers(self, order: str) -> Numbers:
-        if order not in _OF_TIME:
-            return self._key(order)
-        now = time.time()
-        begun, ended = self._key("started"), self._key("ended")
-        over = np.where(self._key("group") == 0, now, np.where(ended > 0, ended, nan))
-        took = np.maximum(over - begun, 0.0)
+        if order not in _TIME_COLUMNS:
+            return self._values(order)
+        now_s = time.time()
+        started_s, ended_s = self._values("started"), self._values("ended")
+        end_s = np.where(self._values("group") == 0, now_s, np.where(ended_s > 0, ended_s, nan))
+        duration_s = np.maximum(end_s - started_s, 0.0)
         if order == "took":
-            return took
-        used = self._key("earlier_gpu_s") + self._key("gpus") * took
-        return np.where(used > 0, used, nan)
+            return duration_s
+        gpu_s = self._values("earlier_gpu_s") + self._values("gpus") * duration_s
+        return np.where(gpu_s > 0, gpu_s, nan)
 
-    def _key(self, name: str) -> Numbers:
-        known = self._keys.get(name)
-        if known is None:
-            known = self._keys[name] = self._made(name)
-        return known
+    def _values(self, name: str) -> Numbers:
+        values = self._values_by_key.get(name)
+        if values is None:
+            values = self._values_by_key[name] = self._compute_values(name)
+        return values
 
-    def _made(self, name: str) -> Numbers:
+    def _compute_values(self, name: str) -> Numbers:
         if name in summary_settings.NUMBERS:
-            return np.array(summary_settings.numbers(self.lines, name), np.float64)
+            return np.array(summary_settings.numbers(self.summaries, name), np.float64)
         if name in _NUMBERS:
             number = _NUMBERS[name]
-            count = len(self.lines)
-            if name in _EXACT:
-                return np.fromiter(map(number, self.lines), np.float64, count)
-            return np.fromiter(map(number, self.lines), np.float32, count)
+            count = len(self.summaries)
+            if name in _FLOAT64_KEYS:
+                return np.fromiter(map(number, self.summaries), np.float64, count)
+            return np.fromiter(map(number, self.summaries), np.float32, count)
         if name in summary_settings.TEXTS:
-            texts = summary_settings.settings(self.lines, name)
+            texts = summary_settings.settings(self.summaries, name)
         else:
-            texts = list(map(_TEXTS[name], self.lines))
+            texts = list(map(_TEXTS[name], self.summaries))
         distinct = list(dict.fromkeys(texts))
         merged: list[str] = []
-        for first in range(0, len(distinct), _RUN):
-            merged += sorted(distinct[first : first + _RUN])
+        for start in range(0, len(distinct), _SORT_CHUNK):
+            merged += sorted(distinct[start : start + _SORT_CHUNK])
         # Runs that are sorted already are only merged.
         merged.sort()
         ranks = {text: float(rank) for rank, text in enumerate(merged)}
@@ -382,9 +421,9 @@ def _sorted(names: set[str]) -> tuple[str, ...]:
     return tuple(sorted(names - {""}, key=str.casefold))
 
 
-def _all_in(words: Sequence[str], text: str) -> bool:
-    return all(word in text for word in words)
+def _has_all(tokens: Sequence[str], text: str) -> bool:
+    return all(word in text for word in tokens)
 
 
-def _is_of(line: JobSummary, metric: str) -> bool:
-    return line.best_metric is not None and line.best_metric[0] == metric
+def _has_metric(summary: JobSummary, metric: str) -> bool:
+    return summary.best_metric is not None and summary.best_metric[0] == metric

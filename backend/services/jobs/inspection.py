@@ -19,18 +19,18 @@ from backend.records.library.item import Kind
 from backend.records.library.layer_graph import LayerGraph
 from backend.records.library.layers import ModelLayers
 from backend.records.library.variance import DepthVariance
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.library.service import LibraryService
 from backend.services.tools.graph_layout import lay_out
-from backend.services.tools.kept_results import KeptResults
+from backend.services.tools.kept_results import ResultCache
 from backend.services.tools.tool_process import run_tool
 
 NO_GRAPH = "There is no graph: PyTorch cannot trace the model's forward."
 _LIMIT_S = 300.0
 _HELP_S = 60.0
 """A program that imports PyTorch and more from a slow disk needs half of it."""
-_MOST_SAMPLES = 16
-_MOST_BATCH = 1_000_000
+_MAX_SAMPLES = 16
+_MAX_BATCH_SIZE = 1_000_000
 
 _T = TypeVar("_T", bound=Record)
 
@@ -41,7 +41,7 @@ class InspectionService:
     def __init__(self, library: LibraryService, queries: JobQueries, cache: Path) -> None:
         self._library = library
         self._queries = queries
-        self._kept = KeptResults(cache)
+        self._cache = ResultCache(cache)
 
     def layers(
         self,
@@ -52,22 +52,22 @@ class InspectionService:
         progress: Progress | None = None,
     ) -> ModelLayers:
         """Return the layers of a model, from one forward pass of a batch of the dataset."""
-        if not 1 <= batch_size <= _MOST_BATCH:
+        if not 1 <= batch_size <= _MAX_BATCH_SIZE:
             raise BackendError(f"A batch size of {batch_size} is not possible.", "Give 1 or more.")
-        names, what = (model, dataset, loader), "Reading the layers"
-        return self._of_batch("layers", what, ModelLayers, names, batch_size, progress)
+        names, title = (model, dataset, loader), "Reading the layers"
+        return self._run_on_batch("layers", title, ModelLayers, names, batch_size, progress)
 
     def variance(
         self, model: str, dataset: str, loader: str, progress: Progress | None = None
     ) -> DepthVariance:
         """Return the variances of activations and gradients by depth, of the first samples."""
-        names, what = (model, dataset, loader), "Measuring the variances"
-        return self._of_batch("variance", what, DepthVariance, names, _MOST_SAMPLES, progress)
+        names, title = (model, dataset, loader), "Measuring the variances"
+        return self._run_on_batch("variance", title, DepthVariance, names, _MAX_SAMPLES, progress)
 
-    def _of_batch(
+    def _run_on_batch(
         self,
         tool: str,
-        what: str,
+        title: str,
         record: type[_T],
         names: tuple[str, str, str],
         batch_size: int,
@@ -81,50 +81,50 @@ class InspectionService:
         def inspect() -> _T:
             folders = self._folders({item.kind: item.reference for item in items}, progress)
             request = {**folders, "batch_size": batch_size}
-            return run_tool(tool, request, record.from_dict, what, _LIMIT_S, progress)
+            return run_tool(tool, request, record.from_dict, title, _LIMIT_S, progress)
 
-        return self._kept.get(key, record.from_dict, inspect)
+        return self._cache.get(key, record.from_dict, inspect)
 
-    def arguments(self, raw: Mapping[str, Any], progress: Progress | None = None) -> ScriptHelp:
+    def script_help(self, raw: Mapping[str, Any], progress: Progress | None = None) -> ScriptHelp:
         """Return the arguments that the script of a job file names for ``--help``, run here."""
         if not raw.get("script"):
             raise BackendError("No script is chosen.", "Choose one.")
         item = self._library.show(Kind.SCRIPT, str(raw["script"]))
-        files = [one.path for one in self._library.files(Kind.SCRIPT, item.reference)]
+        files = [f.path for f in self._library.files(Kind.SCRIPT, item.reference)]
         entry = str(raw.get("entry") or usual_entry(files))
         if not entry or not is_entry(entry):
             raise BackendError(f"{item.reference} has no such entry.", "Choose its entry.")
         python = str(raw.get("python", ""))
-        given = raw.get("arguments")
+        arguments = raw.get("arguments")
         request = {
             "entry": entry,
             # That of a node need not be on this computer.
             "python": python if os.access(python, os.X_OK) else "",
-            "words": commands(given if isinstance(given, list) else ()),
+            "words": commands(arguments if isinstance(arguments, list) else ()),
             "limit_s": _HELP_S,
         }
 
         def run() -> ScriptHelp:
             script = str(self._library.open_content(Kind.SCRIPT, item.reference, progress))
-            read, what = ScriptHelp.from_dict, f"{entry} --help"
+            parse, title = ScriptHelp.from_dict, f"{entry} --help"
             return run_tool(
-                "script_help", {**request, "script": script}, read, what, _LIMIT_S, progress
+                "script_help", {**request, "script": script}, parse, title, _LIMIT_S, progress
             )
 
         key = ("script_help", item.sha256, *map(str, request.values()))
-        return self._kept.get(key, ScriptHelp.from_dict, run)
+        return self._cache.get(key, ScriptHelp.from_dict, run)
 
-    def graph(self, found: ModelLayers) -> LayerGraph:
+    def graph(self, model_layers: ModelLayers) -> LayerGraph:
         """Return where the layers stand in a picture."""
-        edges = [(layer.name, *layer.inputs) for layer in found.layers]
+        edges = [(layer.name, *layer.inputs) for layer in model_layers.layers]
         key = ("graph", hashlib.sha256(repr(edges).encode()).hexdigest())
-        return self._kept.get(key, LayerGraph.from_dict, lambda: lay_out(found.layers))
+        return self._cache.get(key, LayerGraph.from_dict, lambda: lay_out(model_layers.layers))
 
     def checkpoint(
         self,
         job_id: str,
         checkpoint: str,
-        against: str = "",
+        baseline: str = "",
         sample: int = 0,
         progress: Progress | None = None,
     ) -> CheckpointInspection:
@@ -137,11 +137,13 @@ class InspectionService:
         if sample < 0:
             raise BackendError(f"There is no sample {sample}.", "They are numbered from 0.")
         folder, file, _ = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint)
-        named = {"checkpoint": checkpoint, **({"against": against} if against else {})}
-        records = {key: named_checkpoint(found, name, job_id) for key, name in named.items()}
+        checkpoints = list_checkpoints(folder, file.config.checkpoint)
+        names_by_key = {"checkpoint": checkpoint, **({"against": baseline} if baseline else {})}
+        records = {
+            key: require_checkpoint(checkpoints, name, job_id) for key, name in names_by_key.items()
+        }
         pins = file.parts()
-        batch_size = min(file.config.batch_size, _MOST_SAMPLES)
+        batch_size = min(file.config.batch_size, _MAX_SAMPLES)
 
         def inspect() -> CheckpointInspection:
             for record in records.values():
@@ -153,8 +155,8 @@ class InspectionService:
                 "sample": sample,
                 "batch_size": batch_size,
             }
-            read, what = CheckpointInspection.from_dict, "Looking into the checkpoint"
-            return run_tool("inspect_checkpoint", request, read, what, _LIMIT_S, progress)
+            parse, title = CheckpointInspection.from_dict, "Looking into the checkpoint"
+            return run_tool("inspect_checkpoint", request, parse, title, _LIMIT_S, progress)
 
         key = (
             "checkpoint",
@@ -162,7 +164,7 @@ class InspectionService:
             *(f"{key} {record.sha256}" for key, record in records.items()),
             *(str(sample), str(batch_size)),
         )
-        return self._kept.get(key, CheckpointInspection.from_dict, inspect)
+        return self._cache.get(key, CheckpointInspection.from_dict, inspect)
 
     def write_events(self, job_id: str, progress: Progress | None = None) -> bool:
         """Write the graph of a job's model and the weights of its checkpoints for TensorBoard.
@@ -175,19 +177,19 @@ class InspectionService:
         folder, file, _ = self._queries.read(job_id)
         if file.config.script:
             return False
-        found = list_checkpoints(folder, file.config.checkpoint)
-        for record in found:
+        checkpoints = list_checkpoints(folder, file.config.checkpoint)
+        for record in checkpoints:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
                 folder.files.bring_file(Path(record.path), progress or Progress())
         references = {kind: pin.reference for kind, pin in file.parts().items()}
         request = {
             **self._folders(references, progress),
             "folder": str(folder.tensorboard / "weights"),
-            "checkpoints": [(record.path, record.step) for record in found],
+            "checkpoints": [(record.path, record.step) for record in checkpoints],
         }
-        what = "Writing the weights for TensorBoard"
+        title = "Writing the weights for TensorBoard"
         return run_tool(
-            "weight_events", request, lambda raw: bool(raw["graph"]), what, _LIMIT_S, progress
+            "weight_events", request, lambda raw: bool(raw["graph"]), title, _LIMIT_S, progress
         )
 
     def _folders(self, references: Mapping[Kind, str], progress: Progress | None) -> dict[str, str]:

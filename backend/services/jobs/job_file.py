@@ -31,8 +31,8 @@ def read_job_file(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise BackendError(f"{path} cannot be read: {error.strerror or error}.") from error
     if len(content) > _JOB_FILE_BYTES:
-        most = number_format.count(_JOB_FILE_BYTES)
-        raise BackendError(f"{path} is larger than {most} bytes, so it is not a job file.")
+        limit = number_format.count(_JOB_FILE_BYTES)
+        raise BackendError(f"{path} is larger than {limit} bytes, so it is not a job file.")
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -42,17 +42,17 @@ def read_job_file(path: Path) -> dict[str, Any]:
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise BackendError(
-            f"{path}, {_where(str(error), content)}", "Fix that line of the job file."
+            f"{path}, {_locate_message(str(error), content)}", "Fix that line of the job file."
         ) from error
     except RecursionError as error:
         raise BackendError(f"{path} is nested too deeply for a job file.") from error
 
 
-def write_job_file(raw: Mapping[str, Any], path: Path, *, replaces: bool = False) -> Path:
+def write_job_file(raw: Mapping[str, Any], path: Path, *, overwrite: bool = False) -> Path:
     """Write a job file to change and create; replace an existing file only on request."""
     content = tomli_w.dumps(raw).encode()
     try:
-        if replaces:
+        if overwrite:
             replace_bytes(path, content)
             return path.absolute()
         with path.open("xb") as file:
@@ -66,13 +66,13 @@ def write_job_file(raw: Mapping[str, Any], path: Path, *, replaces: bool = False
     return path.absolute()
 
 
-def _where(message: str, content: bytes) -> str:
+def _locate_message(message: str, content: bytes) -> str:
     """Format tomllib's "Expected '=' … (at line 3, column 5)" as ``line 3: expected '=' …``."""
-    what, at, place = message.rpartition(" (at ")
-    if not at:
+    problem, separator, location = message.rpartition(" (at ")
+    if not separator:
         return message
-    place = place.rstrip(")")
-    if place == "end of document":
-        place = f"line {content.count(bytes([10])) + 1}"
-    line = place.partition(",")[0]
-    return f"{line}: {what[0].lower() + what[1:]}."
+    location = location.rstrip(")")
+    if location == "end of document":
+        location = f"line {content.count(bytes([10])) + 1}"
+    line = location.partition(",")[0]
+    return f"{line}: {problem[0].lower() + problem[1:]}."

@@ -22,17 +22,17 @@ from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, finite, to_resume
-from backend.records.jobs.config import NOTHING, with_changes
+from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
-from backend.services.jobs.run_starter import Prepared, RunStarter
+from backend.services.jobs.run_starter import PreparedRun, RunStarter
 from backend.services.jobs.validation import JobValidator
 from backend.services.preflight.service import PreflightService
-from backend.services.tools.training_python import AWAITS_HOROVOD, of_next_run
+from backend.services.tools.training_python import AWAITS_HOROVOD, next_run_config
 from backend.ssh.interface import Unreachable
 
 
@@ -46,13 +46,13 @@ class JobLifecycle:
         self,
         queries: JobQueries,
         reaper: RunReaper,
-        checker: JobValidator,
+        validator: JobValidator,
         starter: RunStarter,
         preflight: PreflightService,
     ) -> None:
         self._queries = queries
         self._reaper = reaper
-        self._checker = checker
+        self._validator = validator
         self._starter = starter
         self._preflight = preflight
 
@@ -73,19 +73,19 @@ class JobLifecycle:
             Cancelled: By ``progress``, during the look at its nodes.
             BackendError: It cannot be started for another reason.
         """
-        folder, file, view = self._reaper.reaped(job_id)
+        folder, file, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
             if start_over and not placement:
                 raise BackendError(
                     f"The job {view.id} runs already and was not started over.",
                     "Stop it first, then start it over.",
                 )
-            return _as_it_is(view, bool(placement))
+            return _unchanged_view(view, bool(placement))
         self.bring_home(folder, progress)
-        weights = self._at_the_beginning(file, view, start_over)
-        file = _changed(file, placement)
+        weights = self._initial_weights(file, view, start_over)
+        file = _with_changes(file, placement)
         self._preflight.require(file.config, file.id, progress)
-        self._checker.placement(file.config)
+        self._validator.require_placement(file.config)
         return self.run(folder, file, view.run + 1, bool(placement), progress, start_from=weights)
 
     def resume(
@@ -104,16 +104,16 @@ class JobLifecycle:
         Raises:
             See `start`.
         """
-        folder, file, view = self._reaper.reaped(job_id)
+        folder, file, view = self._reaper.read_reaped(job_id)
         is_changed = bool(placement or changes)
         if view.state.is_live:
-            return _as_it_is(view, is_changed)
+            return _unchanged_view(view, is_changed)
         self.bring_home(folder, progress)
-        record = self._checkpoint(folder, file, view, checkpoint)
+        record = self._checkpoint_to_resume(folder, file, view, checkpoint)
         is_earlier = not checkpoint and not record.is_latest
-        file = _changed(file, placement, changes)
+        file = _with_changes(file, placement, changes)
         self._preflight.require(file.config, file.id, progress)
-        self._checker.placement(file.config)
+        self._validator.require_placement(file.config)
         return self.run(
             folder,
             file,
@@ -121,7 +121,7 @@ class JobLifecycle:
             is_changed,
             progress,
             resume_from=record.path,
-            which="the last good checkpoint, " if is_earlier else "",
+            checkpoint_label="the last good checkpoint, " if is_earlier else "",
         )
 
     def prepare(
@@ -130,18 +130,18 @@ class JobLifecycle:
         start_over: bool = False,
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
-    ) -> tuple[OpenJob, JobView, Prepared]:
+    ) -> tuple[OpenJob, JobView, PreparedRun]:
         """Prepare the next run of a job, which the queue starts later.
 
         A job that has run before continues from `to_resume`, unless it starts over.
         """
-        folder, file, view = self._reaper.reaped(job_id)
-        file = _changed(file, placement)
+        folder, file, view = self._reaper.read_reaped(job_id)
+        file = _with_changes(file, placement)
         resume_from = weights = ""
         if view.run and not start_over:
-            resume_from = self._checkpoint(folder, file, view, "").path
+            resume_from = self._checkpoint_to_resume(folder, file, view, "").path
         else:
-            weights = self._at_the_beginning(file, view, start_over)
+            weights = self._initial_weights(file, view, start_over)
         # Busy GPUs, or a node that is off, are what a queue is for; what never fits, it refuses.
         prepared = self._starter.prepare(
             file, view.run + 1, resume_from=resume_from, start_from=weights, progress=progress
@@ -170,7 +170,7 @@ class JobLifecycle:
             return view
         if view.state is not JobState.STOPPING:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}; killing it would lose everything "
+                f"The job {job_id} is {view.state.label.lower()}; killing it would lose everything "
                 "after its newest checkpoint.",
                 "Stop it first: that saves a checkpoint.",
             )
@@ -187,7 +187,7 @@ class JobLifecycle:
         """
         folder, file, view = self._queries.read(job_id)
         patterns = list(dict.fromkeys((*file.config.log_numbers, pattern)))
-        file = _changed(file, (), {"log_numbers": patterns})
+        file = _with_changes(file, (), {"log_numbers": patterns})
         with as_backend_error(f"The settings of the job {job_id} could not be written"):
             job_files.write_placement(folder, file.config)
         audit_log.add(folder, f"Number in the log: {pattern}")
@@ -203,7 +203,7 @@ class JobLifecycle:
         *,
         resume_from: str = "",
         start_from: str = "",
-        which: str = "",
+        checkpoint_label: str = "",
     ) -> JobView:
         """Start the job as it is in ``file``, from now on so if it ``is_changed``.
 
@@ -211,7 +211,7 @@ class JobLifecycle:
         """
         with as_backend_error(f"The job {file.id} could not be started"):
             # If another desktop was first, there is one run, and it is that one's.
-            began = self._starter.start(
+            has_started = self._starter.start(
                 folder,
                 file,
                 run,
@@ -219,17 +219,17 @@ class JobLifecycle:
                 start_from=start_from,
                 progress=progress,
             )
-            if began and is_changed:
+            if has_started and is_changed:
                 job_files.write_placement(folder, file.config)
-        if not began:
-            return _as_it_is(self._queries.show(file.id), is_changed)
-        how = "Started over" if run > 1 else "Started"
+        if not has_started:
+            return _unchanged_view(self._queries.show(file.id), is_changed)
+        entry = "Started over" if run > 1 else "Started"
         if resume_from:
-            how = f"Resumed from {which}{Path(resume_from).stem}"
-        how = f"{how} on {_places(file)}" if is_changed else how
-        if of_next_run(file.config) != file.config:
-            how += f". {AWAITS_HOROVOD}"
-        audit_log.add(folder, how)
+            entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
+        entry = f"{entry} on {_node_labels(file)}" if is_changed else entry
+        if next_run_config(file.config) != file.config:
+            entry += f". {AWAITS_HOROVOD}"
+        audit_log.add(folder, entry)
         return self._queries.show(file.id)
 
     def bring_home(self, folder: OpenJob, progress: Progress | None = None) -> None:
@@ -237,7 +237,9 @@ class JobLifecycle:
         with suppress(Unreachable):
             folder.files.bring_home(folder, progress or Progress())
 
-    def _checkpoint(self, folder: OpenJob, file: JobFile, view: JobView, name: str) -> Checkpoint:
+    def _checkpoint_to_resume(
+        self, folder: OpenJob, file: JobFile, view: JobView, name: str
+    ) -> Checkpoint:
         """Return the verified checkpoint that a run continues from, by default `to_resume`.
 
         A refusal offers an older one.
@@ -248,23 +250,23 @@ class JobLifecycle:
                 'Clone it with resume_arguments, such as ["--resume", "{checkpoint}"].',
             )
         if view.state is JobState.FINISHED and not name:
-            end = f"done all its {file.config.epochs} epochs."
+            end_message = f"done all its {file.config.epochs} epochs."
             if view.status.early_finish:
-                end = f"finished. {view.status.early_finish}"
+                end_message = f"finished. {view.status.early_finish}"
             raise BackendError(
-                f"The job {view.id} has {end}"
+                f"The job {view.id} has {end_message}"
                 if file.config.epochs
                 else f"The script of job {view.id} has ended.",
                 "Clone it with more epochs or other settings and start_from, or start it over.",
             )
-        found = list_checkpoints(folder, file.config.checkpoint)
-        record = to_resume(found, view.error.sound_step if view.error is not None else None)
+        checkpoints = list_checkpoints(folder, file.config.checkpoint)
+        record = to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
         if record is None:
             raise BackendError(
                 f"The job {file.id} has no checkpoint to continue from.", "Start it over."
             )
         if name:
-            record = named_checkpoint(found, name, file.id)
+            record = require_checkpoint(checkpoints, name, file.id)
         try:
             if record.not_finite:
                 raise BackendError(
@@ -275,17 +277,19 @@ class JobLifecycle:
         except Unreachable:
             raise
         except BackendError as error:
-            older = _newest_sound(folder, finite(found[: found.index(record)]))
+            older_checkpoint = _newest_valid(
+                folder, finite(checkpoints[: checkpoints.index(record)])
+            )
             raise BackendError(
                 error.message,
-                f"An older checkpoint, {older.name}, is valid: "
-                f"{COMMAND} job resume {file.id} --checkpoint {older.name}"
-                if older is not None
+                f"An older checkpoint, {older_checkpoint.name}, is valid: "
+                f"{COMMAND} job resume {file.id} --checkpoint {older_checkpoint.name}"
+                if older_checkpoint is not None
                 else "No valid checkpoint is left; start the job over.",
             ) from error
         return record
 
-    def _at_the_beginning(self, file: JobFile, view: JobView, start_over: bool) -> str:
+    def _initial_weights(self, file: JobFile, view: JobView, start_over: bool) -> str:
         """The weights that a run from the first step starts from, "" for none."""
         if view.run and not start_over:
             raise BackendError(
@@ -298,24 +302,24 @@ class JobLifecycle:
 
     def weights(self, start_from: str) -> str:
         """The path of weights to start from, verified where their hash is known."""
-        if start_from in ("", NOTHING):
+        if start_from in ("", RANDOM_WEIGHTS):
             return ""
-        found = self._checker.weights(start_from)
-        if found.sha256:
+        start_weights = self._validator.weights(start_from)
+        if start_weights.sha256:
             with as_backend_error("The weights to start from could not be verified"):
-                sha256 = found.files.sha256(found.path, lambda _count: None)
-            if sha256 != found.sha256:
+                sha256 = start_weights.files.sha256(start_weights.path, lambda _count: None)
+            if sha256 != start_weights.sha256:
                 raise BackendError(
-                    f"The weights {found.lasting_name} were changed after they were imported.",
+                    f"The weights {start_weights.lasting_name} were changed after they were imported.",
                     "Put the file back as it was, or start from another.",
                 )
-        if found.record is not None:
-            verify(found.files, found.record)
-        return str(found.path)
+        if start_weights.record is not None:
+            verify(start_weights.files, start_weights.record)
+        return str(start_weights.path)
 
 
-def _newest_sound(folder: OpenJob, found: Sequence[Checkpoint]) -> Checkpoint | None:
-    for record in reversed(found):
+def _newest_valid(folder: OpenJob, checkpoints: Sequence[Checkpoint]) -> Checkpoint | None:
+    for record in reversed(checkpoints):
         try:
             verify(folder.files, record)
         except BackendError as error:
@@ -325,13 +329,13 @@ def _newest_sound(folder: OpenJob, found: Sequence[Checkpoint]) -> Checkpoint | 
     return None
 
 
-def _places(file: JobFile) -> str:
+def _node_labels(file: JobFile) -> str:
     return ", ".join(
-        "this computer" if one.node == THIS_COMPUTER else one.node for one in file.config.placement
+        "this computer" if p.node == THIS_COMPUTER else p.node for p in file.config.placement
     )
 
 
-def _as_it_is(view: JobView, is_changed: bool) -> JobView:
+def _unchanged_view(view: JobView, is_changed: bool) -> JobView:
     """Return the job that a run of another desktop, or of the queue, has begun.
 
     Raises:
@@ -345,7 +349,7 @@ def _as_it_is(view: JobView, is_changed: bool) -> JobView:
     return view
 
 
-def _changed(
+def _with_changes(
     file: JobFile, placement: Sequence[Placement], changes: Mapping[str, Any] = {}
 ) -> JobFile:
     """Return the job with other nodes and settings.
@@ -354,19 +358,19 @@ def _changed(
         BackendError: They are not valid, or do not go with its other settings.
     """
     if placement:
-        changes = {**changes, "placement": [one.to_dict() for one in placement]}
+        changes = {**changes, "placement": [p.to_dict() for p in placement]}
     if not changes:
         return file
-    fixed = [label(path) for path in changes if path not in CHANGEABLE]
-    if fixed:
+    fixed_labels = [label(path) for path in changes if path not in CHANGEABLE]
+    if fixed_labels:
         raise BackendError(
-            f"{fixed[0]} cannot change when a job is resumed.",
+            f"{fixed_labels[0]} cannot change when a job is resumed.",
             f"Clone the job. A resume may change: {', '.join(CHANGEABLE)}.",
         )
     parsed = with_changes(file.config, changes)
     if parsed.config is None:
         raise BackendError(
-            " ".join(fault.named(label(fault.field)) for fault in parsed.faults),
+            " ".join(error.message_for(label(error.path)) for error in parsed.errors),
             "Choose other values; nothing was started.",
         )
     return replace(file, config=parsed.config)

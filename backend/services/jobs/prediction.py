@@ -15,23 +15,23 @@ from backend.base.progress import Progress
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import number_format
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
 from backend.records.library.item import KINDS, Kind, Pin
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.tools import tool_process
-from backend.services.tools.kept_results import KeptResults
-from backend.services.tools.output_file import partial_of, put_in_place, require_free
+from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.output_file import partial_path, put_in_place, require_free
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
 
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 _LIMIT_S = 3600.0
 """A user can cancel it."""
-_TABLES_KEPT = 50
+_MAX_TABLES = 50
 
 
 class PredictionService:
@@ -46,13 +46,13 @@ class PredictionService:
         self._queries = queries
         self._library = library
         self._cache = cache
-        self._kept = KeptResults(cache)
+        self._results = ResultCache(cache)
 
     def predict(
         self,
         job_id: str,
         checkpoint: str,
-        given: PredictionInput | None = None,
+        selection: PredictionInput | None = None,
         progress: Progress | None = None,
     ) -> Prediction:
         """Return the predictions of a checkpoint ("latest" and "best" are names, too).
@@ -62,17 +62,17 @@ class PredictionService:
                 cannot be used.
             Cancelled: By ``progress``.
         """
-        given, progress = given or PredictionInput(), progress or Progress()
+        selection, progress = selection or PredictionInput(), progress or Progress()
         folder, file, view = self._queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint)
-        record = named_checkpoint(found, checkpoint, job_id)
-        pins = self._pins(file, given)
+        checkpoints = list_checkpoints(folder, file.config.checkpoint)
+        record = require_checkpoint(checkpoints, checkpoint, job_id)
+        pins = self._selected_pins(file, selection)
         for kind, pin in pins.items():
             self._library.verify(KINDS[kind], pin, progress)
-        request, key = _selection(given)
+        request, key = _tool_request(selection)
         hashes = (f"{name} {pin.sha256}" for name, pin in sorted(pins.items()))
         key = (record.sha256, file.config.sha256(), *hashes, *key)
-        table = self._kept.place(key, ".csv")
+        table = self._results.path(key, ".csv")
 
         def compute() -> Prediction:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
@@ -83,10 +83,10 @@ class PredictionService:
         if table.exists():
             # What is computed comes from a checkpoint that the tool verifies as it loads it.
             verify(folder.files, record)
-            prediction = self._kept.get(key, Prediction.from_dict, compute)
+            prediction = self._results.get(key, Prediction.from_dict, compute)
         else:
             prediction = compute()
-            self._kept.put(key, prediction)
+            self._results.put(key, prediction)
         return replace(prediction, table=str(table))
 
     def write_table(self, prediction: Prediction, output: Path) -> Path:
@@ -96,7 +96,7 @@ class PredictionService:
             BackendError: A file is there already; or it cannot be written.
         """
         require_free(output)
-        partial = partial_of(output)
+        partial = partial_path(output)
         try:
             with as_backend_error(f"The predictions cannot be written to {output}"):
                 shutil.copyfile(prediction.table, partial)
@@ -116,13 +116,21 @@ class PredictionService:
         with as_backend_error(f"Nothing can be written into {self._cache}"):
             self._cache.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._remove_old_tables()
-        partial = partial_of(table)
+        partial = partial_path(table)
         path = Path(record.path)
         try:
-            with tool_process.held(path, self._cache) if is_live else nullcontext(path) as held:
-                found = tool_process.run_tool(
+            with (
+                tool_process.hold_checkpoint(path, self._cache)
+                if is_live
+                else nullcontext(path) as checkpoint_file
+            ):
+                prediction = tool_process.run_tool(
                     "predict",
-                    {**request, "checkpoint": str(held.absolute()), "table": str(partial)},
+                    {
+                        **request,
+                        "checkpoint": str(checkpoint_file.absolute()),
+                        "table": str(partial),
+                    },
                     Prediction.from_dict,
                     "The prediction",
                     _LIMIT_S,
@@ -132,26 +140,26 @@ class PredictionService:
                 os.replace(partial, table)
         finally:
             partial.unlink(missing_ok=True)
-        return found
+        return prediction
 
     def _remove_old_tables(self) -> None:
-        tables = sorted(self._cache.glob("*.csv"), key=_written)
-        for old in tables[: -_TABLES_KEPT + 1]:
+        tables = sorted(self._cache.glob("*.csv"), key=_modified_s)
+        for table in tables[: -_MAX_TABLES + 1]:
             with suppress(OSError):
-                old.unlink()
+                table.unlink()
 
-    def _pins(self, file: JobFile, given: PredictionInput) -> dict[str, Pin]:
+    def _selected_pins(self, file: JobFile, selection: PredictionInput) -> dict[str, Pin]:
         """Return the versions to read, by the keys of a job file."""
         file.parts()
-        if not given.dataset and not given.loader:
+        if not selection.dataset and not selection.loader:
             return dict(file.pins)
-        known = file.pins
-        usual = known.get("validation_loader", known["loader"]).reference
-        dataset = given.dataset or known["dataset"].reference
+        pins = file.pins
+        default_loader = pins.get("validation_loader", pins["loader"]).reference
+        dataset = selection.dataset or pins["dataset"].reference
         return {
-            "model": known["model"],
+            "model": pins["model"],
             "dataset": self._library.pin(Kind.DATASET, dataset),
-            "loader": self._library.pin(Kind.LOADER, given.loader or usual),
+            "loader": self._library.pin(Kind.LOADER, selection.loader or default_loader),
         }
 
     def _launch(self, file: JobFile, pins: dict[str, Pin], progress: Progress) -> Launch:
@@ -173,46 +181,46 @@ class PredictionService:
         )
 
 
-def _selection(given: PredictionInput) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _tool_request(selection: PredictionInput) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the part of the tool's request that selects samples, and its part of the cache key."""
-    if given.files:
-        files = _listed(given.files)
+    if selection.files:
+        files = _list_files(selection.files)
         stamps = (f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in files.items())
         return {"files": list(files)}, tuple(stamps)
     try:
-        samples = chosen_samples(given.samples)
+        samples = chosen_samples(selection.samples)
     except ValueError as error:
         raise BackendError(f"{error}.", "Write numbers and ranges: 3, 10-20.") from error
-    return {"split": given.split, "samples": samples}, (given.split, repr(samples))
+    return {"split": selection.split, "samples": samples}, (selection.split, repr(samples))
 
 
-def _listed(given: tuple[str, ...]) -> dict[str, os.stat_result]:
+def _list_files(paths: tuple[str, ...]) -> dict[str, os.stat_result]:
     """Return files by their paths; of a folder all files in it, but hidden ones."""
-    found: dict[str, os.stat_result] = {}
-    waiting = [expanded(path).absolute() for path in reversed(given)]
-    while waiting:
-        path = waiting.pop()
+    files: dict[str, os.stat_result] = {}
+    pending = [expand_home(path).absolute() for path in reversed(paths)]
+    while pending:
+        path = pending.pop()
         with as_backend_error(f"{path} cannot be read"):
             if not path.is_dir():
-                found[str(path)] = path.stat()
+                files[str(path)] = path.stat()
                 continue
-            inside = []
+            children = []
             with os.scandir(path) as entries:
                 for entry in entries:
                     if not entry.name.startswith(".") and not entry.is_symlink():
-                        inside.append(Path(entry.path))
-                    if len(inside) + len(found) + len(waiting) > MOST_FILES:
+                        children.append(Path(entry.path))
+                    if len(children) + len(files) + len(pending) > MAX_FILES:
                         raise BackendError(
-                            f"{path} has more than {number_format.count(MOST_FILES)} files.",
+                            f"{path} has more than {number_format.count(MAX_FILES)} files.",
                             "Choose a smaller folder, or import it as a dataset.",
                         )
-            waiting += sorted(inside, reverse=True)
-    if not found:
-        raise BackendError(f"There is no file in {given[0]}.", "Choose another folder.")
-    return found
+            pending += sorted(children, reverse=True)
+    if not files:
+        raise BackendError(f"There is no file in {paths[0]}.", "Choose another folder.")
+    return files
 
 
-def _written(path: Path) -> float:
+def _modified_s(path: Path) -> float:
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0

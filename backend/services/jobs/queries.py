@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 POLL_INTERVAL_S = 0.2
 CHUNK_BYTES = 256 * 1024
 """Read at once of a log: one of 200 MB is never read whole."""
-_NO_POINTS = HistoryUpdate()
+_EMPTY_HISTORY = HistoryUpdate()
 
 
 @dataclass(frozen=True)
@@ -63,33 +63,37 @@ class JobQueries:
         self._cache = cache
         self._node_watch = StatusWatch(root)
         self._history_reader: HistoryReader | None = None
-        self._announced: dict[str, tuple[int, JobState]] = {}
+        self._catalogued_states: dict[str, tuple[int, JobState]] = {}
 
     def poll(self, job_id: str, cursor: object = None) -> RunUpdate:
         """The job as it is now, and what is new in its history since ``cursor``."""
         try:
             folder = self.folder(job_id)
         except BackendError as error:
-            if isinstance(cursor, _Cursor) and cursor.view is not None and self._is_away():
-                return RunUpdate(_silent(cursor.view, cursor.reader, error), _NO_POINTS, cursor)
+            if isinstance(cursor, _Cursor) and cursor.view is not None and self._is_root_missing():
+                return RunUpdate(
+                    _unanswered_view(cursor.view, cursor.reader, error), _EMPTY_HISTORY, cursor
+                )
             raise
-        before = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._reader(folder))
-        found = before.reader.read()
+        previous = (
+            cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._state_reader(folder))
+        )
+        run_state = previous.reader.read()
         file = read_job(folder)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             # Whether there is news at all, the reader has said.
             with suppress(Unreachable):
                 self._root.files.refresh_history(folder)
-            history, read_to = self._read_history(folder.history, before.history)
-        view = self._announced_once(self._view(folder, file, found))
+            history, next_cursor = self._read_history(folder.history, previous.history)
+        view = self._update_catalogue(self._view(folder, file, run_state))
         history = with_ends(self._with_epochs(history, view), folder)
-        return RunUpdate(view, history, _Cursor(read_to, before.reader, view))
+        return RunUpdate(view, history, _Cursor(next_cursor, previous.reader, view))
 
     def wait(
         self,
         job_id: str,
         on_update: Callable[[RunUpdate], None] = lambda update: None,
-        until: Callable[[JobView], bool] = lambda view: (
+        is_finished: Callable[[JobView], bool] = lambda view: (
             not (view.state.is_live or view.state.is_queued)
         ),
     ) -> JobView:
@@ -99,28 +103,28 @@ class JobQueries:
             update = self.poll(job_id, cursor)
             cursor = update.cursor
             on_update(update)
-            if until(update.view):
-                return self._home(update.view)
+            if is_finished(update.view):
+                return self._with_results(update.view)
             time.sleep(POLL_INTERVAL_S)
 
-    def _home(self, view: JobView) -> JobView:
+    def _with_results(self, view: JobView) -> JobView:
         """The job, when what it left on a node is here; why not, where it is not."""
         try:
             if view.state.is_over:
                 self._root.files.bring_home(self.folder(view.id), Progress())
         except BackendError as error:
-            return replace(view, doubt=error.message)
+            return replace(view, contact_warning=error.message)
         return view
 
     def list(self) -> tuple[JobView, ...]:
         """Every job, newest first. What is over is taken from the catalogue."""
-        known = {view.id: view for view in self._index.jobs()}
+        known_views = {view.id: view for view in self._index.jobs()}
         queued = self.queued_ids()
         views = []
         for job_id in self.ids():
-            view = known.get(job_id)
-            is_still = view is not None and view.state.is_over and job_id not in queued
-            if view is None or not is_still or self.has_changed(view):
+            view = known_views.get(job_id)
+            is_unchanged = view is not None and view.state.is_over and job_id not in queued
+            if view is None or not is_unchanged or self.has_changed(view):
                 # One spoiled folder must not hide the other jobs.
                 with suppress(BackendError):
                     view = self.show(job_id)
@@ -129,47 +133,47 @@ class JobQueries:
         return tuple(sorted(views, key=lambda view: (view.created, view.id), reverse=True))
 
     def show(self, job_id: str) -> JobView:
-        return self._announced_once(self.read(job_id)[2])
+        return self._update_catalogue(self.read(job_id)[2])
 
     def history(self, job_id: str, run: int = 0) -> HistoryUpdate:
         """Every step of the job; with a ``run``, of what starting over put away with it."""
         folder = self.folder(job_id)
-        if not run or run_history.folder_of(folder, run) == folder:
+        if not run or run_history.run_folder(folder, run) == folder:
             return self.poll(job_id).history
-        return self.earlier(job_id, run).history
+        return self.earlier_run(job_id, run).history
 
     def runs(self, job_id: str) -> tuple[JobRun, ...]:
         """Every run of the job, the newest first."""
         folder = self.fresh_folder(job_id)
-        now = self.show(job_id)
+        view = self.show(job_id)
         with as_backend_error(f"The runs of the job {job_id} could not be read"):
-            return run_history.runs_of(folder, now, self._whole_history)
+            return run_history.list_runs(folder, view, self._whole_history)
 
     def _whole_history(self, path: Path) -> HistoryUpdate:
         return self._read_history(path, None)[0]
 
-    def earlier(self, job_id: str, run: int) -> RunUpdate:
+    def earlier_run(self, job_id: str, run: int) -> RunUpdate:
         """A run that starting over put away, as the job was then, with all its curves.
 
         Raises:
             BackendError: There was no such run.
         """
         folder = self.fresh_folder(job_id)
-        then = run_history.folder_of(folder, run)
+        earlier_folder = run_history.run_folder(folder, run)
         file = read_job(folder)
         with as_backend_error(f"Run {run} of the job {job_id} could not be read"):
-            self._root.files.refresh_job(then)
-            self._root.files.refresh_history(then)
-            history = self._whole_history(then.history)
+            self._root.files.refresh_job(earlier_folder)
+            self._root.files.refresh_history(earlier_folder)
+            history = self._whole_history(earlier_folder.history)
             policy = file.config.checkpoint
-            best = best_value(list_checkpoints(then, policy), policy)
-        view = view_of(file, run_history.status_or_lost(then), best)
+            best = best_value(list_checkpoints(earlier_folder, policy), policy)
+        view = view_of(file, run_history.status_or_lost(earlier_folder), best)
         return RunUpdate(view, self._with_epochs(history, view))
 
     def checkpoints(self, job_id: str) -> tuple[Checkpoint, ...]:
         folder = self.fresh_folder(job_id)
-        found = list_checkpoints(folder, read_job(folder).config.checkpoint)
-        return tuple(replace(one, path=self._root.shown(Path(one.path))) for one in found)
+        checkpoints = list_checkpoints(folder, read_job(folder).config.checkpoint)
+        return tuple(replace(c, path=self._root.display_path(Path(c.path))) for c in checkpoints)
 
     def log(
         self,
@@ -188,9 +192,9 @@ class JobQueries:
             raise BackendError(
                 f"The job {job_id} has no rank {rank}.", f"Its ranks are 0 to {ranks - 1}."
             )
-        folder = run_history.folder_of(folder, run) if run else folder
+        folder = run_history.run_folder(folder, run) if run else folder
         path = folder.mpirun_log if rank is None else folder.rank_log(rank)
-        with as_backend_error(f"{self._root.shown(path)} could not be read"):
+        with as_backend_error(f"{self._root.display_path(path)} could not be read"):
             return read_log(self._root.files, path, offset, limit_bytes)
 
     def find(self, text: str) -> str:
@@ -198,24 +202,26 @@ class JobQueries:
         if self._folder_exists(text):
             return text
         ids = self.ids()
-        begins = [job_id for job_id in ids if text and job_id.startswith(text)]
-        if len(begins) == 1:
-            return begins[0]
-        named = [] if begins else [view.id for view in self.list() if view.name == text]
-        if len(named) == 1:
-            return named[0]
-        several = begins or named
-        if several:
+        prefix_matches = [job_id for job_id in ids if text and job_id.startswith(text)]
+        if len(prefix_matches) == 1:
+            return prefix_matches[0]
+        name_matches = (
+            [] if prefix_matches else [view.id for view in self.list() if view.name == text]
+        )
+        if len(name_matches) == 1:
+            return name_matches[0]
+        matches = prefix_matches or name_matches
+        if matches:
             raise BackendError(
-                f"“{sanitize(text)}” could be {len(several)} jobs: {', '.join(several[:5])}"
-                f"{', …' if len(several) > 5 else ''}.",
+                f"“{sanitize(text)}” could be {len(matches)} jobs: {', '.join(matches[:5])}"
+                f"{', …' if len(matches) > 5 else ''}.",
                 "Give more of the id.",
             )
         raise BackendError(
             f"There is no job “{sanitize(text)}”.", f"To list jobs: {COMMAND} job list"
         )
 
-    def lines(self) -> Iterator[JobSummary]:
+    def summaries(self) -> Iterator[JobSummary]:
         """Every job as it was last seen from here; the folders are not looked at."""
         return self._index.job_lines()
 
@@ -239,7 +245,7 @@ class JobQueries:
                     return ()
                 # An empty list would be taken for the truth.
                 raise BackendError(
-                    f"The jobs folder of {self._root.shown(self._root.path)} is missing.",
+                    f"The jobs folder of {self._root.display_path(self._root.path)} is missing.",
                     "Check that the data root is mounted. If you removed the folder, run "
                     f"{COMMAND} rescan",
                 ) from None
@@ -256,7 +262,7 @@ class JobQueries:
                     self._root.files.refresh_job(folder)
             return folder.meta.is_file()
 
-    def _is_away(self) -> bool:
+    def _is_root_missing(self) -> bool:
         """No job at all can be seen: it is the data root that is gone, and not one of them."""
         try:
             return not self._root.jobs.is_dir()
@@ -278,56 +284,58 @@ class JobQueries:
             self._root.files.refresh_job(folder)
         return folder
 
-    def _reader(self, folder: OpenJob) -> RunStateReader:
+    def _state_reader(self, folder: OpenJob) -> RunStateReader:
         return RunStateReader(folder, silent=self._node_watch.silent)
 
     def read(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
         """Read the folder, the file and the state of a job; the catalogue is not updated."""
         folder = self.folder(job_id)
-        found = self._reader(folder).read()
+        run_state = self._state_reader(folder).read()
         file = read_job(folder)
-        return folder, file, self._view(folder, file, found)
+        return folder, file, self._view(folder, file, run_state)
 
-    def _view(self, folder: OpenJob, file: JobFile, found: RunState) -> JobView:
-        status = found.status
+    def _view(self, folder: OpenJob, file: JobFile, run_state: RunState) -> JobView:
+        status = run_state.status
         policy = file.config.checkpoint
         best = None
         if status.run:
             with as_backend_error(f"The checkpoints of the job {file.id} could not be read"):
                 checkpoints = list_checkpoints(folder, policy)
             best = best_value(checkpoints, policy)
-            if found.doubt or status.state.is_over:
+            if run_state.uncertainty or status.state.is_over:
                 status = with_progress(status, folder, checkpoints)
-        view = view_of(file, status, best, found.doubt or " ".join(found.problems))
-        return replace(view, unrecorded_end=found.unrecorded_end)
+        view = view_of(file, status, best, run_state.uncertainty or " ".join(run_state.problems))
+        return replace(view, unrecorded_end=run_state.unrecorded_end)
 
-    def _announced_once(self, view: JobView) -> JobView:
+    def _update_catalogue(self, view: JobView) -> JobView:
         """Write a changed state to the catalogue; progress alone is not worth a write."""
-        if view.state.is_live and self._announced.get(view.id) == (view.run, view.state):
+        if view.state.is_live and self._catalogued_states.get(view.id) == (view.run, view.state):
             return view
         if view.unrecorded_end is not None:
             # Not before it is reaped: the catalogue's jobs that are over are not read again.
             return view
         try:
-            self._index.put_job(replace(view, doubt=""))
+            self._index.put_job(replace(view, contact_warning=""))
         except BackendError as error:
             # The folder is right without an index of it; the error is shown with the job.
-            return replace(view, doubt=" ".join(filter(None, (view.doubt, error.message))))
+            return replace(
+                view, contact_warning=" ".join(filter(None, (view.contact_warning, error.message)))
+            )
         if view.state.is_live:
-            self._announced[view.id] = (view.run, view.state)
+            self._catalogued_states[view.id] = (view.run, view.state)
         else:
-            self._announced.pop(view.id, None)
+            self._catalogued_states.pop(view.id, None)
         return view
 
-    def has_changed(self, known: JobView | JobSummary) -> bool:
+    def has_changed(self, known_job: JobView | JobSummary) -> bool:
         """Return whether the folder of a job that is over may differ from what is known of it.
 
         Only a start, which claims a run, and an annotation, which replaces a file, change it; both
         show in one read of the folder.
         """
-        folder = self._root.job(known.id)
+        folder = self._root.job(known_job.id)
         try:
-            if folder.newest_run() != known.run:
+            if folder.newest_run() != known_job.run:
                 return True
             notes = read_json(folder.notes)
         except FileNotFoundError:
@@ -336,9 +344,9 @@ class JobQueries:
             swallowed(error)
             return True
         return (notes.get("name"), notes.get("notes"), tuple(notes.get("tags", ()))) != (
-            known.name,
-            known.notes,
-            known.tags,
+            known_job.name,
+            known_job.notes,
+            known_job.tags,
         )
 
     def _read_history(
@@ -358,27 +366,27 @@ class JobQueries:
         return epochs_done(history, view.status.steps_per_epoch)
 
 
-def named_checkpoint(found: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
+def require_checkpoint(checkpoints: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
     """Return the checkpoint of that name, which is "latest" or "best", too, or refuse it."""
-    record = checkpoint_named(found, name)
+    record = checkpoint_named(checkpoints, name)
     if record is not None:
         return record
     raise BackendError(
         f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
-        f"There are: {', '.join(record.name for record in found)}." if found else "",
+        f"There are: {', '.join(record.name for record in checkpoints)}." if checkpoints else "",
     )
 
 
-def _silent(seen: JobView, reader: RunStateReader, error: BackendError) -> JobView:
-    found = reader.without_news(error)
+def _unanswered_view(view: JobView, reader: RunStateReader, error: BackendError) -> JobView:
+    run_state = reader.without_news(error)
     return replace(
-        seen,
+        view,
         status=replace(
-            seen.status,
-            eta_s=found.status.eta_s,
-            samples_per_second=found.status.samples_per_second,
+            view.status,
+            eta_s=run_state.status.eta_s,
+            samples_per_second=run_state.status.samples_per_second,
         ),
-        doubt=found.doubt or " ".join(found.problems),
+        contact_warning=run_state.uncertainty or " ".join(run_state.problems),
     )
 
 
@@ -395,14 +403,14 @@ def read_log(
     """
     try:
         size = files.size(path)
-        begin = max(0, size + offset) if offset < 0 else min(offset, size)
-        content = files.read(path, begin, limit_bytes) if limit_bytes else b""
+        start = max(0, size + offset) if offset < 0 else min(offset, size)
+        content = files.read(path, start, limit_bytes) if limit_bytes else b""
     except FileNotFoundError:
         return LogChunk("", 0, 0)
-    if offset < 0 and begin > 0:
-        whole = content.find(b"\n") + 1 or len(content)
-        begin, content = begin + whole, content[whole:]
+    if offset < 0 and start > 0:
+        skipped_bytes = content.find(b"\n") + 1 or len(content)
+        start, content = start + skipped_bytes, content[skipped_bytes:]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(content)
-    waiting = len(decoder.getstate()[0])
-    return LogChunk(text, begin + len(content) - waiting, size)
+    incomplete_bytes = len(decoder.getstate()[0])
+    return LogChunk(text, start + len(content) - incomplete_bytes, size)

@@ -20,15 +20,15 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus, last_status
 from backend.records.jobs.view import JobRun, JobView
 
-Read = Callable[[Path], HistoryUpdate]
+ReadHistory = Callable[[Path], HistoryUpdate]
 
 
-def put_away(folder: OpenJob) -> dict[int, OpenJob]:
+def earlier_folders(folder: OpenJob) -> dict[int, OpenJob]:
     """Return the folders that starting over moved away, by the number of their last run."""
     return {number: folder.earlier(number) for number in _numbers(folder.runs)}
 
 
-def folder_of(folder: OpenJob, run: int) -> OpenJob:
+def run_folder(folder: OpenJob, run: int) -> OpenJob:
     """Return the folder with the curves and logs of a run.
 
     Raises:
@@ -36,27 +36,29 @@ def folder_of(folder: OpenJob, run: int) -> OpenJob:
     """
     newest = folder.newest_run()
     if not 0 < run <= newest:
-        there = f"Its runs are 1 to {newest}." if newest else "It has never run."
-        raise BackendError(f"The job {folder.job_id} has no run {run}.", there)
-    found = put_away(folder)
-    last = min((number for number in found if number >= run), default=0)
-    return found[last] if last else folder
+        remedy = f"Its runs are 1 to {newest}." if newest else "It has never run."
+        raise BackendError(f"The job {folder.job_id} has no run {run}.", remedy)
+    folders = earlier_folders(folder)
+    last_run = min((number for number in folders if number >= run), default=0)
+    return folders[last_run] if last_run else folder
 
 
-def runs_of(folder: OpenJob, now: JobView, read: Read) -> tuple[JobRun, ...]:
+def list_runs(folder: OpenJob, view: JobView, read: ReadHistory) -> tuple[JobRun, ...]:
     """Return every run, the newest first.
 
     Raises:
         OSError: The data root cannot be read.
     """
-    found: list[JobRun] = []
-    for number, earlier in put_away(folder).items():
-        folder.files.refresh_job(earlier)
-        found += _runs_in(earlier, number, read)
+    runs: list[JobRun] = []
+    for number, earlier_folder in earlier_folders(folder).items():
+        folder.files.refresh_job(earlier_folder)
+        runs += _runs_in(earlier_folder, number, read)
     for run in _runs_in(folder, 0, read):
-        is_now = run.number == now.run
-        found.append(replace(run, state=now.state, message=now.status.message) if is_now else run)
-    return tuple(sorted(found, key=lambda run: run.number, reverse=True))
+        is_current = run.number == view.run
+        runs.append(
+            replace(run, state=view.state, message=view.status.message) if is_current else run
+        )
+    return tuple(sorted(runs, key=lambda run: run.number, reverse=True))
 
 
 def status_or_lost(folder: JobFolder) -> RunStatus:
@@ -64,37 +66,43 @@ def status_or_lost(folder: JobFolder) -> RunStatus:
     return last_status(folder) or RunStatus(JobState.LOST, run=folder.newest_run())
 
 
-def _runs_in(folder: OpenJob, number: int, read: Read) -> list[JobRun]:
+def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
     numbers = _numbers(folder.attempts)
     folder.files.refresh_history(folder)
     history = read(folder.history)
     status = status_or_lost(folder)
-    begins = {start.run: start.first_step for start in history.run_starts}
-    last_of_all = int(history.steps[-1]) if len(history.steps) else 0
-    found = []
+    first_steps = {start.run: start.first_step for start in history.run_starts}
+    final_step = int(history.steps[-1]) if len(history.steps) else 0
+    runs = []
     for run in numbers:
         folder.files.refresh_file(folder.attempt(run).exit)
-        ended = _exit(folder, run)
-        later = [first for other, first in begins.items() if other > run]
-        last = min(later) - 1 if later else last_of_all
-        started = status.started if status.run == run else ended.started if ended else ""
-        started = started or _when(history, begins.get(run))
-        found.append(
+        exit_record = _read_exit(folder, run)
+        later_steps = [step for r, step in first_steps.items() if r > run]
+        last_step = min(later_steps) - 1 if later_steps else final_step
+        started = (
+            status.started_at
+            if status.run == run
+            else exit_record.started_at
+            if exit_record
+            else ""
+        )
+        started = started or _start_stamp(history, first_steps.get(run))
+        runs.append(
             JobRun(
                 number=run,
                 put_away=number,
-                state=ended.state if ended is not None else JobState.LOST,
-                message=ended.message if ended is not None else "",
-                started=started,
-                ended=ended.ended if ended is not None else "",
-                first_step=begins.get(run, 0),
-                last_step=last if run in begins else 0,
+                state=exit_record.state if exit_record is not None else JobState.LOST,
+                message=exit_record.message if exit_record is not None else "",
+                started_at=started,
+                ended_at=exit_record.ended_at if exit_record is not None else "",
+                first_step=first_steps.get(run, 0),
+                last_step=last_step if run in first_steps else 0,
             )
         )
-    return found
+    return runs
 
 
-def _exit(folder: JobFolder, run: int) -> RunExit | None:
+def _read_exit(folder: JobFolder, run: int) -> RunExit | None:
     try:
         return RunExit.from_dict(read_json(folder.attempt(run).exit))
     except (OSError, ValueError) as error:
@@ -102,15 +110,15 @@ def _exit(folder: JobFolder, run: int) -> RunExit | None:
         return None
 
 
-def _when(history: HistoryUpdate, first_step: int | None) -> str:
+def _start_stamp(history: HistoryUpdate, first_step: int | None) -> str:
     """Return the time at which the first step of a run was written, "" if it made none."""
-    if first_step is None or not history.began_s:
+    if first_step is None or not history.started_s:
         return ""
-    at = bisect_left(history.steps, first_step)
-    if at >= len(history.seconds):
+    index = bisect_left(history.steps, first_step)
+    if index >= len(history.seconds):
         return ""
-    when = datetime.fromtimestamp(history.began_s + float(history.seconds[at]), UTC)
-    return timestamps.stamp(when)
+    started = datetime.fromtimestamp(history.started_s + float(history.seconds[index]), UTC)
+    return timestamps.stamp(started)
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -27,12 +27,14 @@ class RunReaper:
         """
         return reap(self._queries.folder(job_id))
 
-    def not_known_over(self) -> tuple[str, ...]:
+    def unfinished_job_ids(self) -> tuple[str, ...]:
         """Return the ids of all jobs that the catalogue does not know to be over."""
-        over = {line.id for line in self._queries.lines() if line.state.is_over}
-        return tuple(job_id for job_id in self._queries.ids() if job_id not in over)
+        finished_ids = {
+            summary.id for summary in self._queries.summaries() if summary.state.is_over
+        }
+        return tuple(job_id for job_id in self._queries.ids() if job_id not in finished_ids)
 
-    def nodes(self, job_id: str) -> tuple[str, ...]:
+    def agent_nodes(self, job_id: str) -> tuple[str, ...]:
         """Return the nodes whose agents have to be alive for a job, the head first.
 
         That of the head records the end of a run whose supervisor is lost, and starts the job from
@@ -49,7 +51,7 @@ class RunReaper:
             return ()
         return tuple(node for node in view.nodes if node != THIS_COMPUTER)
 
-    def reaped(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
+    def read_reaped(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
         """Read a job about to be started, after reaping its last run."""
         with suppress(Unreachable):
             self.reap(job_id)

@@ -32,7 +32,7 @@ from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.library.item import KINDS, Kind
-from backend.services.tools.training_python import lack_here, of_next_run
+from backend.services.tools.training_python import training_error, next_run_config
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
@@ -48,12 +48,12 @@ class RunPlan:
     site: NodePaths
     config: JobConfig
     """The job as it can run now, see `of_next_run`."""
-    blind: tuple[str, ...] = ()
+    staged_nodes: tuple[str, ...] = ()
     """Its nodes that do not see the data root, so that files must be copied to them."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """A run that only has to be claimed and started."""
 
     plan: RunPlan
@@ -100,14 +100,16 @@ class RunStarter:
         plan = prepared.plan
         launch = replace(prepared.launch, steps_limit=steps_limit)
         access = self._root.files
-        if plan.blind:
+        if plan.staged_nodes:
             weights = [Path(one) for one in (resume_from, start_from) if one]
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
             files = [one for path in weights for _, one in content.files_of(path)]
-            needed = (*files, *(path for path in sidecars if path.exists()))
-            access.provide(plan.blind, folder, self._versions(file), needed, progress)
+            required_files = (*files, *(path for path in sidecars if path.exists()))
+            access.provide(
+                plan.staged_nodes, folder, self._version_paths(file), required_files, progress
+            )
         if plan.config.on_failure.continues:
-            self._prepare_others(plan.ranks)
+            self._prepare_other_heads(plan.ranks)
         with self._nodes.head(plan.ranks) as head:
             if not run_start.claim(folder, run, access):
                 return False
@@ -116,24 +118,24 @@ class RunStarter:
             except OSError:
                 run_start.give_back(folder, launch, access)
                 raise
-            if plan.blind:
-                access.hand_over(plan.blind, folder, run, Progress())
+            if plan.staged_nodes:
+                access.hand_over(plan.staged_nodes, folder, run, Progress())
             head.start(folder, run, plan.site)
             queue_files.leave(self._root, folder)
         return True
 
-    def _prepare_others(self, ranks: Sequence[RankPlan]) -> None:
+    def _prepare_other_heads(self, ranks: Sequence[RankPlan]) -> None:
         """Enable every node to lead: it does if the head is lost."""
         for plan in {plan.node: plan for plan in ranks if plan.node != ranks[0].node}.values():
             with suppress(BackendError):
                 self._nodes.prepare_head((plan, *ranks))
 
-    def _versions(self, file: JobFile) -> tuple[Path, ...]:
-        found = (
+    def _version_paths(self, file: JobFile) -> tuple[Path, ...]:
+        paths = (
             VersionFolder(self._root, KINDS[key], pin.name, pin.version).path
             for key, pin in file.pins.items()
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(paths))
 
     def prepare(
         self,
@@ -143,7 +145,7 @@ class RunStarter:
         resume_from: str = "",
         start_from: str = "",
         progress: Progress | None = None,
-    ) -> Prepared:
+    ) -> PreparedRun:
         """Decide everything, and refuse what cannot run, before run ``run`` is claimed.
 
         The environment of a script is made where it is missing.
@@ -158,17 +160,17 @@ class RunStarter:
         file = replace(file, config=plan.config)
         launch = self._launch(file, run, plan, resume_from, start_from)
         python = self._script_python(file, plan, progress or Progress())
-        return Prepared(plan, replace(launch, script_python=python))
+        return PreparedRun(plan, replace(launch, script_python=python))
 
     def _script_python(self, file: JobFile, plan: RunPlan, progress: Progress) -> str:
         if file.config.python != REQUIREMENTS:
             return file.config.python
         pin = file.pins["script"]
         source = self._library.open_content(Kind.SCRIPT, pin.reference, progress)
-        below = plan.site.python
-        name = environment_name(below, source, pin.sha256)
+        base_python = plan.site.python
+        name = environment_name(base_python, source, pin.sha256)
         nodes = tuple(dict.fromkeys(rank.node for rank in plan.ranks))
-        return self._nodes.provide_script(nodes, below, name, source, progress)
+        return self._nodes.provide_script(nodes, base_python, name, source, progress)
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> RunPlan:
         """Plan what the supervisor executes, and which rank runs where.
@@ -176,40 +178,47 @@ class RunStarter:
         Raises:
             BackendError: The chosen nodes cannot run it, or not together.
         """
-        config = of_next_run(config)
-        chosen = {placement.node for placement in config.placement}
-        if THIS_COMPUTER in chosen and (lack := lack_here()) is not None:
-            raise lack
-        rooms = self._nodes.rooms()
-        used = [room for room in rooms if room.node in chosen]
-        require_one_kind(used)
+        config = next_run_config(config)
+        node_names = {placement.node for placement in config.placement}
+        if THIS_COMPUTER in node_names and (error := training_error()) is not None:
+            raise error
+        capacities = self._nodes.capacities()
+        used_capacities = [capacity for capacity in capacities if capacity.node in node_names]
+        require_one_kind(used_capacities)
         network = None
-        if len(used) > 1:
-            cidr, hosts = common_subnet({room.node: room.addresses for room in used})
-            rooms = tuple(replace(room, host=hosts.get(room.node, room.host)) for room in rooms)
-        ranks = rank_plans(config, rooms)
-        site = one_site(used)
-        if len(used) > 1:
+        if len(used_capacities) > 1:
+            cidr, hosts = common_subnet(
+                {capacity.node: capacity.addresses for capacity in used_capacities}
+            )
+            capacities = tuple(
+                replace(capacity, host=hosts.get(capacity.node, capacity.host))
+                for capacity in capacities
+            )
+        ranks = rank_plans(config, capacities)
+        site = one_site(used_capacities)
+        if len(used_capacities) > 1:
             network = mpirun.Network(cidr, site.ssh_config)
         # A single process needs no mpirun, so it runs on nodes without one.
         if config.needs_mpirun and not site.mpirun:
             raise BackendError(
-                f"mpirun was not found on {wording.place(ranks[0].node)}.",
+                f"mpirun was not found on {wording.node_label(ranks[0].node)}.",
                 f"Run {COMMAND} doctor to see how to install it; a job of one process with the "
                 "strategy “alone” needs none.",
             )
         argv = mpirun.command(
             config,
             ranks,
-            job_folder=self._on_site(self._root.job(job_id).path, site),
+            job_folder=self._path_on_nodes(self._root.job(job_id).path, site),
             run=run,
             python=site.python,
             mpirun=site.mpirun,
             version=site.mpi_major,
-            cores={room.node: room.cores for room in rooms},
+            cores={capacity.node: capacity.cores for capacity in capacities},
             network=network,
         )
-        blind = tuple(dict.fromkeys(rank.node for rank in ranks)) if used[0].no_share else ()
+        blind = (
+            tuple(dict.fromkeys(rank.node for rank in ranks)) if used_capacities[0].no_share else ()
+        )
         if blind and config.on_failure.continues:
             raise BackendError(
                 f"{blind[0]} does not see the data root, so no node can continue the job after a "
@@ -219,31 +228,33 @@ class RunStarter:
             )
         return RunPlan(argv, ranks, site, config, blind)
 
-    def _on_site(self, path: Path, site: NodePaths) -> str:
+    def _path_on_nodes(self, path: Path, site: NodePaths) -> str:
         """Return one of this desktop's paths as the nodes of a run see it.
 
         Raises:
             BackendError: They do not see it.
         """
-        here = self._root.path.absolute()
-        if site.data_root == str(here):
+        local_root = self._root.path.absolute()
+        if site.data_root == str(local_root):
             return str(path.absolute())
         try:
-            return str(PurePosixPath(site.data_root, *path.absolute().relative_to(here).parts))
+            return str(
+                PurePosixPath(site.data_root, *path.absolute().relative_to(local_root).parts)
+            )
         except ValueError as error:
             raise BackendError(
                 f"{path} is outside the data root, so the nodes cannot see it.",
-                f"Copy it into {self._root.shown(here)}.",
+                f"Copy it into {self._root.display_path(local_root)}.",
             ) from error
 
     def _launch(
         self, file: JobFile, run: int, plan: RunPlan, resume_from: str, start_from: str
     ) -> Launch:
         content = {
-            key: self._on_site(self._library.content(KINDS[key], pin.reference), plan.site)
+            key: self._path_on_nodes(self._library.content(KINDS[key], pin.reference), plan.site)
             for key, pin in file.pins.items()
         }
-        several = len({rank.node for rank in plan.ranks}) > 1
+        is_multi_node = len({rank.node for rank in plan.ranks}) > 1
         return Launch(
             job_id=file.id,
             run=run,
@@ -256,13 +267,13 @@ class RunStarter:
             script_source=content.get("script", ""),
             validation_loader_source=content.get("validation_loader", ""),
             validation_dataset_files=content.get("validation_dataset", ""),
-            resume_from=self._on_site(Path(resume_from), plan.site) if resume_from else "",
-            start_from=self._on_site(Path(start_from), plan.site) if start_from else "",
+            resume_from=self._path_on_nodes(Path(resume_from), plan.site) if resume_from else "",
+            start_from=self._path_on_nodes(Path(start_from), plan.site) if start_from else "",
             environment=mpirun.environment(
                 file.config, job_id=file.id, run=run, code_root=plan.site.code_root
             ),
             hashes={key: pin.sha256 for key, pin in file.pins.items()},
             python=plan.site.python,
-            ssh_config=plan.site.ssh_config if several else "",
-            apart=several and bool(plan.blind),
+            ssh_config=plan.site.ssh_config if is_multi_node else "",
+            is_staged=is_multi_node and bool(plan.staged_nodes),
         )

@@ -40,38 +40,43 @@ from backend.records.base import content
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import (
-    Fault,
-    job_name_fault,
-    notes_fault,
+    ConfigError,
+    job_name_error,
+    notes_error,
     sanitize,
-    tags_fault,
+    tags_error,
 )
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig, to_share, without_neighbours
+from backend.records.jobs.config import (
+    RANDOM_WEIGHTS,
+    JobConfig,
+    shareable_config,
+    without_shared_gpus,
+)
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
-from backend.services.jobs.dataset_size import DataSizes
-from backend.services.jobs.forecast import JobForecasts
+from backend.services.jobs.dataset_size import DataSizeCounter
+from backend.services.jobs.forecast import JobForecaster
 from backend.services.jobs.lifecycle import JobLifecycle
-from backend.services.jobs.queries import JobQueries, named_checkpoint
+from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.simulation import simulate
 from backend.services.jobs.validation import (
-    Checked,
+    CheckedJob,
     JobValidator,
-    check_size,
+    check_batch_size,
     memory_hint,
-    rates,
+    learning_rates,
 )
 from backend.services.preflight.service import PreflightService
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.training_python import training_error
 
 if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
@@ -79,10 +84,10 @@ if TYPE_CHECKING:
     from backend.services.nodes.service import NodeService
 
 _NAME_BYTES = 255
-_COPY = re.compile(r"( \(copy( \d+)?\))+$")
-_COPIES = 1000
-_TOGETHER = ("model", "dataset", "loader")
-_FOR_FIGURES = ("epochs", "batch_size", "optimizer", "schedule", "strategy", "placement")
+_COPY_SUFFIX = re.compile(r"( \(copy( \d+)?\))+$")
+_MAX_COPIES = 1000
+_BATCH_PARTS = ("model", "dataset", "loader")
+_FIGURE_SETTINGS = ("epochs", "batch_size", "optimizer", "schedule", "strategy", "placement")
 
 
 class JobService:
@@ -110,30 +115,32 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._checker = JobValidator(root, library, nodes)
+        self._validator = JobValidator(root, library, nodes)
         self._starter = RunStarter(root, library, nodes)
-        self.lifecycle = JobLifecycle(queries, reaper, self._checker, self._starter, preflight)
-        self._sizes = DataSizes(library, cache / "sizes")
-        self._forecasts = JobForecasts(root, library, index)
+        self.lifecycle = JobLifecycle(queries, reaper, self._validator, self._starter, preflight)
+        self._sizes = DataSizeCounter(library, cache / "sizes")
+        self._forecasts = JobForecaster(root, library, index)
 
     # Making a job.
 
     def check(self, raw: Mapping[str, Any]) -> JobCheck:
         """Check a job file for the form; runs no user code."""
-        check, checked = self._check_over(raw)
-        pins = [checked.pins[key] for key in _TOGETHER if key in checked.pins]
-        if len(pins) == len(_TOGETHER):
-            together = tuple(pin.sha256 for pin in pins)
-            check = replace(check, together=together, trial=self._library.known_check(*pins))
-        if checked.config is None:
+        check, checked_job = self._check_job(raw)
+        pins = [checked_job.pins[key] for key in _BATCH_PARTS if key in checked_job.pins]
+        if len(pins) == len(_BATCH_PARTS):
+            hashes = tuple(pin.sha256 for pin in pins)
+            check = replace(check, content_hashes=hashes, trial=self._library.cached_check(*pins))
+        if checked_job.config is None:
             return check
-        if check.trial is not None and not checked.config.script:
-            hint = memory_hint(checked.config, check.trial, self._checker.known_nodes())
+        if check.trial is not None and not checked_job.config.script:
+            hint = memory_hint(checked_job.config, check.trial, self._validator.node_states())
             check = replace(check, findings=(*check.findings, *hint))
-        found = self._forecasts.of(checked.config, checked.pins, check.steps_per_epoch)
-        return replace(check, forecast=found)
+        job_forecast = self._forecasts.estimate(
+            checked_job.config, checked_job.pins, check.steps_per_epoch
+        )
+        return replace(check, forecast=job_forecast)
 
-    def try_together(
+    def try_batch(
         self, raw: Mapping[str, Any], progress: Progress | None = None, *, fetch: bool = True
     ) -> bool:
         """Try one batch of the dataset in the model, once for the same files; whether it was tried.
@@ -144,8 +151,10 @@ class JobService:
         Raises:
             BackendError: They do not fit together, or it cannot be tried.
         """
-        model, dataset, loader = (self._checker.check(raw).pins[key] for key in _TOGETHER)
-        is_ready = self._library.is_here(Kind.DATASET, dataset.reference) and lack_here() is None
+        model, dataset, loader = (self._validator.check(raw).pins[key] for key in _BATCH_PARTS)
+        is_ready = (
+            self._library.is_local(Kind.DATASET, dataset.reference) and training_error() is None
+        )
         if not (fetch or is_ready):
             return False
         self._library.check_model(model.reference, dataset.reference, loader.reference, progress)
@@ -159,8 +168,8 @@ class JobService:
         Raises:
             BackendError: The loader cannot be used, or did not come to an end.
         """
-        checked = self._checker.check(raw)
-        return self._sizes.count(checked.pins, progress or Progress()) is not None
+        checked_job = self._validator.check(raw)
+        return self._sizes.count(checked_job.pins, progress or Progress()) is not None
 
     def simulate(
         self,
@@ -175,54 +184,56 @@ class JobService:
             BackendError: The file has a fault, its strategy has no staleness, or the training
                 failed.
         """
-        return simulate(self._checker.check(raw), self._library, staleness, is_random, progress)
+        return simulate(self._validator.check(raw), self._library, staleness, is_random, progress)
 
-    def faults(self, raw: Mapping[str, Any]) -> tuple[Fault, ...]:
+    def config_errors(self, raw: Mapping[str, Any]) -> tuple[ConfigError, ...]:
         """Return the faults of a job file without its figures, which is fast for many files."""
-        return self._check_over(raw)[0].faults
+        return self._check_job(raw)[0].errors
 
-    def _check_over(self, raw: Mapping[str, Any]) -> tuple[JobCheck, Checked]:
-        checked = self._checker.check(raw)
-        size = self._sizes.known(checked.pins)
-        check_size(checked, size)
-        config = checked.config
-        if config is None and not checked.is_wrong(*_FOR_FIGURES):
+    def _check_job(self, raw: Mapping[str, Any]) -> tuple[JobCheck, CheckedJob]:
+        checked_job = self._validator.check(raw)
+        size = self._sizes.cached_size(checked_job.pins)
+        check_batch_size(checked_job, size)
+        config = checked_job.config
+        if config is None and not checked_job.has_error(*_FIGURE_SETTINGS):
             # A fault elsewhere does not take the figures away.
-            config = checked.draft
+            config = checked_job.draft
         if config is None:
             job_check = JobCheck(
-                faults=tuple(checked.faults),
-                findings=tuple(checked.findings),
+                errors=tuple(checked_job.errors),
+                findings=tuple(checked_job.findings),
                 is_counted=size is not None,
-                usual_strategy=checked.usual_strategy,
+                usual_strategy=checked_job.usual_strategy,
             )
-            return job_check, checked
+            return job_check, checked_job
         steps = config.steps_per_epoch(size.training) if size is not None else None
-        if not checked.faults:
+        if not checked_job.errors:
             try:
                 self._starter.plan(config, "JOB", 1)
             except BackendError as error:
-                checked.fault("placement", " ".join(filter(None, (str(error), error.remedy))))
+                checked_job.add_error(
+                    "placement", " ".join(filter(None, (str(error), error.remedy)))
+                )
         if config.script:
             job_check = JobCheck(
-                faults=tuple(checked.faults),
+                errors=tuple(checked_job.errors),
                 global_batch=0,
-                findings=tuple(checked.findings),
+                findings=tuple(checked_job.findings),
             )
-            return job_check, checked
+            return job_check, checked_job
         job_check = JobCheck(
-            faults=tuple(checked.faults),
+            errors=tuple(checked_job.errors),
             global_batch=config.global_batch_size,
             workers=config.workers,
             servers=config.strategy.servers,
             learning_rate=config.optimizer.lr * config.lr_factor,
             steps_per_epoch=steps,
-            rates=rates(config, steps or 100),
-            findings=tuple(checked.findings),
+            rates=learning_rates(config, steps or 100),
+            findings=tuple(checked_job.findings),
             is_counted=size is not None,
-            usual_strategy=checked.usual_strategy,
+            usual_strategy=checked_job.usual_strategy,
         )
-        return job_check, checked
+        return job_check, checked_job
 
     def command(self, job_id: str) -> JobCommand:
         """Return the command of the newest run, to run by hand, or that of the first run."""
@@ -233,13 +244,15 @@ class JobService:
             swallowed(error)
             with suppress(BackendError):
                 plan = self._starter.plan(file.config, job_id, view.run + 1)
-                return JobCommand(mpirun.shown(plan.argv, {}))
+                return JobCommand(mpirun.shell_line(plan.argv, {}))
             return JobCommand()
         name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         # As the node sees it that leads.
-        there = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
+        remote_folder = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
         return JobCommand(
-            mpirun.by_hand(launch, name), launch.ranks[0].node, str(there.by_hand(name).path)
+            mpirun.manual_command(launch, name),
+            launch.ranks[0].node,
+            str(remote_folder.manual_run(name).path),
         )
 
     def create(
@@ -253,8 +266,8 @@ class JobService:
         Raises:
             BackendError: Every fault, one sentence after the other.
         """
-        checked, config = self._whole(raw, progress or Progress())
-        return self.queries.show(self._make(checked, config, replay_of).id)
+        checked_job, config = self._checked_config(raw, progress or Progress())
+        return self.queries.show(self._create_job(checked_job, config, replay_of).id)
 
     def create_and_start(
         self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
@@ -266,11 +279,11 @@ class JobService:
             Cancelled: By ``progress``.
             BackendError: As `create` and `start`.
         """
-        checked, config = self._whole(raw, progress or Progress())
+        checked_job, config = self._checked_config(raw, progress or Progress())
         weights = self.lifecycle.weights(config.start_from)
         self._preflight.require(config, progress=progress)
-        self._checker.check_again(checked, config)
-        file = self._make(checked, config, replay_of)
+        self._validator.check_again(checked_job, config)
+        file = self._create_job(checked_job, config, replay_of)
         folder = self.queries.folder(file.id)
         try:
             return self.lifecycle.run(folder, file, 1, False, progress, start_from=weights)
@@ -281,22 +294,24 @@ class JobService:
                     self.remove(file.id)
             raise
 
-    def _whole(self, raw: Mapping[str, Any], progress: Progress) -> tuple[Checked, JobConfig]:
-        checked = self._checker.check(raw)
-        if checked.config is not None and not checked.faults:
+    def _checked_config(
+        self, raw: Mapping[str, Any], progress: Progress
+    ) -> tuple[CheckedJob, JobConfig]:
+        checked_job = self._validator.check(raw)
+        if checked_job.config is not None and not checked_job.errors:
             # A loader may need what only the job gives it; then the ranks will say what is wrong.
             with suppress(ToolError):
-                check_size(checked, self._sizes.count(checked.pins, progress))
-        if checked.faults or checked.config is None:
+                check_batch_size(checked_job, self._sizes.count(checked_job.pins, progress))
+        if checked_job.errors or checked_job.config is None:
             raise BackendError(
-                " ".join(fault.sentence for fault in checked.faults),
+                " ".join(error.message for error in checked_job.errors),
                 "Change the job file; nothing was created.",
             )
-        return checked, checked.config
+        return checked_job, checked_job.config
 
-    def _make(self, checked: Checked, config: JobConfig, replay_of: str) -> JobFile:
+    def _create_job(self, checked_job: CheckedJob, config: JobConfig, replay_of: str) -> JobFile:
         with as_backend_error("The job could not be created"):
-            file = job_files.create_job(self._root, config, checked.pins)
+            file = job_files.create_job(self._root, config, checked_job.pins)
         if replay_of:
             with as_backend_error(f"That {file.id} is a replay could not be written down"):
                 mark_replay(self._root.job(file.id), replay_of)
@@ -305,7 +320,7 @@ class JobService:
     def clone(self, job_id: str) -> dict[str, Any]:
         """A job file that repeats a job: same settings, same versions, another name."""
         file = read_job(self.queries.folder(job_id))
-        raw = without_neighbours(file.config.to_dict())
+        raw = without_shared_gpus(file.config.to_dict())
         raw.update(name=self._copy_name(file.name))
         for key, pin in file.pins.items():
             raw[key] = pin.reference
@@ -313,7 +328,7 @@ class JobService:
             # The model may have been given weights since, with which this job did not begin.
             with suppress(BackendError):
                 if self._library.weights(raw["model"]) is not None:
-                    raw["start_from"] = NOTHING
+                    raw["start_from"] = RANDOM_WEIGHTS
         # With other settings it is no job of that sweep.
         tags = [tag for tag in file.tags if not sweep_of((tag,))]
         for key, value in (("notes", file.notes), ("tags", tags)):
@@ -324,11 +339,11 @@ class JobService:
 
     def _copy_name(self, name: str) -> str:
         """Return the first free name of "digits (copy)", "digits (copy 2)" and so on."""
-        stem = _COPY.sub("", name)
-        taken = {view.name for view in self.queries.search(f"{stem} (copy", _COPIES)}
-        endings = (f" (copy{f' {number}' * (number > 1)})" for number in itertools.count(1))
-        names = (_cut(stem, _NAME_BYTES - len(ending)) + ending for ending in endings)
-        return next(name for name in names if name not in taken)
+        stem = _COPY_SUFFIX.sub("", name)
+        taken_names = {view.name for view in self.queries.search(f"{stem} (copy", _MAX_COPIES)}
+        suffixes = (f" (copy{f' {number}' * (number > 1)})" for number in itertools.count(1))
+        names = (_truncate(stem, _NAME_BYTES - len(suffix)) + suffix for suffix in suffixes)
+        return next(name for name in names if name not in taken_names)
 
     # What a user changes.
 
@@ -341,13 +356,13 @@ class JobService:
     ) -> JobView:
         """Change what is said about a job; None leaves it as it is."""
         folder, file, _ = self.queries.read(job_id)
-        faults = (
-            "" if name is None else job_name_fault(name),
-            "" if tags is None else tags_fault(tags),
-            "" if notes is None else notes_fault(notes),
+        errors = (
+            "" if name is None else job_name_error(name),
+            "" if tags is None else tags_error(tags),
+            "" if notes is None else notes_error(notes),
         )
-        if any(faults):
-            raise BackendError(" ".join(filter(None, faults)))
+        if any(errors):
+            raise BackendError(" ".join(filter(None, errors)))
         with as_backend_error("The notes could not be written"):
             job_files.write_notes(
                 folder,
@@ -355,8 +370,8 @@ class JobService:
                 file.notes if notes is None else notes,
                 file.tags if tags is None else tuple(tags),
             )
-        for what in _changed(file, name, notes, tags):
-            audit_log.add_once(folder, file, what)
+        for entry in _changes(file, name, notes, tags):
+            audit_log.add_once(folder, file, entry)
         return self.queries.show(job_id)
 
     def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
@@ -367,15 +382,15 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
+        record = require_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
         if record.is_kept == is_kept:
             return record
         with as_backend_error(f"The checkpoint {record.name} could not be marked"):
             keep(folder.files, record, is_kept)
             # Only now it is certain that rank 0 saw the mark before it removed anything.
-            found = list_checkpoints(self.queries.fresh_folder(job_id), policy)
-        kept = checkpoint_named(found, record.name)
-        if kept is None:
+            checkpoints = list_checkpoints(self.queries.fresh_folder(job_id), policy)
+        kept_checkpoint = checkpoint_named(checkpoints, record.name)
+        if kept_checkpoint is None:
             with as_backend_error(f"The mark of {record.name} could not be removed"):
                 keep(folder.files, record, False)
             raise BackendError(
@@ -384,9 +399,9 @@ class JobService:
             )
         verb = "Always kept" if is_kept else "No longer always kept"
         audit_log.add(folder, f"{verb}: {record.name}")
-        return replace(kept, path=self._root.shown(Path(kept.path)))
+        return replace(kept_checkpoint, path=self._root.display_path(Path(kept_checkpoint.path)))
 
-    def damage(self, job_id: str, checkpoint: str) -> str:
+    def find_damage(self, job_id: str, checkpoint: str) -> str:
         """Read a checkpoint's file: "" where it is what was saved, else what is wrong with it.
 
         Raises:
@@ -394,64 +409,70 @@ class JobService:
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
-        record = named_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
+        record = require_checkpoint(list_checkpoints(folder, policy), checkpoint, job_id)
         try:
             verify(folder.files, record)
         except DamagedCheckpoint as error:
             return error.message
         return ""
 
-    def acts(self, job_id: str) -> tuple[AuditEntry, ...]:
+    def audit_entries(self, job_id: str) -> tuple[AuditEntry, ...]:
         """Return the audit log of the job, newest first."""
         folder = self.queries.fresh_folder(job_id)
         with as_backend_error(f"The audit log of job {job_id} could not be read"):
             return audit_log.acts_of(folder, read_job(folder))
 
-    def edit(self, job_id: str, what: str, was: object, value: object) -> JobView:
+    def edit(self, job_id: str, field: str, previous_value: object, new_value: object) -> JobView:
         """Change the "name", the "notes" or the "tags" of a job, if they are what the user saw.
 
         Raises:
             BackendError: It cannot be that, or another desktop changed it meanwhile.
         """
         file = self.queries.read(job_id)[1]
-        now = {"name": file.name, "notes": file.notes, "tags": file.tags}[what]
-        if now == value:
+        current_value = {"name": file.name, "notes": file.notes, "tags": file.tags}[field]
+        if current_value == new_value:
             return self.queries.show(job_id)
-        if now != was:
-            shown = ", ".join(file.tags) if what == "tags" else str(now)
-            verb = "is" if what == "name" else "are"
+        if current_value != previous_value:
+            current_text = ", ".join(file.tags) if field == "tags" else str(current_value)
+            verb = "is" if field == "name" else "are"
             raise BackendError(
-                f"The {what} {verb} now “{sanitize(shown)}”, changed by someone else; yours "
+                f"The {field} {verb} now “{sanitize(current_text)}”, changed by someone else; yours "
                 f"{'was' if verb == 'is' else 'were'} not saved.",
                 "Change it again if you still want to.",
             )
-        if what == "tags":
-            return self.annotate(job_id, tags=_tags(value))
-        return self.annotate(job_id, **{what: str(value)})
+        if field == "tags":
+            return self.annotate(job_id, tags=_tags(new_value))
+        return self.annotate(job_id, **{field: str(new_value)})
 
     def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
         """Give a job these tags and take those from it; the others stay as they are by then."""
         tags = self.queries.read(job_id)[1].tags
-        kept = [tag for tag in tags if tag not in remove]
-        wanted = tuple(dict.fromkeys((*kept, *add)))
-        return self.queries.show(job_id) if wanted == tags else self.annotate(job_id, tags=wanted)
+        kept_tags = [tag for tag in tags if tag not in remove]
+        new_tags = tuple(dict.fromkeys((*kept_tags, *add)))
+        return (
+            self.queries.show(job_id) if new_tags == tags else self.annotate(job_id, tags=new_tags)
+        )
 
     def size_bytes(self, job_id: str) -> int:
         """Return the disk space of a job in the data root, in bytes."""
         folder, file, _ = self.queries.read(job_id)
         with as_backend_error(f"The job {job_id} could not be measured"):
-            weights = {
-                Path(one.path).name: one.bytes
-                for one in list_checkpoints(folder, file.config.checkpoint)
-                if not one.file
+            weight_bytes = {
+                Path(c.path).name: c.bytes
+                for c in list_checkpoints(folder, file.config.checkpoint)
+                if not c.file
             }
-            others = 0
+            other_bytes = 0
             for entry in folder.path.rglob("*"):
                 # A rank may take a file away meanwhile.
                 with suppress(FileNotFoundError):
-                    if entry.name not in weights and not entry.is_symlink() and entry.is_file():
-                        others += entry.stat().st_size
-        return others + sum(weights.values())
+                    if (
+                        entry.name not in weight_bytes
+                        and not entry.is_symlink()
+                        and entry.is_file()
+                    ):
+                        other_bytes += entry.stat().st_size
+        return other_bytes + sum(weight_bytes.values())
 
     def export(
         self,
@@ -463,8 +484,8 @@ class JobService:
     ) -> Path:
         """Write a checkpoint for use elsewhere; ``checkpoint`` is a name, "latest" or "best"."""
         folder, file, view = self.queries.read(job_id)
-        found = list_checkpoints(folder, file.config.checkpoint)
-        record = named_checkpoint(found, checkpoint, job_id)
+        checkpoints = list_checkpoints(folder, file.config.checkpoint)
+        record = require_checkpoint(checkpoints, checkpoint, job_id)
         with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
             self._root.files.bring_file(Path(record.path), progress or Progress())
             self._root.files.refresh_history(folder)
@@ -482,18 +503,18 @@ class JobService:
             self._library.open_content(Kind.MODEL, pins[Kind.MODEL].reference),
             part(Kind.LOADER, pins[Kind.LOADER].reference),
             part(Kind.DATASET, pins[Kind.DATASET].reference),
-            files={"job.toml": tomli_w.dumps(to_share(file.config))},
+            files={"job.toml": tomli_w.dumps(shareable_config(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
-            run_goes_on=view.state.is_live,
+            is_live=view.state.is_live,
         )
         return output.absolute()
 
     def remove(self, job_id: str) -> JobView:
         """Move the job's folder to the trash of the data root; refused while it is live."""
-        folder, _, view = self._reaper.reaped(job_id)
+        folder, _, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
-            raise BackendError(f"The job {job_id} is {view.state.word.lower()}.", "Stop it first.")
+            raise BackendError(f"The job {job_id} is {view.state.label.lower()}.", "Stop it first.")
         self.lifecycle.bring_home(folder)
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder)
@@ -511,10 +532,10 @@ class JobService:
             raise _not_in_trash(job_id)
         with as_backend_error(f"The job {job_id} could not be moved back from the trash"):
             try:
-                there = job_files.take_from_trash(self._root, job_id)
+                is_restored = job_files.take_from_trash(self._root, job_id)
             except FileExistsError as error:
                 raise BackendError(f"Job {job_id} already exists; it was not restored.") from error
-        if not there:
+        if not is_restored:
             raise _not_in_trash(job_id)
         return self.queries.show(job_id)
 
@@ -525,20 +546,20 @@ def _copy_out(path: Path, output: Path, *, is_zip: bool) -> None:
         raise BackendError(f"The checkpoint {path.name} is a folder.", "Export it as zip.")
     if output.exists():
         raise BackendError(f"{output} exists already and was not changed.")
-    fresh = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         if is_zip:
-            with zipfile.ZipFile(fresh, "x") as archive:
-                for name, one in content.files_of(path):
-                    archive.write(one, f"{path.name}/{name}" if name else path.name)
+            with zipfile.ZipFile(temporary, "x") as archive:
+                for name, file_path in content.files_of(path):
+                    archive.write(file_path, f"{path.name}/{name}" if name else path.name)
         else:
-            shutil.copyfile(path, fresh)
-        fresh.rename(output)
+            shutil.copyfile(path, temporary)
+        temporary.rename(output)
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def _changed(
+def _changes(
     file: JobFile, name: str | None, notes: str | None, tags: Sequence[str] | None
 ) -> Iterator[str]:
     if name is not None and name != file.name:
@@ -560,6 +581,6 @@ def _tags(value: object) -> tuple[str, ...]:
     return tuple(str(tag) for tag in value) if isinstance(value, (tuple, list)) else ()
 
 
-def _cut(name: str, size_bytes: int) -> str:
+def _truncate(name: str, size_bytes: int) -> str:
     """Return ``name``, not longer than this, and no character cut in two."""
     return name.encode()[:size_bytes].decode(errors="ignore")

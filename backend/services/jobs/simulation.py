@@ -9,7 +9,7 @@ from backend.base.progress import Progress
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.item import KINDS
-from backend.services.jobs.validation import Checked
+from backend.services.jobs.validation import CheckedJob
 from backend.services.tools import tool_process
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ _LIMIT_S = 24 * 3600.0
 
 
 def simulate(
-    checked: Checked,
+    checked_job: CheckedJob,
     library: LibraryService,
     staleness: int,
     is_random: bool,
     progress: Progress | None,
 ) -> Simulation:
     """See `JobService.simulate`."""
-    config = checked.config
-    if config is None or checked.faults:
-        raise BackendError(" ".join(fault.sentence for fault in checked.faults))
+    config = checked_job.config
+    if config is None or checked_job.errors:
+        raise BackendError(" ".join(error.message for error in checked_job.errors))
     if not config.strategy.servers or config.strategy.has_coordinator:
         raise BackendError(
             f"The strategy “{config.strategy.name}” is synchronous, so it has no staleness.",
@@ -39,9 +39,9 @@ def simulate(
         raise BackendError(f"A staleness of {staleness} is not possible.", "Give 0 or more.")
 
     def content(key: str) -> str:
-        if key not in checked.pins:
+        if key not in checked_job.pins:
             return ""
-        return str(library.open_content(KINDS[key], checked.pins[key].reference, progress))
+        return str(library.open_content(KINDS[key], checked_job.pins[key].reference, progress))
 
     launch = Launch(
         job_id="simulation",

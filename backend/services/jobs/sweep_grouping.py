@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, Folds, line_of_sweep
+from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, FoldState, sweep_summary
 
 Slots = npt.NDArray[np.int32]
 NO_SLOTS: Slots = np.zeros(0, np.int32)
@@ -25,85 +25,85 @@ class JobSweeps:
         lines: All jobs by slot. The rows of sweeps are appended to them.
     """
 
-    def __init__(self, lines: list[JobSummary]) -> None:
-        self._lines = lines
+    def __init__(self, summaries: list[JobSummary]) -> None:
+        self._summaries = summaries
         self._slots: dict[str, int] = {}
         self._tag_of: dict[int, str] = {}
         self._members: dict[str, set[int]] = {}
-        self._touched: set[str] = set()
-        self._has_moved = False
+        self._changed_tags: set[str] = set()
+        self._is_regrouped = False
         self._sizes = NO_SLOTS
-        self.head_of: Slots = NO_SLOTS
+        self.sweep_slots: Slots = NO_SLOTS
         """Slot of a job's sweep by the job's slot, -1 for none. It is replaced, never changed."""
 
     def slot(self, tag: str) -> int | None:
         """Return the slot of a sweep. May be called from any thread."""
         return self._slots.get(tag)
 
-    def put(self, slot: int, line: JobSummary) -> None:
+    def put(self, slot: int, summary: JobSummary) -> None:
         """Add a job, or update it."""
-        tag, before = sweep_of(line.tags), self._tag_of.get(slot, "")
-        if tag != before:
+        tag, previous_tag = sweep_of(summary.tags), self._tag_of.get(slot, "")
+        if tag != previous_tag:
             self.drop(slot)
             if tag:
                 self._tag_of[slot] = tag
                 self._members.setdefault(tag, set()).add(slot)
-                self._has_moved = True
+                self._is_regrouped = True
         if tag:
-            self._touched.add(tag)
+            self._changed_tags.add(tag)
 
     def drop(self, slot: int) -> None:
         """Remove a job."""
         tag = self._tag_of.pop(slot, "")
         if tag:
             self._members[tag].discard(slot)
-            self._touched.add(tag)
-            self._has_moved = True
+            self._changed_tags.add(tag)
+            self._is_regrouped = True
 
-    def present(self) -> Iterator[JobSummary]:
+    def summaries(self) -> Iterator[JobSummary]:
         """Yield the row of each sweep that still has enough jobs."""
         for slot in self._slots.values():
-            line = self._lines[slot]
-            if line.sweep is not None and len(line.sweep.ids) >= FEWEST:
-                yield line
+            summary = self._summaries[slot]
+            if summary.sweep is not None and len(summary.sweep.ids) >= FEWEST:
+                yield summary
 
     def update(self) -> tuple[tuple[int, ...], bool]:
         """Return the slots of sweeps whose row changed, and whether jobs joined or left one."""
         changed = []
-        for tag in self._touched:
+        for tag in self._changed_tags:
             members = self._members[tag]
             if not members:
                 del self._members[tag]
                 self._slots.pop(tag, None)
                 continue
-            line = line_of_sweep(tag, [self._lines[slot] for slot in members])
+            summary = sweep_summary(tag, [self._summaries[slot] for slot in members])
             slot = self._slots.get(tag)
             if slot is None:
-                self._slots[tag] = len(self._lines)
-                self._lines.append(line)
-            elif self._lines[slot] != line:
-                self._lines[slot] = line
+                self._slots[tag] = len(self._summaries)
+                self._summaries.append(summary)
+            elif self._summaries[slot] != summary:
+                self._summaries[slot] = summary
                 changed.append(slot)
-        self._touched.clear()
-        moved, self._has_moved = self._has_moved, False
-        if moved:
-            self._number()
-        elif len(self.head_of) < len(self._lines):
-            more = np.full(len(self._lines) - len(self.head_of), -1, np.int32)
-            self.head_of = np.concatenate((self.head_of, more))
-            self._sizes = np.concatenate((self._sizes, np.zeros_like(more)))
-        return tuple(changed), moved
+        self._changed_tags.clear()
+        is_regrouped, self._is_regrouped = self._is_regrouped, False
+        if is_regrouped:
+            self._renumber()
+        elif len(self.sweep_slots) < len(self._summaries):
+            padding = np.full(len(self._summaries) - len(self.sweep_slots), -1, np.int32)
+            self.sweep_slots = np.concatenate((self.sweep_slots, padding))
+            self._sizes = np.concatenate((self._sizes, np.zeros_like(padding)))
+        return tuple(changed), is_regrouped
 
-    def _number(self) -> None:
-        heads = np.full(len(self._lines), -1, np.int32)
-        sizes = np.zeros(len(self._lines), np.int32)
+    def _renumber(self) -> None:
+        sweep_slots = np.full(len(self._summaries), -1, np.int32)
+        sizes = np.zeros(len(self._summaries), np.int32)
         for tag, members in self._members.items():
             slot = self._slots[tag]
-            heads[list(members)] = slot
+            sweep_slots[list(members)] = slot
             sizes[slot] = len(members)
-        self.head_of, self._sizes = heads, sizes
+        self.sweep_slots, self._sizes = sweep_slots, sizes
 
-    def fold(self, order: Slots, folds: Folds, *, is_search: bool) -> Slots:
+    def fold(self, order: Slots, folds: FoldState, *, is_search: bool) -> Slots:
         """Return the same rows, with those of a sweep below a row of its own, or only that row.
 
         A sweep is placed where the first of its jobs would be, so any order orders sweeps too.
@@ -116,34 +116,42 @@ class JobSweeps:
         """
         if not self._slots or not len(order):
             return order
-        heads = self.head_of[order]
-        heads = np.where((heads >= 0) & (self._sizes[heads] >= FEWEST), heads, -1)
-        inside = np.flatnonzero(heads >= 0)
-        if not len(inside):
+        sweep_slots = self.sweep_slots[order]
+        sweep_slots = np.where(
+            (sweep_slots >= 0) & (self._sizes[sweep_slots] >= FEWEST), sweep_slots, -1
+        )
+        member_rows = np.flatnonzero(sweep_slots >= 0)
+        if not len(member_rows):
             return order
-        swept = heads[inside]
-        first = np.zeros(len(self._lines), np.intp)
+        member_sweeps = sweep_slots[member_rows]
+        first_rows = np.zeros(len(self._summaries), np.intp)
         # If a position has several values, numpy keeps the last: here that of the first row.
-        first[swept[::-1]] = inside[::-1]
-        stands = np.arange(len(order))
-        stands[inside] = first[swept]
-        by = np.argsort(stands, kind="stable")
-        order, heads = order[by], heads[by]
-        begins = np.flatnonzero((heads >= 0) & (heads != np.concatenate(([-1], heads[:-1]))))
-        shows = np.ones(len(order), bool)
-        members = heads >= 0
-        shows[members] = self._open(swept, folds, is_search=is_search)[heads[members]]
-        rows: Slots = np.insert(order, begins, heads[begins])
-        shown: Slots = rows[np.insert(shows, begins, True)]
-        return shown
+        first_rows[member_sweeps[::-1]] = member_rows[::-1]
+        positions = np.arange(len(order))
+        positions[member_rows] = first_rows[member_sweeps]
+        permutation = np.argsort(positions, kind="stable")
+        order, sweep_slots = order[permutation], sweep_slots[permutation]
+        sweep_starts = np.flatnonzero(
+            (sweep_slots >= 0) & (sweep_slots != np.concatenate(([-1], sweep_slots[:-1])))
+        )
+        is_visible = np.ones(len(order), bool)
+        is_member = sweep_slots >= 0
+        is_visible[is_member] = self._open_mask(member_sweeps, folds, is_search=is_search)[
+            sweep_slots[is_member]
+        ]
+        rows: Slots = np.insert(order, sweep_starts, sweep_slots[sweep_starts])
+        visible_rows: Slots = rows[np.insert(is_visible, sweep_starts, True)]
+        return visible_rows
 
-    def _open(self, swept: Slots, folds: Folds, *, is_search: bool) -> npt.NDArray[np.bool_]:
+    def _open_mask(
+        self, member_sweeps: Slots, folds: FoldState, *, is_search: bool
+    ) -> npt.NDArray[np.bool_]:
         """Return by slot of a sweep whether it is open; ``swept`` has it once for each match."""
         is_open = self._sizes <= OPEN_UP_TO
-        self._apply(folds.kept, is_open)
+        self._apply(folds.stored_folds, is_open)
         if is_search:
-            is_open |= np.bincount(swept, minlength=len(is_open)) < self._sizes
-        self._apply(folds.now, is_open)
+            is_open |= np.bincount(member_sweeps, minlength=len(is_open)) < self._sizes
+        self._apply(folds.search_folds, is_open)
         return is_open
 
     def _apply(self, folds: Mapping[str, bool], is_open: npt.NDArray[np.bool_]) -> None:

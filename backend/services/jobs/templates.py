@@ -18,7 +18,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenRoot
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_fault, nearest, sanitize
+from backend.records.base.validation import name_error, closest_match, sanitize
 from backend.records.jobs.template import SUFFIX, Template, describe, template_of
 from backend.services.jobs.job_file import read_job_file
 
@@ -41,28 +41,28 @@ class TemplateService:
         """
         names = self._names()
         if name not in names:
-            near = nearest(name, names)
+            suggestion = closest_match(name, names)
             raise BackendError(
                 f"There is no template “{sanitize(name)}”.",
-                f"Did you mean “{sanitize(near)}”?"
-                if near
+                f"Did you mean “{sanitize(suggestion)}”?"
+                if suggestion
                 else f"List the templates: {COMMAND} template list",
             )
         return self._read(name)
 
-    def save(self, name: str, raw: Mapping[str, Any], *, replaces: bool = False) -> Template:
+    def save(self, name: str, raw: Mapping[str, Any], *, overwrite: bool = False) -> Template:
         """Save settings under a name.
 
         Raises:
             BackendError: The name is invalid, or exists and ``replaces`` is not set; nothing was
                 changed.
         """
-        self._require_on(name)
+        self._require_valid_name(name)
         content = tomli_w.dumps(template_of(raw)).encode()
         path = self._path(name)
         with as_backend_error(f"The template “{name}” could not be saved"):
             self._root.files.make_folder(self._root.templates, exist_ok=True)
-            if replaces:
+            if overwrite:
                 self._root.files.replace_bytes(path, content)
             else:
                 self._create(name, content)
@@ -70,7 +70,7 @@ class TemplateService:
 
     def rename(self, name: str, new_name: str) -> Template:
         """Rename a template; an existing one is never overwritten."""
-        self._require_on(new_name)
+        self._require_valid_name(new_name)
         self.load(name)
         with as_backend_error(f"The template “{name}” could not be renamed"):
             self._create(new_name, self._path(name).read_bytes())
@@ -81,7 +81,7 @@ class TemplateService:
         """Move a template to the trash of the data root, even a damaged one."""
         if name not in self._names():
             self.load(name)
-        found = self._entry(name)
+        template = self._entry(name)
         trash = self._root.trash / "templates"
         with as_backend_error(f"The template “{name}” could not be moved to the trash"):
             self._root.files.make_folder(self._root.trash, exist_ok=True)
@@ -90,24 +90,24 @@ class TemplateService:
             while self._root.files.exists(target):
                 target = trash / f"{name}-{secrets.token_hex(3)}{SUFFIX}"
             self._root.files.rename(self._path(name), target)
-        return found
+        return template
 
     def _names(self) -> tuple[str, ...]:
         with (
             as_backend_error("The templates could not be read"),
             suppress(FileNotFoundError),
         ):
-            found = self._root.files.names(self._root.templates)
+            entries = self._root.files.names(self._root.templates)
             names = (
                 entry.removesuffix(SUFFIX)
-                for entry in found
+                for entry in entries
                 if entry.endswith(SUFFIX) and not entry.startswith(".")
             )
             return tuple(sorted(names, key=str.casefold))
         return ()
 
     def _entry(self, name: str) -> Template:
-        path = self._root.shown(self._path(name))
+        path = self._root.display_path(self._path(name))
         try:
             return Template(name, describe(self._read(name)), path)
         except BackendError as error:
@@ -132,7 +132,7 @@ class TemplateService:
         return self._root.templates / f"{name}{SUFFIX}"
 
     @staticmethod
-    def _require_on(name: str) -> None:
-        fault = name_fault(name)
-        if fault:
-            raise BackendError(fault, "Nothing was changed.")
+    def _require_valid_name(name: str) -> None:
+        error = name_error(name)
+        if error:
+            raise BackendError(error, "Nothing was changed.")

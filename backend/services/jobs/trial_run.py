@@ -25,7 +25,7 @@ from backend.records.jobs.config import CheckpointPolicy, JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
-from backend.records.nodes.preflight import Canary
+from backend.records.nodes.preflight import TrialResult
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.nodes.registry import NodeRegistry
 
@@ -33,7 +33,7 @@ PREFIX = ".canary-"
 _LIMIT_S = 300.0
 """A rank that hangs is ended by its guard first; this limit is for a lost supervisor."""
 _POLL_S = 0.2
-_TO_STOP_S = 60.0
+_STOP_LIMIT_S = 60.0
 _STEPS = 1
 _RUN = 1
 
@@ -57,7 +57,7 @@ class TrialRunService:
         on_state: Callable[[JobState], None] = lambda state: None,
         cancelled: Callable[[], bool] = lambda: False,
         placement: Sequence[Placement] = (),
-    ) -> Canary:
+    ) -> TrialResult:
         """Train one batch of a job on its nodes; the job itself does not change.
 
         With a ``placement`` the batch is trained there.
@@ -66,29 +66,29 @@ class TrialRunService:
             BackendError: It could not be started; no files of it remain.
             Cancelled: ``cancelled`` returned True, and the ranks have ended.
         """
-        began = time.monotonic()
-        file = self._job(job_id)
+        started_s = time.monotonic()
+        file = self._read_job(job_id)
         if placement:
             file = replace(file, config=replace(file.config, placement=tuple(placement)))
-        self._sweep(file.config)
+        self._remove_leftovers(file.config)
         folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
         try:
             self._root.files.make_folder(folder.path)
             job_files.make_parts(folder)
-            trial = replace(file, id=folder.job_id, config=_short(file.config))
+            trial = replace(file, id=folder.job_id, config=_one_step_config(file.config))
             self._starter.start(folder, trial, _RUN, steps_limit=_STEPS)
-            found = self._wait(folder, on_state, cancelled)
+            run_state = self._wait(folder, on_state, cancelled)
         except OSError as error:
             raise BackendError(
-                f"The trial could not be written to {self._root.shown(folder.path)}: "
+                f"The trial could not be written to {self._root.display_path(folder.path)}: "
                 f"{error.strerror}.",
                 "Free some space on that disk, or check your write permission.",
             ) from error
         finally:
             self._remove(folder, file.config)
-        return _result(found, file.config, time.monotonic() - began)
+        return _result(run_state, file.config, time.monotonic() - started_s)
 
-    def _job(self, job_id: str) -> JobFile:
+    def _read_job(self, job_id: str) -> JobFile:
         folder = self._root.job(job_id)
         # Reading a removed job raises the error.
         with suppress(FileNotFoundError):
@@ -103,28 +103,28 @@ class TrialRunService:
     ) -> RunState:
         """Wait until it has ended."""
         reader = RunStateReader(folder)
-        end = time.monotonic() + _LIMIT_S
-        reported = None
+        deadline_s = time.monotonic() + _LIMIT_S
+        reported_state = None
         is_cancelled = is_stopping = False
         while True:
-            found = reader.read()
-            if found.unrecorded_end is not None:
+            run_state = reader.read()
+            if run_state.unrecorded_end is not None:
                 reap(folder)
-            if found.state is not reported:
-                reported = found.state
-                on_state(reported)
-            if not found.state.is_live or (is_stopping and time.monotonic() > end):
+            if run_state.state is not reported_state:
+                reported_state = run_state.state
+                on_state(reported_state)
+            if not run_state.state.is_live or (is_stopping and time.monotonic() > deadline_s):
                 if is_cancelled:
                     raise Cancelled
-                return found
+                return run_state
             is_cancelled = is_cancelled or cancelled()
-            if not is_stopping and (is_cancelled or time.monotonic() > end):
+            if not is_stopping and (is_cancelled or time.monotonic() > deadline_s):
                 is_stopping = True
                 job_files.request_stop(folder, _RUN)
-                end = time.monotonic() + _TO_STOP_S
+                deadline_s = time.monotonic() + _STOP_LIMIT_S
             time.sleep(_POLL_S)
 
-    def _sweep(self, config: JobConfig) -> None:
+    def _remove_leftovers(self, config: JobConfig) -> None:
         """Remove the files of a trial during which the desktop was killed."""
         access = self._root.files
         with suppress(OSError):
@@ -141,42 +141,46 @@ class TrialRunService:
             return
         with suppress(BackendError):
             entry = self._cluster.entry(head)
-            if not access.exists(folder.path) and not entry.no_share:
+            if not access.exists(folder.path) and not entry.is_staged:
                 return
-            there = PurePosixPath(entry.data_root, "jobs", folder.job_id)
+            remote_folder = PurePosixPath(entry.data_root, "jobs", folder.job_id)
             shell = self._cluster.open_shell(head)
             try:
-                shell.run(["rm", "-rf", "--", str(there)])
+                shell.run(["rm", "-rf", "--", str(remote_folder)])
             finally:
                 shell.close()
         access.remove_tree(folder.path)
 
 
-def _short(config: JobConfig) -> JobConfig:
+def _one_step_config(config: JobConfig) -> JobConfig:
     """Return the same training, without anything that needs more than one step."""
     return replace(
         config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
     )
 
 
-def _result(found: RunState, config: JobConfig, took_s: float) -> Canary:
-    status = found.status
+def _result(run_state: RunState, config: JobConfig, took_s: float) -> TrialResult:
+    status = run_state.status
     ranks = "1 rank" if config.world_size == 1 else f"{config.world_size} ranks"
-    if found.state is JobState.FINISHED:
-        return Canary(
+    if run_state.state is JobState.FINISHED:
+        return TrialResult(
             True,
             f"{ranks} trained one batch together, and the checkpoint was written and read back.",
             took_s,
         )
     if status.error is not None:
-        return Canary(False, _words_of(status.error), took_s, status.error.traceback)
-    late = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
-    is_late = found.state.is_live or found.state is JobState.INTERRUPTED
-    why = late if is_late else status.message or found.doubt or "The trial ended without an error."
-    return Canary(False, why, took_s)
+        return TrialResult(False, _error_message(status.error), took_s, status.error.traceback)
+    timeout_message = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
+    is_timeout = run_state.state.is_live or run_state.state is JobState.INTERRUPTED
+    message = (
+        timeout_message
+        if is_timeout
+        else status.message or run_state.uncertainty or "The trial ended without an error."
+    )
+    return TrialResult(False, message, took_s)
 
 
-def _words_of(error: RankError) -> str:
+def _error_message(error: RankError) -> str:
     if error.rank is None:
-        return error.sentence
-    return f"Rank {error.rank} on {wording.place(error.node)}: {error.sentence}"
+        return error.message
+    return f"Rank {error.rank} on {wording.node_label(error.node)}: {error.message}"

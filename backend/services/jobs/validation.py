@@ -19,13 +19,18 @@ from backend.datastore.jobs.files import read_job
 from backend.datastore.library import model_weights
 from backend.node.system import wording
 from backend.records.base import number_format
-from backend.records.base.account import expanded
-from backend.records.base.validation import Fault, nearest, sanitize
+from backend.records.base.account import expand_home
+from backend.records.base.validation import ConfigError, closest_match, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import NOTHING, JobConfig, StrategyConfig, parse_job
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfig, parse_job
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.jobs.script import LISTS, REQUIREMENTS, usual_entry, usual_list
+from backend.records.jobs.script import (
+    REQUIREMENT_FILES,
+    REQUIREMENTS,
+    usual_entry,
+    usual_requirement_file,
+)
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize, ModelCheck
@@ -36,28 +41,28 @@ from backend.services.nodes.service import NodeService
 from backend.services.tools.training_python import awaits_horovod, has_horovod
 
 _RATES_SHOWN = 240
-_SOME = 5
+_FILES_SHOWN = 5
 
 
 @dataclass
-class Checked:
+class CheckedJob:
     """A job file checked against the library and the nodes."""
 
     config: JobConfig | None
     draft: JobConfig
     """The part of it that can be read; the whole config if there is one."""
-    faults: list[Fault] = field(default_factory=list)
+    errors: list[ConfigError] = field(default_factory=list)
     usual_strategy: str = ""
     """Of a job file that names none, on the same nodes."""
     pins: dict[str, Pin] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def fault(self, name: str, sentence: str) -> None:
-        self.faults.append(Fault(name, f"{name}: {sentence}"))
+    def add_error(self, name: str, message: str) -> None:
+        self.errors.append(ConfigError(name, f"{name}: {message}"))
 
-    def is_wrong(self, *parts: str) -> bool:
+    def has_error(self, *parts: str) -> bool:
         """Return whether one of these parts of the job file has a fault."""
-        return any(fault.part in parts for fault in self.faults)
+        return any(error.part in parts for error in self.errors)
 
 
 @dataclass(frozen=True)
@@ -85,51 +90,51 @@ class JobValidator:
         self._library = library
         self._nodes = nodes
 
-    def check(self, raw: Mapping[str, Any]) -> Checked:
+    def check(self, raw: Mapping[str, Any]) -> CheckedJob:
         parsed = parse_job(raw)
-        nodes = self.known_nodes()
-        usual = "ddp" if _lacks_horovod(parsed.draft, nodes) else StrategyConfig.name
+        nodes = self.node_states()
+        default_strategy = "ddp" if _lacks_horovod(parsed.draft, nodes) else StrategyConfig.name
         strategy = raw.get("strategy", {})
         if isinstance(strategy, Mapping) and "name" not in strategy and "script" not in raw:
-            parsed = parse_job({**raw, "strategy": {"name": usual, **strategy}})
-        checked = Checked(parsed.config, parsed.draft, list(parsed.faults), usual)
+            parsed = parse_job({**raw, "strategy": {"name": default_strategy, **strategy}})
+        checked_job = CheckedJob(parsed.config, parsed.draft, list(parsed.errors), default_strategy)
         # References are resolved even if other settings are invalid.
         for key, kind in KINDS.items():
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
-                self._pin(checked, key, kind, reference)
-        if "script" in checked.pins and not checked.is_wrong("entry"):
-            self._check_entry(checked, checked.pins["script"])
+                self._add_pin(checked_job, key, kind, reference)
+        if "script" in checked_job.pins and not checked_job.has_error("entry"):
+            self._check_entry(checked_job, checked_job.pins["script"])
         # So is everything that does not depend on an invalid setting.
-        if not checked.is_wrong("start_from"):
-            self._check_start_from(checked, parsed.draft.start_from)
-        if not checked.is_wrong("placement"):
-            self._check_placements(checked, parsed.draft, nodes)
-        return checked
+        if not checked_job.has_error("start_from"):
+            self._check_start_from(checked_job, parsed.draft.start_from)
+        if not checked_job.has_error("placement"):
+            self._check_placements(checked_job, parsed.draft, nodes)
+        return checked_job
 
-    def placement(self, config: JobConfig) -> None:
+    def require_placement(self, config: JobConfig) -> None:
         """Check at the start of a run that all chosen nodes are online and their GPUs are free.
 
         Raises:
             BackendError: They are not; it has every reason, one sentence after the other.
         """
-        checked, nodes = Checked(config, config), self.known_nodes()
-        self._check_placements(checked, config, nodes)
-        reasons = [fault.sentence.partition(": ")[2] for fault in checked.faults]
-        reasons += [one.sentence for one in checked.findings if one.check == NODE_CHECK]
+        checked_job, nodes = CheckedJob(config, config), self.node_states()
+        self._check_placements(checked_job, config, nodes)
+        reasons = [error.message.partition(": ")[2] for error in checked_job.errors]
+        reasons += [one.message for one in checked_job.findings if one.check == NODE_CHECK]
         if reasons:
             names = [one.node for one in config.placement]
-            absent = [name for name in names if not _is_online(nodes.get(name))]
-            others = [name for name in names if name not in absent]
+            offline_names = [name for name in names if not _is_online(nodes.get(name))]
+            online_names = [name for name in names if name not in offline_names]
             raise BackendError(
                 " ".join(reasons),
-                f"Bring {' and '.join(absent)} back, or run on {', '.join(others)} only."
-                if absent and others
+                f"Bring {' and '.join(offline_names)} back, or run on {', '.join(online_names)} only."
+                if offline_names and online_names
                 else "Choose other nodes; nothing was started.",
             )
         self._require_free_gpus(config, nodes)
 
-    def check_again(self, checked: Checked, config: JobConfig) -> None:
+    def check_again(self, checked_job: CheckedJob, config: JobConfig) -> None:
         """Check, just before a start, what may have changed since ``checked``.
 
         That is a node that was offline, and the use of GPUs.
@@ -137,8 +142,8 @@ class JobValidator:
         Raises:
             BackendError: As `placement`.
         """
-        if config.uses_gpus or any(one.check == NODE_CHECK for one in checked.findings):
-            self.placement(config)
+        if config.uses_gpus or any(finding.check == NODE_CHECK for finding in checked_job.findings):
+            self.require_placement(config)
 
     @staticmethod
     def _require_free_gpus(config: JobConfig, nodes: Mapping[str, NodeState]) -> None:
@@ -147,80 +152,84 @@ class JobValidator:
             for gpu in reading.gpus if reading is not None else ():
                 if gpu.uuid not in placement.gpus:
                     continue
-                for process in gpu.foreign_processes(placement.user_beside(gpu.uuid)):
+                for process in gpu.foreign_processes(placement.sharing_user(gpu.uuid)):
                     raise BackendError(
-                        f"GPU {gpu.index} of {wording.place(placement.node)} is in use by "
-                        f"{process.who}.",
+                        f"GPU {gpu.index} of {wording.node_label(placement.node)} is in use by "
+                        f"{process.owner_label}.",
                         "Choose another GPU, or start when it is free."
                         + ("" if process.pid else f" {gpu.unlisted_remedy}"),
                     )
 
-    def known_nodes(self) -> Mapping[str, NodeState]:
+    def node_states(self) -> Mapping[str, NodeState]:
         return {node.name: node for node in self._nodes.list()}
 
     def _check_placements(
-        self, checked: Checked, config: JobConfig, nodes: Mapping[str, NodeState]
+        self, checked_job: CheckedJob, config: JobConfig, nodes: Mapping[str, NodeState]
     ) -> None:
         for number, placement in enumerate(config.placement):
-            self._check_placement(checked, f"placement[{number}]", placement, nodes)
+            self._check_placement(checked_job, f"placement[{number}]", placement, nodes)
 
-    def _pin(self, checked: Checked, key: str, kind: Kind, reference: str) -> None:
+    def _add_pin(self, checked_job: CheckedJob, key: str, kind: Kind, reference: str) -> None:
         try:
-            checked.pins[key] = self._library.pin(kind, reference)
+            checked_job.pins[key] = self._library.pin(kind, reference)
         except (BackendError, ValueError) as error:
-            checked.fault(key, str(error))
+            checked_job.add_error(key, str(error))
 
-    def _check_entry(self, checked: Checked, pin: Pin) -> None:
+    def _check_entry(self, checked_job: CheckedJob, pin: Pin) -> None:
         """Check that the script has its entry, or choose one."""
         folder = self._library.content(Kind.SCRIPT, pin.reference)
-        files = [one.path for one in self._root.files.list_files(folder)]
-        entry = checked.draft.entry or usual_entry(files)
+        files = [f.path for f in self._root.files.list_files(folder)]
+        entry = checked_job.draft.entry or usual_entry(files)
         if not entry:
-            some = ", ".join(sorted(one for one in files if one.endswith(".py"))[:_SOME]) or "none"
-            checked.fault("entry", f"is missing; Python files of {pin.reference}: {some}.")
+            some = ", ".join(sorted(f for f in files if f.endswith(".py"))[:_FILES_SHOWN]) or "none"
+            checked_job.add_error("entry", f"is missing; Python files of {pin.reference}: {some}.")
         elif not entry.startswith("-") and entry not in files:
-            near = nearest(entry, tuple(files))
-            hint = f" Did you mean “{near}”?" if near else ""
-            checked.fault("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
-        elif checked.config is not None:
-            checked.config = replace(checked.config, entry=entry)
-            if not checked.draft.entry:
-                checked.findings.append(Finding("entry", True, f"It runs {entry}, found by itself"))
-        if checked.draft.python == REQUIREMENTS and not usual_list(files):
-            some = ", ".join(LISTS[:-1])
-            sentence = f"{pin.reference} has neither {some} nor {LISTS[-1]} that lists packages."
-            checked.fault("python", sentence)
+            suggestion = closest_match(entry, tuple(files))
+            hint = f" Did you mean “{suggestion}”?" if suggestion else ""
+            checked_job.add_error(
+                "entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}"
+            )
+        elif checked_job.config is not None:
+            checked_job.config = replace(checked_job.config, entry=entry)
+            if not checked_job.draft.entry:
+                checked_job.findings.append(
+                    Finding("entry", True, f"It runs {entry}, found by itself")
+                )
+        if checked_job.draft.python == REQUIREMENTS and not usual_requirement_file(files):
+            some = ", ".join(REQUIREMENT_FILES[:-1])
+            message = f"{pin.reference} has neither {some} nor {REQUIREMENT_FILES[-1]} that lists packages."
+            checked_job.add_error("python", message)
 
-    def _check_start_from(self, checked: Checked, start_from: str) -> None:
-        if start_from == NOTHING:
+    def _check_start_from(self, checked_job: CheckedJob, start_from: str) -> None:
+        if start_from == RANDOM_WEIGHTS:
             return
         try:
-            start_from = start_from or self._own_weights(checked)
+            start_from = start_from or self._model_weights(checked_job)
             if not start_from:
                 return
-            found = self.weights(start_from)
+            weights = self.weights(start_from)
         except BackendError as error:
-            checked.fault("start_from", str(error))
+            checked_job.add_error("start_from", str(error))
             return
         # Another folder or a newer checkpoint must not change the job later.
-        if checked.config is not None:
-            checked.config = replace(checked.config, start_from=found.lasting_name)
+        if checked_job.config is not None:
+            checked_job.config = replace(checked_job.config, start_from=weights.lasting_name)
 
-    def _own_weights(self, checked: Checked) -> str:
+    def _model_weights(self, checked_job: CheckedJob) -> str:
         """Return the weights of a model, with which its jobs begin unless they say otherwise."""
-        model = checked.pins.get("model")
-        own = self._library.weights(model.reference) if model is not None else None
-        if model is None or own is None:
+        model = checked_job.pins.get("model")
+        weights_path = self._library.weights(model.reference) if model is not None else None
+        if model is None or weights_path is None:
             return ""
-        checked.findings.append(
+        checked_job.findings.append(
             Finding(
                 "start_from",
                 True,
-                f"It begins with the weights of {model.reference}; set “Start from” to “{NOTHING}” "
+                f"It begins with the weights of {model.reference}; set “Start from” to “{RANDOM_WEIGHTS}” "
                 "for random weights.",
             )
         )
-        return f"{model.reference}/{own.name}"
+        return f"{model.reference}/{weights_path.name}"
 
     def weights(self, start_from: str) -> Weights:
         """Resolve ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path.
@@ -235,19 +244,21 @@ class JobValidator:
             with suppress(OSError):
                 self._root.files.refresh_job(folder)
         if may_be_job and folder.meta.is_file():
-            found = list_checkpoints(folder, read_job(folder).config.checkpoint)
-            record = checkpoint_named(found, name)
+            checkpoints = list_checkpoints(folder, read_job(folder).config.checkpoint)
+            record = checkpoint_named(checkpoints, name)
             if record is None:
                 raise BackendError(f"The job {job_id} has no checkpoint “{sanitize(name)}”.")
             return Weights(self._root.files, Path(record.path), f"{job_id}/{record.name}", record)
         if name in model_weights.NAMES:
             with suppress(BackendError, ValueError):
                 pin = self._library.pin(Kind.MODEL, job_id)
-                own = self._library.weights(pin.reference)
-                if own is not None and own.name == name:
+                weights_path = self._library.weights(pin.reference)
+                if weights_path is not None and weights_path.name == name:
                     sha256 = self._library.weights_hash(pin.reference)
-                    return Weights(self._root.files, own, f"{pin.reference}/{name}", sha256=sha256)
-        path = expanded(start_from)
+                    return Weights(
+                        self._root.files, weights_path, f"{pin.reference}/{name}", sha256=sha256
+                    )
+        path = expand_home(start_from)
         if not path.is_file():
             raise BackendError(
                 f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
@@ -257,47 +268,51 @@ class JobValidator:
 
     def _check_placement(
         self,
-        checked: Checked,
+        checked_job: CheckedJob,
         name: str,
         placement: Placement,
         nodes: Mapping[str, NodeState],
     ) -> None:
         node = nodes.get(placement.node)
         if node is None:
-            near = nearest(placement.node, tuple(nodes))
-            checked.fault(
+            suggestion = closest_match(placement.node, tuple(nodes))
+            checked_job.add_error(
                 f"{name}.node",
                 f"There is no node “{sanitize(placement.node)}”; "
-                + (f"did you mean “{near}”?" if near else f"known nodes: {', '.join(nodes)}."),
+                + (
+                    f"did you mean “{suggestion}”?"
+                    if suggestion
+                    else f"known nodes: {', '.join(nodes)}."
+                ),
             )
             return
-        why = f": {node.message}" if node.message else ""
-        sentence = f"{placement.node} is {node.presence.value.lower()}{why}."
+        reason = f": {node.message}" if node.message else ""
+        message = f"{placement.node} is {node.presence.value.lower()}{reason}."
         if node.reading is None or node.presence in (Presence.NEW, Presence.OUT_OF_SERVICE):
-            checked.fault(f"{name}.node", sentence)
+            checked_job.add_error(f"{name}.node", message)
             return
         if not _is_online(node):
             # Never run on fewer nodes silently: all chosen nodes are used, or nothing starts.
-            checked.findings.append(Finding(NODE_CHECK, False, sentence))
+            checked_job.findings.append(Finding(NODE_CHECK, False, message))
         if placement.node == THIS_COMPUTER and not self._nodes.trains_here:
-            checked.fault(
+            checked_job.add_error(
                 f"{name}.node",
                 f"{THIS_COMPUTER} does not mount the data root and so cannot train on it; choose "
                 "other nodes, or mount it here and open it with --data-root DIR.",
             )
         elif placement.gpus:
-            self._check_gpus(checked, f"{name}.gpus", placement, node.reading)
+            self._check_gpus(checked_job, f"{name}.gpus", placement, node.reading)
         else:
             cores = node.reading.cpu.cores
             slots = cores * PROCESSES_PER_CORE
             if placement.processes > slots:
-                checked.fault(
+                checked_job.add_error(
                     f"{name}.processes",
                     f"The node {placement.node} has {cores} cores and can run {slots} processes at "
                     f"most ({PROCESSES_PER_CORE} per core), not {placement.processes}.",
                 )
             elif placement.processes > cores:
-                checked.findings.append(
+                checked_job.findings.append(
                     Finding(
                         "processes",
                         False,
@@ -307,25 +322,27 @@ class JobValidator:
                 )
 
     def _check_gpus(
-        self, checked: Checked, name: str, placement: Placement, reading: NodeReading
+        self, checked_job: CheckedJob, name: str, placement: Placement, reading: NodeReading
     ) -> None:
-        known = {gpu.uuid: gpu for gpu in reading.gpus}
+        gpus_by_uuid = {gpu.uuid: gpu for gpu in reading.gpus}
         for uuid in placement.gpus:
-            gpu = known.get(uuid)
+            gpu = gpus_by_uuid.get(uuid)
             if gpu is None:
-                there = ", ".join(known) or reading.gpu_message or "it has none"
-                sentence = f"The node {placement.node} has no GPU “{sanitize(uuid)}” ({there})."
-                checked.fault(name, sentence)
+                known_uuids = ", ".join(gpus_by_uuid) or reading.gpu_message or "it has none"
+                message = (
+                    f"The node {placement.node} has no GPU “{sanitize(uuid)}” ({known_uuids})."
+                )
+                checked_job.add_error(name, message)
                 continue
-            where = f"GPU {gpu.index} of {wording.place(placement.node)}"
-            beside = placement.user_beside(uuid)
-            foreigners = gpu.foreign_processes(beside)
-            if foreigners:
-                sentence = f"{where} is in use by {_who(foreigners[0])}; the job can start when it "
-                checked.findings.append(Finding(GPU_CHECK, False, f"{sentence}is free."))
+            gpu_label = f"GPU {gpu.index} of {wording.node_label(placement.node)}"
+            sharing_user = placement.sharing_user(uuid)
+            foreign_processes = gpu.foreign_processes(sharing_user)
+            if foreign_processes:
+                message = f"{gpu_label} is in use by {_process_owner(foreign_processes[0])}; the job can start when it "
+                checked_job.findings.append(Finding(GPU_CHECK, False, f"{message}is free."))
             elif gpu.compute_processes:
-                sentence = f"{where} is shared with {sanitize(beside)} (your choice)."
-                checked.findings.append(Finding(GPU_CHECK, True, sentence))
+                message = f"{gpu_label} is shared with {sanitize(sharing_user)} (your choice)."
+                checked_job.findings.append(Finding(GPU_CHECK, True, message))
 
 
 def _is_online(node: NodeState | None) -> bool:
@@ -333,7 +350,7 @@ def _is_online(node: NodeState | None) -> bool:
 
 
 def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
-    for name in (one.node for one in config.placement):
+    for name in (p.node for p in config.placement):
         entry = nodes[name].entry if name in nodes else None
         if name == THIS_COMPUTER and not (has_horovod() or awaits_horovod()):
             return True
@@ -342,36 +359,36 @@ def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
     return False
 
 
-def _who(process: GpuProcess) -> str:
+def _process_owner(process: GpuProcess) -> str:
     job = process.run_tag.partition("/")[0]
     return sanitize(f"the job {job}" if job else process.user or f"process {process.pid}")
 
 
-def check_size(checked: Checked, size: DataSize | None) -> None:
+def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
     """Find a batch that is larger than the data, which would make no step."""
-    config = checked.draft
-    if size is None or checked.is_wrong("batch_size", "placement"):
+    config = checked_job.draft
+    if size is None or checked_job.has_error("batch_size", "placement"):
         return
     # All parts of a split network train on the same batch.
     workers = 1 if config.strategy.is_split else config.workers
-    batch = config.batch_size * config.accumulate
-    needed = 1 if config.strategy.has_coordinator else batch * workers
-    if workers < 1 or size.training >= needed:
+    step_batch = config.batch_size * config.accumulate
+    required_samples = 1 if config.strategy.has_coordinator else step_batch * workers
+    if workers < 1 or size.training >= required_samples:
         return
-    served = config.strategy.servers > 0
-    begin = "One batch of each worker" if served else "One step"
+    has_servers = config.strategy.servers > 0
+    subject = "One batch of each worker" if has_servers else "One step"
     processes = f"{workers} × " if workers > 1 else ""
-    fits = size.training // (workers * config.accumulate)
-    who = "workers" if served else "processes"
-    way_out = (
-        f"choose {number_format.count(fits)} or less"
-        if fits
-        else f"the dataset has fewer samples than {who} ({workers})"
+    largest_batch = size.training // (workers * config.accumulate)
+    process_label = "workers" if has_servers else "processes"
+    hint = (
+        f"choose {number_format.count(largest_batch)} or less"
+        if largest_batch
+        else f"the dataset has fewer samples than {process_label} ({workers})"
     )
-    checked.fault(
+    checked_job.add_error(
         "batch_size",
-        f"{begin} takes {processes}{number_format.count(batch)} samples, "
-        f"but the dataset has {number_format.count(size.training)}; {way_out}.",
+        f"{subject} takes {processes}{number_format.count(step_batch)} samples, "
+        f"but the dataset has {number_format.count(size.training)}; {hint}.",
     )
 
 
@@ -392,18 +409,26 @@ def memory_hint(
             capacities += [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
         elif reading is not None:
             capacities.append(reading.memory_total_bytes // max(1, placement.slots))
-    needed = 4 * trial.parameter_bytes + config.batch_size * (trial.activation_bytes or 0)
-    if not trial.activation_bytes or not capacities or needed <= min(capacities):
+    required_bytes = 4 * trial.parameter_bytes + config.batch_size * (trial.activation_bytes or 0)
+    if not trial.activation_bytes or not capacities or required_bytes <= min(capacities):
         return ()
-    fits = (min(capacities) - 4 * trial.parameter_bytes) // trial.activation_bytes
-    remedy = f"Choose {number_format.count(fits)} or less." if fits > 0 else "Use a smaller model."
-    need, capacity = (number_format.size(n, is_binary=True) for n in (needed, min(capacities)))
+    largest_batch = (min(capacities) - 4 * trial.parameter_bytes) // trial.activation_bytes
+    remedy = (
+        f"Choose {number_format.count(largest_batch)} or less."
+        if largest_batch > 0
+        else "Use a smaller model."
+    )
+    required_text, capacity_text = (
+        number_format.size(n, is_binary=True) for n in (required_bytes, min(capacities))
+    )
     batch = number_format.count(config.batch_size)
-    message = f"A batch of {batch} needs about {need} of memory; a process has {capacity}."
+    message = (
+        f"A batch of {batch} needs about {required_text} of memory; a process has {capacity_text}."
+    )
     return (Finding("memory", False, message, remedy),)
 
 
-def rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
+def learning_rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]:
     """Return learning rates at equal distances over the whole job."""
     total = steps_per_epoch * config.epochs
     count = min(total, _RATES_SHOWN)

@@ -14,7 +14,7 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.sample_page import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.service import LibraryService
-from backend.services.tools.kept_results import KeptResults
+from backend.services.tools.kept_results import ResultCache
 from backend.services.tools.tool_process import ToolError, run_tool
 
 _BUDGET_S = 3600.0
@@ -28,7 +28,7 @@ class DataScanService:
 
     def __init__(self, library: LibraryService, cache: Path) -> None:
         self._library = library
-        self._kept = KeptResults(cache)
+        self._cache = ResultCache(cache)
 
     def scan(self, dataset: str, loader: str, progress: Progress | None = None) -> DatasetScan:
         """Read all samples with a loader, or return the result for exactly these files.
@@ -39,19 +39,19 @@ class DataScanService:
         """
         data = self._library.show(Kind.DATASET, dataset)
         code = self._library.show(Kind.LOADER, loader)
-        found = self._kept.get(
+        scan = self._cache.get(
             ("scan", data.sha256, code.sha256),
             DatasetScan.from_dict,
             lambda: self._scan(data, code, progress or Progress()),
         )
-        self._library.note_leaks(data.reference, found.leak_count)
-        return found
+        self._library.note_leaks(data.reference, scan.leak_count)
+        return scan
 
     def page(
         self,
         dataset: str,
         loader: str,
-        asked: Mapping[str, Any],
+        selection: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> SamplePage:
         """Read some samples: ``{"places": [[split, index], …]}``, or the next ones of a split.
@@ -60,12 +60,16 @@ class DataScanService:
         """
         data = self._library.show(Kind.DATASET, dataset)
         code = self._library.show(Kind.LOADER, loader)
-        return self._kept.get(
-            ("page", data.sha256, code.sha256, json.dumps(asked, sort_keys=True)),
+        return self._cache.get(
+            ("page", data.sha256, code.sha256, json.dumps(selection, sort_keys=True)),
             SamplePage.from_dict,
             lambda: run_tool(
                 "sample_page",
-                {**self._files(data, code, progress or Progress()), **asked, "budget_s": _PAGE_S},
+                {
+                    **self._files(data, code, progress or Progress()),
+                    **selection,
+                    "budget_s": _PAGE_S,
+                },
                 SamplePage.from_dict,
                 "Reading the samples",
                 _PAGE_S + 100,
@@ -95,17 +99,17 @@ class StallWatch(Progress):
         self._progress = progress
         self._limit_s = limit_s
         self._done = self._total = 0.0
-        self._what = ""
-        self._since = time.monotonic()
+        self._title = ""
+        self._changed_s = time.monotonic()
 
-    def step(self, done: float, total: float, what: str) -> None:
-        if total or what != self._what:
-            self._done, self._total, self._what = done, total, what
-            self._since = time.monotonic()
-        elif self._total and time.monotonic() - self._since > self._limit_s:
+    def step(self, done: float, total: float, title: str) -> None:
+        if total or title != self._title:
+            self._done, self._total, self._title = done, total, title
+            self._changed_s = time.monotonic()
+        elif self._total and time.monotonic() - self._changed_s > self._limit_s:
             raise ToolError(
                 f"A sample after number {count(int(self._done))} was not read within "
-                f"{self._limit_s:.0f} s and cannot be interrupted ({what}).",
+                f"{self._limit_s:.0f} s and cannot be interrupted ({title}).",
                 "Find what hangs in __getitem__: a C library, a file on a dead share, a lock.",
             )
-        self._progress.step(self._done, self._total, what)
+        self._progress.step(self._done, self._total, title)

@@ -29,7 +29,7 @@ from backend.services.context.example import EXAMPLE
 PARTS = EXAMPLE.parent / "parts"
 
 
-def _part(name: str) -> Any:
+def _gallery_module(name: str) -> Any:
     """Return a module that loaders of the gallery have, so that both read names in one way."""
     spec = importlib.util.spec_from_file_location(f"gallery_{name}", PARTS / f"{name}.py")
     assert spec is not None
@@ -39,26 +39,26 @@ def _part(name: str) -> Any:
     return module
 
 
-_SPLITS, _CELLS = _part("splits"), _part("cells")
-Read = Callable[[str, int], bytes]
+_SPLITS, _CELLS = _gallery_module("splits"), _gallery_module("cells")
+ReadBytes = Callable[[str, int], bytes]
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _TARGETS = re.compile("(^|[^a-z])(y|targets?|labels?)([^a-z]|$)")
 _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}\s*", re.IGNORECASE)
 _HEAD = 64 << 10
 _LONG_HEAD = 1 << 20
-_MOST_READS = 16
+_MAX_READS = 16
 """For one shape: over SFTP each takes a while."""
-_MOST_CLASSES = 50
+_MAX_CLASSES = 50
 """Of a column of whole numbers, as in the loader of tables."""
-_MOST_SIDE = 128
+_MAX_SIDE = 128
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-_BOXES = {"channels": 3, "side": 256}
+_BOX_SIZES = {"channels": 3, "side": 256}
 
 
-class _Found(NamedTuple):
+class _ShapeMatch(NamedTuple):
     detail: str
     settings: Mapping[str, str] = {}
-    facts: Mapping[str, int] = {}
+    sizes: Mapping[str, int] = {}
     notes: Sequence[ReadingNote] = ()
     choices: Mapping[str, Sequence[str]] = {}
 
@@ -66,63 +66,63 @@ class _Found(NamedTuple):
 class _Listing:
     """The files of a dataset; names are compared in lower case."""
 
-    def __init__(self, files: Sequence[FileEntry], read: Read) -> None:
+    def __init__(self, files: Sequence[FileEntry], read: ReadBytes) -> None:
         self.read = read
         self.reads_left = 0
-        self.paths = [PurePosixPath(one.path) for one in files if one.bytes]
+        self.paths = [PurePosixPath(f.path) for f in files if f.bytes]
         self._names = [path.name.lower() for path in self.paths]
         self.names = frozenset(self._names)
-        self.pictures = self.ending(*_PICTURES)
+        self.pictures = self.with_suffix(*_PICTURES)
 
-    def ending(self, *endings: str) -> list[PurePosixPath]:
-        named = zip(self.paths, self._names, strict=True)
-        return [path for path, name in named if name.endswith(endings)]
+    def with_suffix(self, *suffixes: str) -> list[PurePosixPath]:
+        named_paths = zip(self.paths, self._names, strict=True)
+        return [path for path, name in named_paths if name.endswith(suffixes)]
 
     def head(self, path: PurePosixPath, limit_bytes: int = _HEAD) -> bytes:
         """Return the first bytes of a file, unpacked; ValueError if too many were read."""
         self.reads_left -= 1
         if self.reads_left < 0:
-            raise ValueError(f"more than {_MOST_READS} files would have to be read")
-        found = self.read(str(path), max(limit_bytes, 4096))
-        if found[:2] != b"\x1f\x8b":
-            return found[:limit_bytes]
-        return zlib.decompressobj(wbits=31).decompress(found, limit_bytes)
+            raise ValueError(f"more than {_MAX_READS} files would have to be read")
+        content = self.read(str(path), max(limit_bytes, 4096))
+        if content[:2] != b"\x1f\x8b":
+            return content[:limit_bytes]
+        return zlib.decompressobj(wbits=31).decompress(content, limit_bytes)
 
 
-def recognise(files: Sequence[FileEntry], read: Read) -> Suggestion | None:
+def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion | None:
     """Return the loader that fits; ``read`` returns at most so many first bytes of a file."""
     listing = _Listing(files, read)
-    for entry, title, find in _SHAPES:
-        listing.reads_left = _MOST_READS
+    for entry, title, find_shape in _SHAPES:
+        listing.reads_left = _MAX_READS
         try:
-            found = find(listing)
+            match = find_shape(listing)
         except (OSError, ValueError, LookupError, zlib.error, struct.error, csv.Error) as error:
             swallowed(error)
             continue
-        if found is not None:
-            sentences = [f"This looks like {title}: {sanitize(found.detail, 200)}."]
-            sentences += [note.sentence for note in found.notes if note.count]
+        if match is not None:
+            messages = [f"This looks like {title}: {sanitize(match.detail, 200)}."]
+            messages += [note.message for note in match.notes if note.count]
             return Suggestion(
-                entry, title, found.settings, " ".join(sentences), found.facts, found.choices
+                entry, title, match.settings, " ".join(messages), match.sizes, match.choices
             )
     return None
 
 
 def _cifar(
     classes: int, training: Sequence[str], test: str, meta: str, listing: _Listing
-) -> _Found | None:
-    facts = {"classes": classes, "channels": 3, "side": 32}
+) -> _ShapeMatch | None:
+    sizes = {"classes": classes, "channels": 3, "side": 32}
     binary = {f"{name}.bin" for name in (*training, test)}
     if {*training, test, meta} <= listing.names or binary <= listing.names:
-        detail = f"{_count(len(training), 'training file')} and 1 for testing"
-        return _Found(detail, facts=facts)
-    for path in listing.ending(".tar.gz", ".tgz", ".tar"):
+        detail = f"{_plural(len(training), 'training file')} and 1 for testing"
+        return _ShapeMatch(detail, sizes=sizes)
+    for path in listing.with_suffix(".tar.gz", ".tgz", ".tar"):
         if listing.head(path, 4096).startswith(f"cifar-{classes}-".encode()):
-            return _Found(f"the archive {path.name}", facts=facts)
+            return _ShapeMatch(f"the archive {path.name}", sizes=sizes)
     return None
 
 
-def _idx(listing: _Listing) -> _Found | None:
+def _idx(listing: _Listing) -> _ShapeMatch | None:
     pictures, labels = [], []
     for path in listing.paths:
         if "idx" in path.name.lower() or "ubyte" in path.name.lower():
@@ -133,63 +133,65 @@ def _idx(listing: _Listing) -> _Found | None:
                 labels.append(path)
     if not pictures or len(pictures) != len(labels):
         return None
-    path, (count, height, width) = next((one for one in pictures if _trains(one[0])), pictures[0])
-    numbers = {label for one in labels for label in listing.head(one, _LONG_HEAD)[8:]}
-    facts = {"classes": len(numbers), "channels": 1}
-    return _Found(
-        f"{_count(count, 'picture')} of {height} × {width} pixels in {path.name}",
+    path, (count, height, width) = next((p for p in pictures if _is_training(p[0])), pictures[0])
+    numbers = {label for p in labels for label in listing.head(p, _LONG_HEAD)[8:]}
+    sizes = {"classes": len(numbers), "channels": 1}
+    return _ShapeMatch(
+        f"{_plural(count, 'picture')} of {height} × {width} pixels in {path.name}",
         {"exchange": "true"} if "emnist" in path.name.lower() else {},
-        facts | ({"side": height} if height == width else {}),
+        sizes | ({"side": height} if height == width else {}),
     )
 
 
-def _coco(listing: _Listing) -> _Found | None:
+def _coco(listing: _Listing) -> _ShapeMatch | None:
     pictures = len(listing.pictures)
-    for path in listing.ending(".json") if pictures else ():
+    for path in listing.with_suffix(".json") if pictures else ():
         head = listing.head(path, _LONG_HEAD)
         if re.search(rb'"(bbox|categories)"\s*:|"images"\s*:\s*\[\s*\{', head):
-            facts = dict(_BOXES)
+            sizes = dict(_BOX_SIZES)
             with contextlib.suppress(ValueError, LookupError, TypeError):  # It may be cut off.
-                facts["classes"] = len(json.loads(head)["categories"])
-            return _Found(f"{path.name} and {_count(pictures, 'picture')}", facts=facts)
+                sizes["classes"] = len(json.loads(head)["categories"])
+            return _ShapeMatch(f"{path.name} and {_plural(pictures, 'picture')}", sizes=sizes)
     return None
 
 
-def _voc(listing: _Listing) -> _Found | None:
-    notes = listing.ending(".xml")
+def _voc(listing: _Listing) -> _ShapeMatch | None:
+    notes = listing.with_suffix(".xml")
     if not notes or not listing.pictures or b"<annotation" not in listing.head(notes[0], 1024):
         return None
-    pictures = _count(len(listing.pictures), "picture")
-    return _Found(f"{_count(len(notes), 'XML file')} with objects and {pictures}", facts=_BOXES)
+    pictures = _plural(len(listing.pictures), "picture")
+    return _ShapeMatch(
+        f"{_plural(len(notes), 'XML file')} with objects and {pictures}", sizes=_BOX_SIZES
+    )
 
 
-def _yolo(listing: _Listing) -> _Found | None:
+def _yolo(listing: _Listing) -> _ShapeMatch | None:
     stems = {path.stem for path in listing.pictures}
-    labels = [path for path in listing.ending(".txt") if path.stem in stems]
+    labels = [path for path in listing.with_suffix(".txt") if path.stem in stems]
     # A cut line is left out, unless it is the only one.
     lines = listing.head(labels[0]).strip().splitlines() if labels else []
     if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
         return None
-    pictures = _count(len(listing.pictures), "picture")
-    detail = f"{_count(len(labels), 'text file')} with boxes as shares of the sides and {pictures}"
-    return _Found(detail, facts=_BOXES)
+    pictures = _plural(len(listing.pictures), "picture")
+    detail = f"{_plural(len(labels), 'text file')} with boxes as shares of the sides and {pictures}"
+    return _ShapeMatch(detail, sizes=_BOX_SIZES)
 
 
-def _icdar(listing: _Listing) -> _Found | None:
+def _icdar(listing: _Listing) -> _ShapeMatch | None:
     stems = {path.stem.lower() for path in listing.pictures}
     notes = [
         path
-        for path in listing.ending(".txt")
+        for path in listing.with_suffix(".txt")
         if path.stem.lower() in stems or path.stem.lower().removeprefix("gt_") in stems
     ]
     line = rb"(\xef\xbb\xbf)?\s*-?\d+((\s*,\s*-?\d+){3}(\s*,|\s*$)|( \d+){3} \")"
     if not notes or not re.match(line, listing.head(notes[0], 1024), re.MULTILINE):
         return None
-    detail = f"{_count(len(notes), 'text file')} with regions, named like their pictures"
-    return _Found(detail, facts={"classes": 1, **_BOXES})
+    detail = f"{_plural(len(notes), 'text file')} with regions, named like their pictures"
+    return _ShapeMatch(detail, sizes={"classes": 1, **_BOX_SIZES})
 
 
-def _image_folder(listing: _Listing) -> _Found | None:
+def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     names = [path.as_posix() for path in listing.pictures]
     samples, _ = _SPLITS.sort_by_class(names)
     by_class = {name for _, name, _ in samples} - {""}
@@ -197,18 +199,18 @@ def _image_folder(listing: _Listing) -> _Found | None:
         return None
     paths = [path for path, name in zip(listing.pictures, samples, strict=True) if name[1]]
     outside = [path for path, name, _ in samples if not name]
-    some = [paths[0], paths[len(paths) // 2], paths[-1]]
-    sizes = [_picture_size(listing.head(path)) for path in some]
+    sample_paths = [paths[0], paths[len(paths) // 2], paths[-1]]
+    sizes = [_picture_size(listing.head(path)) for path in sample_paths]
     channels = max(size[0] for size in sizes)
-    side = min(max(min(size[1] for size in sizes), 16), _MOST_SIDE)
-    held = {part for _, name, part in samples if name}
-    detail = f"{_count(len(paths), 'picture')} in {len(by_class)} classes"
-    detail += f" ({_some(sorted(by_class))})"
-    detail += " and folders for training and validation" if len(held) > 1 else ""
+    side = min(max(min(size[1] for size in sizes), 16), _MAX_SIDE)
+    splits = {part for _, name, part in samples if name}
+    detail = f"{_plural(len(paths), 'picture')} in {len(by_class)} classes"
+    detail += f" ({_short_list(sorted(by_class))})"
+    detail += " and folders for training and validation" if len(splits) > 1 else ""
     settings = {"channels": str(channels), "side": str(side)}
     facts = {"classes": len(by_class), "channels": channels, "side": side}
-    left_out = "Left out, because they are in no folder of a class"
-    return _Found(detail, settings, facts, [ReadingNote.of(left_out, outside, "picture")])
+    note = "Left out, because they are in no folder of a class"
+    return _ShapeMatch(detail, settings, facts, [ReadingNote.from_names(note, outside, "picture")])
 
 
 def _picture_size(head: bytes) -> tuple[int, int]:
@@ -216,51 +218,51 @@ def _picture_size(head: bytes) -> tuple[int, int]:
     if head[:8] == b"\x89PNG\r\n\x1a\n":
         width, height, _, kind = struct.unpack_from(">IIBB", head, 16)
         return (1 if kind in (0, 4) else 3), min(width, height)
-    place = 2
-    while head[:2] == b"\xff\xd8" and place + 10 <= len(head):
-        _, mark, length, _, height, width, parts = struct.unpack_from(">BBHBHHB", head, place)
+    offset = 2
+    while head[:2] == b"\xff\xd8" and offset + 10 <= len(head):
+        _, mark, length, _, height, width, parts = struct.unpack_from(">BBHBHHB", head, offset)
         if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
             return (1 if parts == 1 else 3), min(width, height)
-        place += 2 + length
+        offset += 2 + length
     return 3, 64
 
 
-def _arrays(listing: _Listing) -> _Found | None:
-    found = listing.ending(".npz", ".npy")
-    has_targets = any(_TARGETS.search(path.stem.lower()) for path in found)
-    for path in found if has_targets or listing.ending(".npz") else ():
+def _arrays(listing: _Listing) -> _ShapeMatch | None:
+    paths = listing.with_suffix(".npz", ".npy")
+    has_targets = any(_TARGETS.search(path.stem.lower()) for path in paths)
+    for path in paths if has_targets or listing.with_suffix(".npz") else ():
         head = listing.head(path)
         if head[:4] == b"PK\3\4":
             (method,) = struct.unpack_from("<H", head, 8)
             head = head[30 + sum(struct.unpack_from("<HH", head, 26)) :]
             if method == zipfile.ZIP_DEFLATED:
                 head = zlib.decompressobj(wbits=-15).decompress(head, _HEAD)
-        form = re.search(rb"'descr': '(.*?)'.*?'shape': \(([\d, ]+)\)", head[:_HEAD])
-        if form is not None and not _TARGETS.search(path.stem.lower()):
-            shape = [int(length) for length in form[2].split(b",") if length.strip()]
-            return _Found(_some([one.name for one in found]), facts=_array_facts(shape[1:]))
+        header = re.search(rb"'descr': '(.*?)'.*?'shape': \(([\d, ]+)\)", head[:_HEAD])
+        if header is not None and not _TARGETS.search(path.stem.lower()):
+            shape = [int(length) for length in header[2].split(b",") if length.strip()]
+            return _ShapeMatch(_short_list([p.name for p in paths]), sizes=_array_sizes(shape[1:]))
     return None
 
 
-def _array_facts(shape: Sequence[int]) -> dict[str, int]:
+def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
     """Return the facts about a sample."""
     if len(shape) == 1:
         return {"features": shape[0]}
-    height, *others = [length for length in shape if length not in (1, 3)] or [0]
-    if len(shape) == 3 and others == [height]:
+    height, *other_lengths = [length for length in shape if length not in (1, 3)] or [0]
+    if len(shape) == 3 and other_lengths == [height]:
         return {"channels": min(shape), "side": height}
     return {"channels": 1, "side": height} if list(shape) == [height, height] else {}
 
 
-def _table(listing: _Listing) -> _Found | None:
-    tables = listing.ending(".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+def _table(listing: _Listing) -> _ShapeMatch | None:
+    tables = listing.with_suffix(".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
     if not tables or listing.pictures:
         return None
-    path = next((one for one in tables if _trains(one)), tables[0])
-    names = _some([one.name for one in tables])
+    path = next((p for p in tables if _is_training(p)), tables[0])
+    names = _short_list([p.name for p in tables])
     head = listing.head(path, _LONG_HEAD)
     if head[:4] == b"PAR1" or b"\0" in head:
-        return _Found(names)
+        return _ShapeMatch(names)
     lines = head.decode("utf-8-sig", "replace").splitlines()
     if len(head) >= _LONG_HEAD - 4:
         lines = lines[:-1]
@@ -269,43 +271,47 @@ def _table(listing: _Listing) -> _Found | None:
         rows = [row for row in rows if any(map(str.strip, row))]
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
             return _columns(names, rows)
-    return _Found(names) if lines and re.search(r"[\t;|,]", lines[0]) else None
+    return _ShapeMatch(names) if lines and re.search(r"[\t;|,]", lines[0]) else None
 
 
-def _columns(names: str, rows: list[list[str]]) -> _Found:
+def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     """Return what is found in the first rows of a table, the first of which may be names."""
     body = rows[1:] or rows
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
     decimal = _CELLS.sign_of(columns)
     formats = [_format(column, decimal) for column in columns]
     missing = [_CELLS.NO_VALUE if f.kind == "texts" else _CELLS.NO_NUMBER for f in formats]
-    known = [
+    known_cells = [
         [cell for cell in column if cell.casefold() not in no_value]
         for column, no_value in zip(columns, missing, strict=True)
     ]
-    is_missing = sum(map(len, known)) < sum(map(len, columns))
-    more = ", some values missing, which become the mean of their column" if is_missing else ""
+    is_missing = sum(map(len, known_cells)) < sum(map(len, columns))
+    missing_note = (
+        ", some values missing, which become the mean of their column" if is_missing else ""
+    )
     # An unnamed first column is the index that pandas writes.
     start = 0 if rows[0][0] else 1
-    used = [(cells, form) for cells, form in zip(known, formats, strict=True) if cells]
-    widths = [1 if form.kind != "texts" else len(set(own)) for own, form in used[start:-1]]
-    facts = {"features": sum(widths)}
-    classes = set(known[-1])
+    used_columns = [
+        (cells, form) for cells, form in zip(known_cells, formats, strict=True) if cells
+    ]
+    widths = [1 if form.kind != "texts" else len(set(own)) for own, form in used_columns[start:-1]]
+    sizes = {"features": sum(widths)}
+    classes = set(known_cells[-1])
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)
     is_text = formats[-1].kind == "texts"
-    if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MOST_CLASSES)):
-        facts["classes"] = len(classes)
+    if len(classes) > 1 and (is_text or (is_whole and len(classes) <= _MAX_CLASSES)):
+        sizes["classes"] = len(classes)
     settings = {"missing": "mean"} if is_missing else {}
     is_named = len(rows) > 1 and not any(map(_CELLS.NUMBER.fullmatch, rows[0]))
     titles = rows[0] if is_named else [f"column {number + 1}" for number in range(len(rows[0]))]
     notes = [
-        ReadingNote.of(
+        ReadingNote.from_names(
             note, [t for t, f in zip(titles, formats, strict=True) if f.note == note], "column"
         )
         for note in sorted({form.note for form in formats} - {""})
     ]
-    detail = f"{names} with {len(columns)} columns{more}"
-    return _Found(detail, settings, facts, notes, {"target": tuple(titles)})
+    detail = f"{names} with {len(columns)} columns{missing_note}"
+    return _ShapeMatch(detail, settings, sizes, notes, {"target": tuple(titles)})
 
 
 def _format(cells: Sequence[str], decimal: str) -> Any:
@@ -316,19 +322,19 @@ def _format(cells: Sequence[str], decimal: str) -> Any:
         return _CELLS.Format("texts", note=f"Choose how to read, because {error}")
 
 
-def _trains(path: PurePosixPath) -> bool:
+def _is_training(path: PurePosixPath) -> bool:
     return "train" in path.name.lower()
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number_format.count(number)} {what}{'' if number == 1 else 's'}"
+def _plural(number: int, noun: str) -> str:
+    return f"{number_format.count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def _some(names: Sequence[str]) -> str:
+def _short_list(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
-_SHAPES: tuple[tuple[str, str, Callable[[_Listing], _Found | None]], ...] = (
+_SHAPES: tuple[tuple[str, str, Callable[[_Listing], _ShapeMatch | None]], ...] = (
     ("cifar-10", "CIFAR-10", partial(_cifar, 10, _BATCHES, "test_batch", "batches.meta")),
     ("cifar-100", "CIFAR-100", partial(_cifar, 100, ["train"], "test", "meta")),
     ("idx", "IDX files, the form of MNIST", _idx),

@@ -13,7 +13,7 @@ from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import nearest, sanitize
+from backend.records.base.validation import closest_match, sanitize
 from backend.records.library.gallery import (
     IN_GALLERY,
     Card,
@@ -23,16 +23,16 @@ from backend.records.library.gallery import (
     Suggestion,
     Value,
 )
-from backend.records.library.item import TRAINING_FACT, Kind, LibraryItem
+from backend.records.library.item import TRAINING_DETAIL, Kind, LibraryItem
 from backend.services.context.example import EXAMPLE
 from backend.services.jobs.job_file import read_job_file
-from backend.services.library.dataset_shapes import recognise
+from backend.services.library.dataset_shapes import recognize_shape
 from backend.services.library.service import LibraryService
 
 GALLERY = EXAMPLE.parent
 CARD, FIGURES, PARTS = "card.toml", "figures.json", "parts"
 TASKS = ("classification", "detection")
-_FACTS = ("classes", "channels", "side", "features")
+_SIZE_KEYS = ("classes", "channels", "side", "features")
 
 
 class GalleryService:
@@ -44,12 +44,14 @@ class GalleryService:
 
     def list(self, kind: Kind | None = None) -> tuple[GalleryEntry, ...]:
         """Return the entries of a kind, or all, by title."""
-        found = [
-            self._read(one, path.parent)
-            for one in (IN_GALLERY if kind is None else (kind,))
-            for path in self._gallery.glob(f"{one.folder}/*/{CARD}")
+        entries = [
+            self._read(k, path.parent)
+            for k in (IN_GALLERY if kind is None else (kind,))
+            for path in self._gallery.glob(f"{k.folder}/*/{CARD}")
         ]
-        return tuple(sorted(found, key=lambda entry: (entry.kind is Kind.LOADER, entry.card.title)))
+        return tuple(
+            sorted(entries, key=lambda entry: (entry.kind is Kind.LOADER, entry.card.title))
+        )
 
     def show(self, name: str) -> GalleryEntry:
         """Return one entry.
@@ -61,10 +63,12 @@ class GalleryService:
             folder = self._gallery / kind.folder / name
             if folder.name == name and (folder / CARD).is_file():
                 return self._read(kind, folder)
-        near = nearest(name, tuple(one.name for one in self.list()))
+        suggestion = closest_match(name, tuple(entry.name for entry in self.list()))
         raise BackendError(
             f"The gallery has no “{sanitize(name)}”.",
-            f"Did you mean “{near}”?" if near else f"To list it: {COMMAND} gallery list",
+            f"Did you mean “{suggestion}”?"
+            if suggestion
+            else f"To list it: {COMMAND} gallery list",
         )
 
     def values(
@@ -106,14 +110,14 @@ class GalleryService:
             BackendError: There is no such entry, a setting is invalid, or the import failed;
                 nothing was added.
         """
-        with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as made:
-            entry = self.write(name, settings, source := Path(made) / name)
+        with tempfile.TemporaryDirectory(prefix="ringmaster-gallery-") as folder:
+            entry = self.write(name, settings, source := Path(folder) / name)
             item = self._library.import_item(
                 entry.kind, source, as_name or name, progress, reuse_same=True
             )
         if entry.kind is not Kind.MODEL:
             return item
-        return self._library.note(item, TRAINING_FACT, dict(entry.card.training))
+        return self._library.note(item, TRAINING_DETAIL, dict(entry.card.training))
 
     def write(self, name: str, settings: Mapping[str, str], folder: Path) -> GalleryEntry:
         """Write the code of an entry, with its parts and settings, into a new ``folder``.
@@ -126,8 +130,8 @@ class GalleryService:
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns(CARD, FIGURES, "__pycache__"))
         for part in entry.card.parts:
             shutil.copyfile(self._gallery / PARTS / part, folder / part)
-        code = folder / entry.kind.entry_file
-        code.write_text(with_constants(code.read_text("utf-8"), values), "utf-8")
+        code_path = folder / entry.kind.entry_file
+        code_path.write_text(with_constants(code_path.read_text("utf-8"), values), "utf-8")
         return entry
 
     def suggest(self, dataset: str) -> Suggestion | None:
@@ -136,7 +140,7 @@ class GalleryService:
         Raises:
             BackendError: There is no such dataset, or the data root is not available.
         """
-        return recognise(*self._library.first_bytes(Kind.DATASET, dataset))
+        return recognize_shape(*self._library.first_bytes(Kind.DATASET, dataset))
 
     def data_shape(self, dataset: str, loader: str = "") -> DataShape:
         """Return what is known of a dataset that a network has to take.
@@ -146,31 +150,31 @@ class GalleryService:
         Raises:
             BackendError: A reference is unknown, or the data root is not available.
         """
-        found = self.suggest(dataset)
-        facts = dict(found.facts) if found is not None else {}
-        task = self.show(found.entry).card.task if found is not None else ""
+        suggestion = self.suggest(dataset)
+        sizes = dict(suggestion.data_sizes) if suggestion is not None else {}
+        task = self.show(suggestion.entry).card.task if suggestion is not None else ""
         if task not in TASKS:
-            task = TASKS[0] if "classes" in facts else ""
+            task = TASKS[0] if "classes" in sizes else ""
         if loader:
             entry_file = Kind.LOADER.entry_file
-            set_here = _constants(self._library.text(Kind.LOADER, loader, entry_file))
-            for key in _FACTS:
-                node = set_here.get(key.upper())
+            constants = _constants(self._library.text(Kind.LOADER, loader, entry_file))
+            for key in _SIZE_KEYS:
+                node = constants.get(key.upper())
                 if isinstance(node, ast.Constant) and type(node.value) is int:
-                    facts[key] = node.value
-        return DataShape(task, facts)
+                    sizes[key] = node.value
+        return DataShape(task, sizes)
 
     def _read(self, kind: Kind, folder: Path) -> GalleryEntry:
         try:
             raw = read_job_file(folder / CARD)
-            if shared := raw.pop("settings_of", ""):
-                raw["settings"] = read_job_file(self._gallery / PARTS / shared)["settings"]
+            if shared_card := raw.pop("settings_of", ""):
+                raw["settings"] = read_job_file(self._gallery / PARTS / shared_card)["settings"]
             card = Card.from_dict(raw)
             figures = folder / FIGURES
-            measured = CardFigures.from_dict(read_json(figures)) if figures.is_file() else None
+            card_figures = CardFigures.from_dict(read_json(figures)) if figures.is_file() else None
         except ValueError as error:
             raise BackendError(f"{folder / CARD}: {error}.", "Install Ringmaster again.") from error
-        return GalleryEntry(kind, folder.name, card, measured)
+        return GalleryEntry(kind, folder.name, card, card_figures)
 
 
 def with_constants(source: str, values: Mapping[str, Value]) -> str:
@@ -186,8 +190,8 @@ def with_constants(source: str, values: Mapping[str, Value]) -> str:
         if node is None or node.lineno != node.end_lineno:
             raise ValueError(f"there is no constant {key.upper()} on one line")
         line = lines[node.lineno - 1].encode()
-        changed = line[: node.col_offset] + repr(value).encode() + line[node.end_col_offset :]
-        lines[node.lineno - 1] = changed.decode()
+        changed_line = line[: node.col_offset] + repr(value).encode() + line[node.end_col_offset :]
+        lines[node.lineno - 1] = changed_line.decode()
     return "".join(lines)
 
 

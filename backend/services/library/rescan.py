@@ -24,7 +24,7 @@ class Rescan:
         self._catalogue = catalogue
         self._jobs = jobs
 
-    def notice(self, kind: Kind) -> None:
+    def sync_names(self, kind: Kind) -> None:
         """Add to the catalogue what another desktop imported or removed."""
         try:
             folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
@@ -34,17 +34,17 @@ class Rescan:
         if not folders and not library_files.kind_folder(self._root, kind).is_dir():
             # Nothing was imported yet, or the data root is not mounted at the moment.
             return
-        known = {(item.name, item.version) for item in self._catalogue.items(kind)}
-        fresh = []
-        for key in folders.keys() - known:
+        known_versions = {(item.name, item.version) for item in self._catalogue.items(kind)}
+        new_items = []
+        for key in folders.keys() - known_versions:
             # A rescan reports a folder that cannot be read; a list shows what can be used.
             with suppress(BackendError):
-                fresh.append(library_files.read_item(folders[key]))
-        gone = known - folders.keys()
-        if fresh or gone:
-            self._catalogue.sync_items(kind, fresh, gone)
+                new_items.append(library_files.read_item(folders[key]))
+        removed_versions = known_versions - folders.keys()
+        if new_items or removed_versions:
+            self._catalogue.sync_items(kind, new_items, removed_versions)
 
-    def everything(self, progress: Progress) -> RescanReport:
+    def read_all(self, progress: Progress) -> RescanReport:
         """Read the whole data root into the catalogue, replacing its content."""
         counts: dict[str, int] = {}
         forgotten: list[str] = []
@@ -58,14 +58,16 @@ class Rescan:
                     items.append(library_files.read_item(folder))
                 except BackendError as error:
                     problems.append(error.message)
-            for left in staging.stagings(library_files.kind_folder(self._root, kind)):
-                if left.is_left_over:
-                    staging.sweep(left)
-                    swept.append(f"{kind.value} {left.name}")
-            gone = {(i.name, i.version) for i in self._catalogue.items(kind)}
-            gone -= {(item.name, item.version) for item in items}
-            forgotten += [f"{kind.value} {name}@{version}" for name, version in sorted(gone)]
-            self._catalogue.sync_items(kind, items, gone)
+            for staging_folder in staging.stagings(library_files.kind_folder(self._root, kind)):
+                if staging_folder.is_left_over:
+                    staging.sweep(staging_folder)
+                    swept.append(f"{kind.value} {staging_folder.name}")
+            removed_versions = {(i.name, i.version) for i in self._catalogue.items(kind)}
+            removed_versions -= {(item.name, item.version) for item in items}
+            forgotten += [
+                f"{kind.value} {name}@{version}" for name, version in sorted(removed_versions)
+            ]
+            self._catalogue.sync_items(kind, items, removed_versions)
             counts[kind.folder] = len(items)
         views = []
         ids = self.job_ids()
@@ -75,13 +77,13 @@ class Rescan:
                 views.append(self._jobs.read(job_id))
             except BackendError as error:
                 problems.append(error.message)
-        lost = sorted(self._catalogue.job_ids() - {view.id for view in views})
+        removed_jobs = sorted(self._catalogue.job_ids() - {view.id for view in views})
         self._catalogue.put_jobs(views)
-        self._catalogue.remove_jobs(lost)
+        self._catalogue.remove_jobs(removed_jobs)
         return RescanReport(
             **counts,
             jobs=len(views),
-            forgotten=(*forgotten, *(f"job {job_id}" for job_id in lost)),
+            forgotten=(*forgotten, *(f"job {job_id}" for job_id in removed_jobs)),
             swept=tuple(swept),
             problems=tuple(problems),
         )

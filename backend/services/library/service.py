@@ -28,36 +28,36 @@ from backend.datastore.library import imports, library_files, model_weights, pro
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
 from backend.records.base import timestamps
-from backend.records.base.validation import nearest, sanitize
+from backend.records.base.validation import closest_match, sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
-    LEAKS_FACT,
-    WEIGHTS_FACT,
+    LEAKS_DETAIL,
+    WEIGHTS_DETAIL,
     FileEntry,
     Kind,
     LibraryItem,
     Pin,
     RescanReport,
-    Together,
+    Combination,
     VersionChanges,
     split_reference,
 )
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess, Project
 from backend.services.library.rescan import Rescan
-from backend.services.library.version_diff import changes
+from backend.services.library.version_diff import compare_versions
 from backend.services.tools import tool_process
-from backend.services.tools.kept_results import KeptResults
-from backend.services.tools.training_python import lack_here
+from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.training_python import training_error
 
-_PINNED_AS = {
+_PIN_KEYS = {
     Kind.DATASET: ("dataset", "validation_dataset"),
     Kind.LOADER: ("loader", "validation_loader"),
     Kind.MODEL: ("model",),
     Kind.SCRIPT: ("script",),
 }
-_MOST_JOBS = 200
+_MAX_JOBS = 200
 
 
 class LibraryService:
@@ -76,7 +76,7 @@ class LibraryService:
     ) -> None:
         self._root = root
         self._catalogue = catalogue
-        self._kept = KeptResults(cache)
+        self._cache = ResultCache(cache)
         self._jobs = JobFolderReader(root)
         self._rescan = Rescan(root, catalogue, self._jobs)
         self._see_job = see_job or self._jobs.read
@@ -99,12 +99,12 @@ class LibraryService:
         The same files again become a new version, because that was requested. With ``reuse_same``
         the newest version with exactly these files is returned instead.
         """
-        same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
+        find_same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
         self._root.files.refresh_library(kind)
-        item, trusted = imports.import_version(
-            self._root, kind, source, name, progress or Progress(), same
+        item, fingerprint = imports.import_version(
+            self._root, kind, source, name, progress or Progress(), find_same
         )
-        self._catalogue.put_item(item, trusted)
+        self._catalogue.put_item(item, fingerprint)
         return item
 
     def inspect(self, path: Path) -> ImportGuess:
@@ -122,54 +122,58 @@ class LibraryService:
             BackendError: A part cannot be imported; it names that part and the imported ones.
         """
         progress = progress or Progress()
-        examined: dict[Kind, ImportSource] = {}
+        sources: dict[Kind, ImportSource] = {}
         for kind, part in project.parts.items():
-            with _named(kind, ()):
+            with _name_failed_part(kind, ()):
                 self._root.files.refresh_library(kind)
-                examined[kind] = imports.inspect(kind, source, progress, part)
-        total = sum(files.bytes for files in examined.values())
+                sources[kind] = imports.inspect(kind, source, progress, part)
+        total = sum(part_source.bytes for part_source in sources.values())
         items: list[LibraryItem] = []
-        before = 0
-        for kind, files in examined.items():
-            with _named(kind, items):
-                item, trusted = imports.import_source(
+        imported_bytes = 0
+        for kind, part_source in sources.items():
+            with _name_failed_part(kind, items):
+                item, fingerprint = imports.import_source(
                     self._root,
                     kind,
-                    files,
+                    part_source,
                     name,
                     imports.origin(source / project.parts[kind].folder),
-                    _Stretch(progress, before, files.bytes, total, kind),
+                    _PartProgress(progress, imported_bytes, part_source.bytes, total, kind),
                     partial(self._newest_with_hash, kind, name),
                 )
-                self._catalogue.put_item(item, trusted)
+                self._catalogue.put_item(item, fingerprint)
             items.append(item)
-            before += files.bytes
+            imported_bytes += part_source.bytes
         return tuple(items)
 
     def list(self, kind: Kind) -> tuple[LibraryItem, ...]:
         """Return every version, by name, newest first."""
-        self._rescan.notice(kind)
+        self._rescan.sync_names(kind)
         return self._catalogue.items(kind)
 
-    def used_together(self) -> tuple[Together, ...]:
+    def known_combinations(self) -> tuple[Combination, ...]:
         """Return what worked together: in previews and checks, then in jobs, newest job first."""
-        found = [
-            Together(item.name, _name(loader))
+        combinations = [
+            Combination(item.name, _name(loader))
             for item in self._catalogue.items(Kind.DATASET)
-            if (loader := item.facts.get("seen_through"))
+            if (loader := item.details.get("seen_through"))
         ]
         for item in self._catalogue.items(Kind.MODEL):
-            tried = item.facts.get("tried_on")
-            if isinstance(tried, list) and len(tried) == 2:
-                found.append(Together(_name(tried[0]), _name(tried[1]), item.name))
-        for view in self._catalogue.jobs(limit=_MOST_JOBS):
+            trial_parts = item.details.get("tried_on")
+            if isinstance(trial_parts, list) and len(trial_parts) == 2:
+                combinations.append(
+                    Combination(_name(trial_parts[0]), _name(trial_parts[1]), item.name)
+                )
+        for view in self._catalogue.jobs(limit=_MAX_JOBS):
             names = {key: pin.name for key, pin in view.pins.items()}
             if view.step and {"dataset", "loader"} <= names.keys():
                 dataset, loader = names["dataset"], names["loader"]
-                found.append(Together(dataset, loader, names.get("model", "")))
-                other = names.get("validation_dataset", dataset)
-                found.append(Together(other, names.get("validation_loader", loader)))
-        return tuple(dict.fromkeys(found))
+                combinations.append(Combination(dataset, loader, names.get("model", "")))
+                validation_dataset = names.get("validation_dataset", dataset)
+                combinations.append(
+                    Combination(validation_dataset, names.get("validation_loader", loader))
+                )
+        return tuple(dict.fromkeys(combinations))
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
         """Return a version; ``reference`` is a name (its newest version) or ``name@version``."""
@@ -187,7 +191,7 @@ class LibraryService:
         """Return the folder with the user's files, to be read on this computer."""
         folder = self._folder(kind, reference)
         item = library_files.read_item(folder)
-        if not self._root.files.holds(folder.content):
+        if not self._root.files.has_local_file(folder.content):
             listing, digests = self._hashes(folder)
             if hashlib.sha256(listing).hexdigest() != item.sha256:
                 raise hashes.changed(f"The {folder.text}", "is not the one that was imported")
@@ -195,9 +199,9 @@ class LibraryService:
                 self._root.files.bring_content(folder.content, digests, progress or Progress())
         return folder.content
 
-    def is_here(self, kind: Kind, reference: str) -> bool:
+    def is_local(self, kind: Kind, reference: str) -> bool:
         """Return whether its files can be read on this computer without fetching them."""
-        return self._root.files.holds(self.content(kind, reference))
+        return self._root.files.has_local_file(self.content(kind, reference))
 
     def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
         return library_files.list_files(self._folder(kind, reference))
@@ -206,8 +210,8 @@ class LibraryService:
         """Return the files in a version that were not in it when it was imported, by path."""
         folder = self._folder(kind, reference)
         listing = self._hashes(folder)[1]
-        found = library_files.list_files(folder)
-        return tuple(one.path for one in found if one.path not in listing)
+        files = library_files.list_files(folder)
+        return tuple(f.path for f in files if f.path not in listing)
 
     def remove_added(self, kind: Kind, reference: str) -> tuple[str, ...]:
         """Move the files that were added to a version to the trash of the data root."""
@@ -238,28 +242,30 @@ class LibraryService:
         Raises:
             BackendError: There is no such version, or none before it.
         """
-        after = self._folder(kind, newer)
+        newer_folder = self._folder(kind, newer)
         if older:
-            before = self._folder(kind, older)
+            older_folder = self._folder(kind, older)
         else:
-            versions = library_files.versions(self._root, kind, after.name)
-            earlier = [version for version in versions if version < after.version]
-            if not earlier:
+            versions = library_files.versions(self._root, kind, newer_folder.name)
+            earlier_versions = [version for version in versions if version < newer_folder.version]
+            if not earlier_versions:
                 raise BackendError(
-                    f"There is no version before {after.name}@{after.version}.",
+                    f"There is no version before {newer_folder.name}@{newer_folder.version}.",
                     "Name another one: --since NAME@VERSION.",
                 )
-            before = VersionFolder(self._root, kind, after.name, max(earlier))
-        sides = [(f"{one.name}@{one.version}", self._hashes(one)[1]) for one in (before, after)]
-        return changes(sides[0], sides[1], partial(self.text, kind))
+            older_folder = VersionFolder(self._root, kind, newer_folder.name, max(earlier_versions))
+        sides = [
+            (f"{v.name}@{v.version}", self._hashes(v)[1]) for v in (older_folder, newer_folder)
+        ]
+        return compare_versions(sides[0], sides[1], partial(self.text, kind))
 
     def script_imports(self, reference: str, module: str) -> bool:
         """Return whether a Python file of a script imports this top-level module."""
-        before = r"(import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)"
-        pattern = re.compile(rf"^[ \t]*{before}{module}\b", re.MULTILINE)
+        prefix = r"(import[ \t]+(?:[\w. \t]+,[ \t]*)*|from[ \t]+)"
+        pattern = re.compile(rf"^[ \t]*{prefix}{module}\b", re.MULTILINE)
         with suppress(BackendError, OSError):
             folder = self.open_content(Kind.SCRIPT, reference)
-            texts = (one.read_text("utf-8", "replace") for one in folder.rglob("*.py"))
+            texts = (p.read_text("utf-8", "replace") for p in folder.rglob("*.py"))
             return any(map(pattern.search, texts))
         return False
 
@@ -286,16 +292,16 @@ class LibraryService:
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
         item, digests = self._pinned(folder, pin)
-        what = f"The {folder.text}"
-        with as_backend_error(f"{what} cannot be verified"):
-            before = self._root.files.fingerprint(folder.content)
-            known = self._catalogue.trusted(kind, pin.name, pin.version)
-            if before != known or thorough:
+        subject = f"The {folder.text}"
+        with as_backend_error(f"{subject} cannot be verified"):
+            fingerprint = self._root.files.fingerprint(folder.content)
+            known_fingerprint = self._catalogue.trusted_fingerprint(kind, pin.name, pin.version)
+            if fingerprint != known_fingerprint or thorough:
                 on_bytes = ByteCount(
                     progress or Progress(), item.bytes, f"Verifying {pin.reference}"
                 )
-                self._root.files.compare(what, folder.content, digests, on_bytes)
-                self._catalogue.put_item(item, before)
+                self._root.files.compare(subject, folder.content, digests, on_bytes)
+                self._catalogue.put_item(item, fingerprint)
 
     def verify_names(self, kind: Kind, pin: Pin) -> None:
         """Check that the files have the recorded names and, together, the recorded size.
@@ -305,11 +311,11 @@ class LibraryService:
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
         item, digests = self._pinned(folder, pin)
-        what = f"The {folder.text}"
-        found = library_files.list_files(folder)
-        hashes.compare_names(what, {one.path for one in found}, digests)
-        if sum(one.bytes for one in found) != item.bytes:
-            raise hashes.changed(what, "was changed after it was imported: its size differs")
+        subject = f"The {folder.text}"
+        files = library_files.list_files(folder)
+        hashes.compare_names(subject, {f.path for f in files}, digests)
+        if sum(f.bytes for f in files) != item.bytes:
+            raise hashes.changed(subject, "was changed after it was imported: its size differs")
 
     def _pinned(self, folder: VersionFolder, pin: Pin) -> tuple[LibraryItem, dict[str, str]]:
         item = self._item(folder)
@@ -326,14 +332,14 @@ class LibraryService:
             if view.state.is_live or view.state.is_queued:
                 raise BackendError(
                     f"The {folder.text} is in use by the job “{sanitize(view.name)}” "
-                    f"({view.id}), which is {view.state.word.lower()}.",
+                    f"({view.id}), which is {view.state.label.lower()}.",
                     "Stop the job first." if view.state.is_live else "Remove it from the queue.",
                 )
         today = datetime.now(UTC)
         record = {"removed": timestamps.stamp(today, "seconds"), "item": item.to_dict()}
-        place = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
+        trash_name = f"{today:%Y%m%d}-{kind.value}-{item.name}-v{item.version}"
         with as_backend_error(f"The {folder.text} cannot be moved to the trash"):
-            library_files.move_to_trash(folder, record, place)
+            library_files.move_to_trash(folder, record, trash_name)
         self._catalogue.remove_item(kind, item.name, item.version)
         return item
 
@@ -344,9 +350,9 @@ class LibraryService:
     def weights_hash(self, reference: str) -> str:
         """Return the recorded SHA-256 of a model's weights, "" without a record."""
         item = self._item(self._folder(Kind.MODEL, reference))
-        return str(item.facts.get(WEIGHTS_FACT, {}).get("sha256", ""))
+        return str(item.details.get(WEIGHTS_DETAIL, {}).get("sha256", ""))
 
-    def give_weights(
+    def add_weights(
         self, reference: str, source: Path, progress: Progress | None = None
     ) -> LibraryItem:
         """Store a file of weights with a model that has none; its new jobs begin with them.
@@ -356,17 +362,21 @@ class LibraryService:
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
         model_weights.require_possible(folder, source)
-        others = tool_process.read_weights(source, progress) if lack_here() is None else ()
+        unused_names = (
+            tool_process.read_weights(source, progress) if training_error() is None else ()
+        )
         path, sha256, size = model_weights.put(folder, source, progress or Progress())
-        known: dict[str, Any] = {
+        weights_record: dict[str, Any] = {
             "name": path.name,
             "sha256": sha256,
             "bytes": size,
             "source": source.name,
         }
-        if others:
-            known["unused"] = list(others)
-        return self._add_facts(item, {WEIGHTS_FACT: known}, str(item.facts.get("warning", "")))
+        if unused_names:
+            weights_record["unused"] = list(unused_names)
+        return self._add_details(
+            item, {WEIGHTS_DETAIL: weights_record}, str(item.details.get("warning", ""))
+        )
 
     def preview(
         self,
@@ -378,7 +388,7 @@ class LibraryService:
         """Preview a dataset with a loader in its own process; results are cached."""
         data = self.show(Kind.DATASET, dataset)
         code = self.show(Kind.LOADER, loader)
-        found = self._kept.get(
+        preview = self._cache.get(
             ("preview", data.sha256, code.sha256, split),
             Preview.from_dict,
             lambda: tool_process.preview(
@@ -389,24 +399,24 @@ class LibraryService:
             ),
         )
         if split == "training":
-            warning = next((fault.sentence for fault in found.faults), "")
-            facts: dict[str, Any] = {"items": found.count}
-            if found.count and (found.samples or not found.faults):
-                facts["seen_through"] = code.reference
-            if found.classes and found.is_complete:
-                facts["classes"] = len(found.classes)
-            self._add_facts(data, facts, warning or next(iter(found.warnings), ""))
-        return found
+            warning = next((error.message for error in preview.errors), "")
+            details: dict[str, Any] = {"items": preview.count}
+            if preview.count and (preview.samples or not preview.errors):
+                details["seen_through"] = code.reference
+            if preview.classes and preview.is_complete:
+                details["classes"] = len(preview.classes)
+            self._add_details(data, details, warning or next(iter(preview.warnings), ""))
+        return preview
 
-    def note(self, item: LibraryItem, fact: str, value: object) -> LibraryItem:
+    def note(self, item: LibraryItem, key: str, value: object) -> LibraryItem:
         """Keep a fact about an item, such as `TRAINING_FACT` or `STUDY_FACT`."""
-        return self._add_facts(item, {fact: value}, str(item.facts.get("warning", "")))
+        return self._add_details(item, {key: value}, str(item.details.get("warning", "")))
 
     def note_leaks(self, dataset: str, count: int) -> None:
         """Keep how many leaks a scan of a dataset found, until the next scan."""
         item = self.show(Kind.DATASET, dataset)
-        if count or LEAKS_FACT in item.facts:
-            self.note(item, LEAKS_FACT, count)
+        if count or LEAKS_DETAIL in item.details:
+            self.note(item, LEAKS_DETAIL, count)
 
     def check_model(
         self,
@@ -419,7 +429,7 @@ class LibraryService:
         item = self.show(Kind.MODEL, model)
         code = self.show(Kind.LOADER, loader) if loader else None
         data = self.show(Kind.DATASET, dataset) if dataset else None
-        found = self._kept.get(
+        check = self._cache.get(
             _check_key(item.sha256, data.sha256 if data else "", code.sha256 if code else ""),
             ModelCheck.from_dict,
             lambda: tool_process.check_model(
@@ -429,20 +439,22 @@ class LibraryService:
                 progress=progress,
             ),
         )
-        facts: dict[str, Any] = {
-            "parameters": found.parameters,
-            "trainable_parameters": found.trainable_parameters,
-            "parameter_bytes": found.parameter_bytes,
+        details: dict[str, Any] = {
+            "parameters": check.parameters,
+            "trainable_parameters": check.trainable_parameters,
+            "parameter_bytes": check.parameter_bytes,
         }
-        if found.was_tried and data and code:
-            facts["tried_on"] = [data.reference, code.reference]
-        self._add_facts(item, facts, "" if not found.was_tried else next(iter(found.warnings), ""))
-        return found
+        if check.was_tried and data and code:
+            details["tried_on"] = [data.reference, code.reference]
+        self._add_details(
+            item, details, "" if not check.was_tried else next(iter(check.warnings), "")
+        )
+        return check
 
-    def known_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
+    def cached_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
         """Return the result of `check_model` for exactly these files, None if there is none."""
         key = _check_key(model.sha256, dataset.sha256, loader.sha256)
-        return self._kept.known(key, ModelCheck.from_dict)
+        return self._cache.cached(key, ModelCheck.from_dict)
 
     def data_notes(self, config: JobConfig) -> tuple[str, ...]:
         """Return what a trial of a job's batch has warned of, else what its dataset's preview has.
@@ -453,16 +465,16 @@ class LibraryService:
         if not all(parts.values()):
             return ()
         with suppress(BackendError, OSError):
-            trial = self.known_check(*(self.pin(kind, part) for kind, part in parts.items()))
+            trial = self.cached_check(*(self.pin(kind, part) for kind, part in parts.items()))
             if trial is not None:
                 return trial.warnings
-            warning = self.show(Kind.DATASET, config.dataset).facts.get("warning")
+            warning = self.show(Kind.DATASET, config.dataset).details.get("warning")
             return (str(warning),) if warning else ()
         return ()
 
     def rescan(self, progress: Progress | None = None) -> RescanReport:
         """Read the whole data root into the catalogue, replacing its content."""
-        return self._rescan.everything(progress or Progress())
+        return self._rescan.read_all(progress or Progress())
 
     def _folder(self, kind: Kind, reference: str) -> VersionFolder:
         """Return the folder of a reference; for a name alone, the newest version's."""
@@ -476,14 +488,14 @@ class LibraryService:
                 names = library_files.names(self._root, kind)
             except FileNotFoundError:
                 names = []
-            found = library_files.versions(self._root, kind, name) if name in names else []
+            versions = library_files.versions(self._root, kind, name) if name in names else []
         if version is not None and name in names:
             return VersionFolder(self._root, kind, name, version)
-        if not found:
-            near = nearest(name, tuple(names))
+        if not versions:
+            suggestion = closest_match(name, tuple(names))
             remedy = f"Import it first, or choose one from the list of {kind.folder}."
-            if near and near != name:
-                remedy = f"Did you mean “{near}”?"
+            if suggestion and suggestion != name:
+                remedy = f"Did you mean “{suggestion}”?"
             elif not names:
                 # A share that is not mounted looks like a data root in which nothing was imported.
                 remedy = (
@@ -491,7 +503,7 @@ class LibraryService:
                     "share that should hold them is mounted."
                 )
             raise BackendError(f"There is no {kind.value} “{sanitize(reference)}”.", remedy)
-        return VersionFolder(self._root, kind, name, found[0])
+        return VersionFolder(self._root, kind, name, versions[0])
 
     def _item(self, folder: VersionFolder) -> LibraryItem:
         """Read the current record of a version."""
@@ -505,12 +517,12 @@ class LibraryService:
         return library_files.read_hashes(folder)
 
     def _newest_with_hash(self, kind: Kind, name: str, sha256: str) -> LibraryItem | None:
-        return self._with_hash(kind, name, sha256, most=1)
+        return self._with_hash(kind, name, sha256, limit=1)
 
     def _with_hash(
-        self, kind: Kind, name: str, sha256: str, most: int | None = None
+        self, kind: Kind, name: str, sha256: str, limit: int | None = None
     ) -> LibraryItem | None:
-        for version in library_files.versions(self._root, kind, name)[:most]:
+        for version in library_files.versions(self._root, kind, name)[:limit]:
             with suppress(BackendError):
                 item = library_files.read_item(VersionFolder(self._root, kind, name, version))
                 if item.sha256 == sha256:
@@ -525,23 +537,23 @@ class LibraryService:
             except BackendError:
                 # A job that cannot be read cannot train either.
                 continue
-            used = (pins[key] for key in _PINNED_AS[kind] if key in pins)
-            if any((pin.name, pin.version) == (item.name, item.version) for pin in used):
+            used_pins = (pins[key] for key in _PIN_KEYS[kind] if key in pins)
+            if any((pin.name, pin.version) == (item.name, item.version) for pin in used_pins):
                 yield self._see_job(job_id)
 
-    def _add_facts(self, item: LibraryItem, facts: dict[str, Any], warning: str) -> LibraryItem:
-        merged = {**item.facts, **facts, "warning": warning}
+    def _add_details(self, item: LibraryItem, details: dict[str, Any], warning: str) -> LibraryItem:
+        merged = {**item.details, **details, "warning": warning}
         if not warning:
             del merged["warning"]
-        if merged == item.facts:
+        if merged == item.details:
             return item
-        known = replace(item, facts=merged)
+        updated_item = replace(item, details=merged)
         # Facts are optional: if the data root is read-only, only the catalogue has them.
         with suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
-            library_files.write_item(self._root, folder.path, known)
-        self._catalogue.put_item(known)
-        return known
+            library_files.write_item(self._root, folder.path, updated_item)
+        self._catalogue.put_item(updated_item)
+        return updated_item
 
 
 def _check_key(model: str, dataset: str, loader: str) -> tuple[str, ...]:
@@ -553,37 +565,52 @@ def _name(reference: object) -> str:
 
 
 @contextlib.contextmanager
-def _named(kind: Kind, before: Sequence[LibraryItem]) -> Iterator[None]:
+def _name_failed_part(kind: Kind, imported_items: Sequence[LibraryItem]) -> Iterator[None]:
     """Name the part of a project that failed, and those imported ``before`` it, which stay."""
     try:
         yield
     except BackendError as error:
-        kept = " and ".join(f"the {item.kind.value} {item.reference}" for item in before)
-        were = f"{kept} {'was' if len(before) == 1 else 'were'} imported before"
-        stay = "stays" if len(before) == 1 else "stay"
+        item_list = " and ".join(
+            f"the {item.kind.value} {item.reference}" for item in imported_items
+        )
+        imported_message = (
+            f"{item_list} {'was' if len(imported_items) == 1 else 'were'} imported before"
+        )
+        stay_verb = "stays" if len(imported_items) == 1 else "stay"
         if isinstance(error, Cancelled):
-            if not before:
+            if not imported_items:
                 raise
-            raise BackendError(f"Cancelled; {were} and {stay}.") from error
-        kept = f"{were[0].upper()}{were[1:]} it and {stay}." if before else ""
+            raise BackendError(f"Cancelled; {imported_message} and {stay_verb}.") from error
+        item_list = (
+            f"{imported_message[0].upper()}{imported_message[1:]} it and {stay_verb}."
+            if imported_items
+            else ""
+        )
         raise BackendError(
-            f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {kept}".strip()
+            f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {item_list}".strip()
         ) from error
 
 
-class _Stretch(Progress):
+class _PartProgress(Progress):
     """Turns progress of one part, in bytes, into progress of the whole."""
 
-    def __init__(self, whole: Progress, before: int, size: int, total: int, kind: Kind) -> None:
+    def __init__(
+        self, progress: Progress, start_bytes: int, size: int, total: int, kind: Kind
+    ) -> None:
         super().__init__()
-        self._whole, self._before, self._size, self._total = whole, before, size, total
+        self._progress, self._start_bytes, self._size, self._total = (
+            progress,
+            start_bytes,
+            size,
+            total,
+        )
         self._kind = kind
 
     @property
     def is_cancelled(self) -> bool:
-        return self._whole.is_cancelled
+        return self._progress.is_cancelled
 
-    def step(self, done: float, total: float, what: str) -> None:
-        access = done / total if total else 0.0
-        what = f"{self._kind.value.capitalize()}: {what}"
-        self._whole.step(self._before + access * self._size, self._total, what)
+    def step(self, done: float, total: float, title: str) -> None:
+        fraction = done / total if total else 0.0
+        title = f"{self._kind.value.capitalize()}: {title}"
+        self._progress.step(self._start_bytes + fraction * self._size, self._total, title)

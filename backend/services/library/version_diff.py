@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from backend.base.errors import BackendError
 from backend.records.library.item import VersionChanges
 
-_MOST_FILES = 50
-_MOST_LINES = 5_000
+_MAX_FILES = 50
+_MAX_LINES = 5_000
 
 
-def changes(
+def compare_versions(
     older: tuple[str, Mapping[str, str]],
     newer: tuple[str, Mapping[str, str]],
     text: Callable[[str, str], str],
@@ -27,36 +27,48 @@ def changes(
         older: Its reference, and the SHA-256 of each of its files by path; ``newer`` as well.
         text: Reads a file, by reference and path; raises BackendError if it is not text.
     """
-    (before, old), (after, new) = older, newer
-    added = sorted(new.keys() - old.keys())
-    removed = sorted(old.keys() - new.keys())
-    changed = sorted(path for path in old.keys() & new.keys() if old[path] != new[path])
+    (older_reference, older_hashes), (newer_reference, newer_hashes) = older, newer
+    added = sorted(newer_hashes.keys() - older_hashes.keys())
+    removed = sorted(older_hashes.keys() - newer_hashes.keys())
+    changed = sorted(
+        path
+        for path in older_hashes.keys() & newer_hashes.keys()
+        if older_hashes[path] != newer_hashes[path]
+    )
 
     def lines(reference: str, path: str, hashes: Mapping[str, str]) -> list[str]:
         return text(reference, path).splitlines() if path in hashes else []
 
     def changed_lines() -> Iterator[str]:
-        for path in sorted((*changed, *added, *removed))[:_MOST_FILES]:
+        for path in sorted((*changed, *added, *removed))[:_MAX_FILES]:
             try:
-                sides = lines(before, path, old), lines(after, path, new)
+                sides = (
+                    lines(older_reference, path, older_hashes),
+                    lines(newer_reference, path, newer_hashes),
+                )
             except BackendError:
                 # The lists contain the file's name.
                 continue
-            if max(map(len, sides)) > _MOST_LINES:
-                yield f"… {path} is longer than {_MOST_LINES} lines"
+            if max(map(len, sides)) > _MAX_LINES:
+                yield f"… {path} is longer than {_MAX_LINES} lines"
                 continue
             yield from difflib.unified_diff(
-                *sides, f"{before}/{path}", f"{after}/{path}", lineterm=""
+                *sides, f"{older_reference}/{path}", f"{newer_reference}/{path}", lineterm=""
             )
 
-    found: list[str] = []
+    diff_lines: list[str] = []
     for line in changed_lines():
-        if len(found) == _MOST_LINES:
-            found.append("… (cut off)")
+        if len(diff_lines) == _MAX_LINES:
+            diff_lines.append("… (cut off)")
             break
-        found.append(line)
-    if len(added) + len(removed) + len(changed) > _MOST_FILES:
-        found.append(f"… (the first {_MOST_FILES} files)")
+        diff_lines.append(line)
+    if len(added) + len(removed) + len(changed) > _MAX_FILES:
+        diff_lines.append(f"… (the first {_MAX_FILES} files)")
     return VersionChanges(
-        before, after, tuple(added), tuple(removed), tuple(changed), "\n".join(found)
+        older_reference,
+        newer_reference,
+        tuple(added),
+        tuple(removed),
+        tuple(changed),
+        "\n".join(diff_lines),
     )

@@ -23,7 +23,7 @@ from backend.ssh.interface import Shell
 _START_LIMIT_S = 60.0
 
 
-class Head(Protocol):
+class HeadNode(Protocol):
     """A place to start a supervisor now."""
 
     def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
@@ -34,12 +34,12 @@ class Head(Protocol):
         """
 
 
-class ThisComputer:
+class LocalHeadNode:
     def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         start_supervisor(folder, run, site.python)
 
 
-class RemoteNode:
+class RemoteHeadNode:
     """A node over SSH; the connection is open already, so that a run is not claimed in vain."""
 
     def __init__(self, name: str, shell: Shell) -> None:
@@ -62,12 +62,12 @@ class RemoteNode:
 class HeadNodeLauncher:
     """Finds the head node of a run among this computer and the added nodes."""
 
-    def __init__(self, cluster: NodeRegistry, set_up: ProvisioningService) -> None:
+    def __init__(self, cluster: NodeRegistry, provisioning: ProvisioningService) -> None:
         self._cluster = cluster
-        self._set_up = set_up
+        self._provisioning = provisioning
 
     @contextmanager
-    def of(self, ranks: Sequence[RankPlan]) -> Iterator[Head]:
+    def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[HeadNode]:
         """Open the head node of a run with these ranks; it can reach all the others.
 
         Raises:
@@ -75,13 +75,13 @@ class HeadNodeLauncher:
         """
         name = ranks[0].node
         if name == THIS_COMPUTER:
-            yield ThisComputer()
+            yield LocalHeadNode()
             return
         shell = self._cluster.open_shell(name)
         try:
             if any(plan.node != name for plan in ranks):
                 self._renew_settings(shell, self._cluster.entry(name))
-            yield RemoteNode(name, shell)
+            yield RemoteHeadNode(name, shell)
         finally:
             shell.close()
 
@@ -104,11 +104,13 @@ class HeadNodeLauncher:
         self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
     ) -> str:
         """See `ProvisioningService.provide_script`."""
-        return self._set_up.provide_script(names, python, name, source, progress)
+        return self._provisioning.provide_script(names, python, name, source, progress)
 
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
         """Write the nodes that were added, and host keys accepted, since the head was set up."""
-        assert head.facts is not None, "a head was set up"
+        assert head.info is not None, "a head was set up"
         assert head.installation is not None, "a head was set up"
-        home = NodeHome(PurePosixPath(head.facts.home))
-        cluster_key.write_settings(shell, home, self._set_up.peers(), head.installation.own_key)
+        home = NodeHome(PurePosixPath(head.info.home))
+        cluster_key.write_settings(
+            shell, home, self._provisioning.peers(), head.installation.own_key
+        )

@@ -30,7 +30,7 @@ from backend.launch.network import single_hosts
 from backend.node.system import wording
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels, unprovision
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
@@ -46,25 +46,25 @@ from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, PythonFound, SetUp
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodePython, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.tools.training_python import training_python
 from backend.ssh.interface import Machine, Shell
 from backend.ssh.known_hosts import fingerprint_of
 
-_MOST_AT_ONCE = 16
+_MAX_THREADS = 16
 _SILENT_S = 15.0
 """An agent writes every 2 s."""
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OpenShell = Callable[[NodeEntry], Shell]
-Inspect = Callable[[NodeEntry, Shell], NodeFacts]
+Inspect = Callable[[NodeEntry, Shell], NodeInfo]
 
 
 @dataclass(frozen=True)
-class DesktopPlaces:
+class DesktopPaths:
     """Files of this desktop for setting nodes up.
 
     ``keys`` contains the cluster's key of one data root, ``wheels`` the wheels for the nodes,
@@ -78,26 +78,26 @@ class DesktopPlaces:
     pip: Sequence[str] = (sys.executable, "-I", "-m", "pip")
 
 
-def default_places(data_key: str, constraints: Path) -> DesktopPlaces:
+def default_paths(data_key: str, constraints: Path) -> DesktopPaths:
     """Return this user's folders: ``data_key`` separates the clusters of two data roots."""
     import platformdirs
 
     cache = platformdirs.user_cache_path("ringmaster")
-    built = [cache / "wheels"]
+    wheel_folders = [cache / "wheels"]
     try:
         # The environment for training knows the origin of its own wheel.
         environment = Path(training_python()).parents[1]
         stamp = json.loads((environment / "ringmaster.json").read_text("utf-8"))
-        built.insert(0, Path(stamp["horovod_wheel"]).parents[1])
+        wheel_folders.insert(0, Path(stamp["horovod_wheel"]).parents[1])
     except (OSError, ValueError, KeyError, IndexError) as error:
         swallowed(error)
     # A bundle contains the one that was built with it.
-    built.append(CODE_ROOT / "wheels")
-    return DesktopPlaces(
+    wheel_folders.append(CODE_ROOT / "wheels")
+    return DesktopPaths(
         keys=platformdirs.user_data_path("ringmaster") / "clusters" / data_key,
         wheels=cache / "node-wheels",
         constraints=constraints,
-        horovod=tuple(dict.fromkeys(built)),
+        horovod=tuple(dict.fromkeys(wheel_folders)),
     )
 
 
@@ -112,14 +112,14 @@ class ProvisioningService:
     def __init__(
         self,
         root: OpenRoot,
-        places: DesktopPlaces,
+        paths: DesktopPaths,
         open_shell: OpenShell,
         inspect: Inspect,
         host_key: Callable[[NodeEntry], str],
-        start_agent: Callable[[AgentPlace], Sequence[str]] = agent_commands.start,
+        start_agent: Callable[[AgentPaths], Sequence[str]] = agent_commands.start,
     ) -> None:
         self._root = root
-        self._places = places
+        self._paths = paths
         self._open_shell = open_shell
         self._inspect = inspect
         self._host_key = host_key
@@ -141,26 +141,26 @@ class ProvisioningService:
             BackendError: A name is not that of a node, or the cluster's key cannot be used.
         """
         chosen = options or SetUpOptions()
-        entries = {one.name: one for one in self._entries()}
-        wanted = [self._known(entries, name) for name in dict.fromkeys(names)]
-        others = [one for one in entries.values() if one not in wanted]
-        key = None if chosen.own_key else self._key([*others, *wanted])
+        entries = {e.name: e for e in self._entries()}
+        new_entries = [self._find_entry(entries, name) for name in dict.fromkeys(names)]
+        other_entries = [e for e in entries.values() if e not in new_entries]
+        key = None if chosen.own_key else self._cluster_key([*other_entries, *new_entries])
         bundle = make_bundle()
-        wheels = _Wheels(self._places, chosen)
-        versions = _Versions(
-            {one.name: one.installation.mpi_version for one in others if one.installation}
+        wheels = _NodeWheels(self._paths, chosen)
+        versions = _MpiVersions(
+            {e.name: e.installation.mpi_version for e in other_entries if e.installation}
         )
         peers = self.peers()
-        hold = _Locks().hold
+        lock_environment = _NamedLocks().get
         # One of the nodes that share an environment receives the wheels anyway.
-        relay = Relay() if len(wanted) >= LEAST_NODES and not chosen.shared else None
+        relay = Relay() if len(new_entries) >= LEAST_NODES and not chosen.shared else None
 
-        def one_node(entry: NodeEntry) -> NodeEntry | BackendError:
+        def set_up_node(entry: NodeEntry) -> NodeEntry | BackendError:
             plan = SetUpPlan(
                 wheels=wheels,
                 bundle=bundle,
                 inspect=lambda shell: self._inspect(entry, shell),
-                agree=lambda version: versions.agree(entry.name, version),
+                agree=lambda version: versions.require_same(entry.name, version),
                 key=key,
                 own_key=chosen.own_key,
                 limits_key=chosen.limits_key,
@@ -168,33 +168,37 @@ class ProvisioningService:
                 start_agent=self._start_agent,
                 system_mpi=chosen.system_mpi,
                 shared=chosen.shared,
-                exclusive_access=hold,
+                exclusive_access=lock_environment,
                 relay=relay,
                 # What user code needed before, it needs in a new environment too.
-                packages=tuple(dict.fromkeys((*_packages_of(entry), *chosen.packages))),
+                packages=tuple(dict.fromkeys((*_installed_packages(entry), *chosen.packages))),
             )
-            trusted = self._trusted(entry)
+            fingerprint = self._host_fingerprint(entry)
 
             def report(state: SetUp) -> None:
-                on_change(replace(state, trusted=trusted))
+                on_change(replace(state, trusted_fingerprint=fingerprint))
 
             try:
-                done = set_up(entry, self._open_shell, plan, report, lambda: cancelled(entry.name))
-                node_files.write_entry(self._root, done)
+                ready_entry = set_up(
+                    entry, self._open_shell, plan, report, lambda: cancelled(entry.name)
+                )
+                node_files.write_entry(self._root, ready_entry)
             except BackendError as error:
                 return error
-            return done
+            return ready_entry
 
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(wanted)))) as pool:
-            done = dict(zip((one.name for one in wanted), pool.map(one_node, wanted), strict=True))
-        if key is not None:
-            new = [one.name for one in done.values() if isinstance(one, NodeEntry)]
-            self._let_in_at(others, new, key)
-        if relay is not None and relay.used_by:
-            self._clear(
-                relay, [one for one in done.values() if isinstance(one, NodeEntry)] + wanted
+        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(new_entries)))) as pool:
+            results = dict(
+                zip((e.name for e in new_entries), pool.map(set_up_node, new_entries), strict=True)
             )
-        return done
+        if key is not None:
+            new_names = [e.name for e in results.values() if isinstance(e, NodeEntry)]
+            self._authorize_new(other_entries, new_names, key)
+        if relay is not None and relay.used_by:
+            self._clear_relay(
+                relay, [e for e in results.values() if isinstance(e, NodeEntry)] + new_entries
+            )
+        return results
 
     def provide_script(
         self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
@@ -210,83 +214,87 @@ class ProvisioningService:
             BackendError: It cannot be made; the sentence is of the resolver, or names the node.
             Cancelled: By ``progress``.
         """
-        wheels = ScriptWheels(self._places.wheels, self._places.constraints, self._places.pip)
-        self._places.wheels.mkdir(parents=True, exist_ok=True)
-        entries = {one: self._entry(one) for one in names if one != THIS_COMPUTER}
+        wheels = ScriptWheels(self._paths.wheels, self._paths.constraints, self._paths.pip)
+        self._paths.wheels.mkdir(parents=True, exist_ok=True)
+        entries = {n: self._entry(n) for n in names if n != THIS_COMPUTER}
         relay = Relay() if len(entries) >= LEAST_NODES else None
 
         def cancelled() -> bool:
             return progress.is_cancelled
 
         def exclusive_access(key: str) -> AbstractContextManager[None]:
-            path = self._places.wheels / f"{name}{key}.lock"
-            return locked(path, lambda _: say("Waiting for another job, which makes it"), cancelled)
+            path = self._paths.wheels / f"{name}{key}.lock"
+            return locked(
+                path, lambda _: report_message("Waiting for another job, which makes it"), cancelled
+            )
 
-        def say(words: str) -> None:
-            progress.report(0, 0, f"Packages of the script: {words}")
+        def report_message(message: str) -> None:
+            progress.report(0, 0, f"Packages of the script: {message}")
 
-        def one_node(node: str) -> BackendError | None:
-            entry, place = entries.get(node), wording.place(node)
+        def prepare_node(node: str) -> BackendError | None:
+            entry, node_label = entries.get(node), wording.node_label(node)
 
-            def report(now: SetUp) -> None:
-                say(f"{place}: {now.steps[0].sentence}")
+            def report(state: SetUp) -> None:
+                report_message(f"{node_label}: {state.steps[0].message}")
 
-            steps = Steps(place, ("Packages",), report, cancelled)
+            steps = Steps(node_label, ("Packages",), report, cancelled)
             is_shared = entry is not None and entry.shares_environment
-            facts = None if entry is None or is_shared or entry.no_share else entry.facts
-            takes = facts is not None and facts.data_root_writable
+            details = None if entry is None or is_shared or entry.is_staged else entry.info
+            accepts_wheels = details is not None and details.data_root_writable
 
-            def make(shell: Machine, home: NodeHome) -> None:
-                made = NodeEnvironments(shell, home, steps)
-                if relay is not None and takes and entry is not None:
-                    made.bring = partial(relay.bring, shell, steps, entry.data_root)
+            def make_on(shell: Machine, home: NodeHome) -> None:
+                environments = NodeEnvironments(shell, home, steps)
+                if relay is not None and accepts_wheels and entry is not None:
+                    environments.bring = partial(relay.bring, shell, steps, entry.data_root)
                 with exclusive_access("" if is_shared else f"-{node}"):
-                    fetch = gather(steps.line)
-                    steps.do(lambda: make_environment(shell, steps, made, python, name, fetch))
+                    fetch = gather_wheels(steps.line)
+                    steps.do(
+                        lambda: make_environment(shell, steps, environments, python, name, fetch)
+                    )
 
             try:
                 with as_backend_error("They cannot be written"):
-                    self._in_home(node, make, cancelled)
+                    self._in_home(node, make_on, cancelled)
             except (Cancelled, Unresolved):
                 raise
             except BackendError as error:
                 return BackendError(
-                    f"The packages of the script are not on {place}: {error.message}",
+                    f"The packages of the script are not on {node_label}: {error.message}",
                     "Correct that, then start the job again.",
                 )
             return None
 
-        def gather(on_line: Callable[[str], None]) -> Callable[[Base], Wheelhouse]:
+        def gather_wheels(on_line: Callable[[str], None]) -> Callable[[Base], Wheelhouse]:
             return lambda base: wheels.gather_for(source, name, base, on_line, cancelled)
 
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, len(names))) as pool:
-            faults = [one for one in pool.map(one_node, names) if one is not None]
+        with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
+            errors = [n for n in pool.map(prepare_node, names) if n is not None]
         if relay is not None and relay.used_by:
-            self._clear(relay, entries.values())
-        if faults:
-            raise faults[0]
-        home = NodeHome(PurePosixPath(python).parents[3]) if entries else self._home_here
+            self._clear_relay(relay, entries.values())
+        if errors:
+            raise errors[0]
+        home = NodeHome(PurePosixPath(python).parents[3]) if entries else self._local_home
         return str(home.environments / name / "bin/python")
 
-    def _let_in_at(
-        self, others: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
+    def _authorize_new(
+        self, entries: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
     ) -> None:
         """Authorize new nodes at nodes set up before, if their common subnet does not."""
         peers = self.peers()
-        new = [peer for peer in peers if peer.name in names]
-        for entry in others:
+        new_peers = [peer for peer in peers if peer.name in names]
+        for entry in entries:
             if entry.installation is None:
                 continue
             try:
-                if "," in cluster_key.sources(entry, new):
+                if "," in cluster_key.sources(entry, new_peers):
                     self._with_shell(
-                        entry, partial(self._let_in, entry=entry, key=key, peers=peers)
+                        entry, partial(self._authorize, entry=entry, key=key, peers=peers)
                     )
             except BackendError:
                 # The preflight check finds it and offers to do it again.
                 _log.info("%s does not let %s in.", entry.name, names, exc_info=True)
 
-    def _clear(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
+    def _clear_relay(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
         """Clear it from the first node that answers and has the data root at the same path."""
         for entry in entries:
             if entry.data_root == relay.used_by:
@@ -294,10 +302,10 @@ class ProvisioningService:
                     self._with_shell(entry, relay.clear)
                     return
 
-    def brought_mpi(self) -> str:
+    def bundled_mpi_version(self) -> str:
         """Return the version of Ringmaster's Open MPI for the nodes, "" if unknown."""
         with suppress(OSError, ValueError):
-            for line in self._places.constraints.read_text("utf-8").splitlines():
+            for line in self._paths.constraints.read_text("utf-8").splitlines():
                 package, _, version = line.partition("==")
                 if package == OPEN_MPI:
                     return version.partition(";")[0].strip()
@@ -312,14 +320,14 @@ class ProvisioningService:
             BackendError: The node does not answer, or its agent does not start.
         """
         entry = self._entry(name)
-        if entry.installation is None or entry.facts is None:
+        if entry.installation is None or entry.info is None:
             return False
-        place = AgentPlace(name, entry.installation.python, entry.installation.bundle, entry.facts)
+        agent = AgentPaths(name, entry.installation.python, entry.installation.bundle, entry.info)
 
         def start(shell: Shell) -> bool:
-            if shell.run(agent_commands.check(place)).ok:
+            if shell.run(agent_commands.check(agent)).ok:
                 return False
-            answer = shell.run(self._start_agent(place))
+            answer = shell.run(self._start_agent(agent))
             if not answer.ok:
                 raise BackendError(
                     f"The agent of {name} does not start: {answer.complaint}.",
@@ -329,8 +337,8 @@ class ProvisioningService:
 
         return self._with_shell(entry, start)
 
-    def wake_silent(
-        self, names: Iterable[str], knock: Callable[[NodeAddress], None]
+    def wake_silent_nodes(
+        self, names: Iterable[str], check_reachable: Callable[[NodeAddress], None]
     ) -> Mapping[str, bool | BackendError]:
         """Start the agents of those of these nodes that wrote nothing lately.
 
@@ -341,20 +349,20 @@ class ProvisioningService:
         """
         with suppress(BackendError):
             self._root.files.refresh_nodes()
-        entries = {one.name: one for one in node_files.entries(self._root) if one.installation}
+        entries = {e.name: e for e in node_files.entries(self._root) if e.installation}
         silent = [
             name for name in dict.fromkeys(names) if name in entries and self._is_silent(name)
         ]
 
-        def one_node(name: str) -> bool | BackendError:
+        def wake_node(name: str) -> bool | BackendError:
             try:
-                knock(entries[name].address)
+                check_reachable(entries[name].address)
                 return self.wake(name)
             except BackendError as error:
                 return error
 
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(silent)))) as pool:
-            return dict(zip(silent, pool.map(one_node, silent), strict=True))
+        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(silent)))) as pool:
+            return dict(zip(silent, pool.map(wake_node, silent), strict=True))
 
     def _is_silent(self, name: str) -> bool:
         try:
@@ -367,55 +375,57 @@ class ProvisioningService:
         """Return every node that mpirun on another one may reach, for `keys.write_settings`."""
         return tuple(
             Peer(
-                one.name,
-                own,
-                one.address.port,
-                one.address.user or (one.facts.user if one.facts else ""),
+                e.name,
+                rank_address,
+                e.address.port,
+                e.address.user or (e.info.user if e.info else ""),
                 key,
-                tuple(ip for ip in single_hosts(one.addresses) if ip != own),
+                tuple(ip for ip in single_hosts(e.addresses) if ip != rank_address),
             )
-            for one in self._entries()
-            if one.ranks_address
-            and (own := str(ipaddress.ip_interface(one.ranks_address).ip))
-            and (key := self._host_key(one))
+            for e in self._entries()
+            if e.ranks_address
+            and (rank_address := str(ipaddress.ip_interface(e.ranks_address).ip))
+            and (key := self._host_key(e))
         )
 
-    def let_in_again(self) -> None:
+    def authorize_all(self) -> None:
         """Authorize the cluster's key on every node that is set up, and update the settings.
 
         Raises:
             BackendError: A node could not be reached or written; all others were.
         """
-        entries = [one for one in node_files.entries(self._root) if one.installation is not None]
-        key, peers = self._key(entries), self.peers()
+        entries = [e for e in node_files.entries(self._root) if e.installation is not None]
+        key, peers = self._cluster_key(entries), self.peers()
 
-        def one_node(entry: NodeEntry) -> BackendError | None:
+        def authorize_node(entry: NodeEntry) -> BackendError | None:
             try:
-                self._with_shell(entry, lambda shell: self._let_in(shell, entry, key, peers))
+                self._with_shell(entry, lambda shell: self._authorize(shell, entry, key, peers))
             except BackendError as error:
                 return error
             return None
 
-        with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(entries)))) as pool:
-            faults = [fault for fault in pool.map(one_node, entries) if fault is not None]
-        if faults:
-            raise faults[0]
+        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(entries)))) as pool:
+            errors = [fault for fault in pool.map(authorize_node, entries) if fault is not None]
+        if errors:
+            raise errors[0]
 
-    def _let_in(
+    def _authorize(
         self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
     ) -> None:
-        assert entry.facts is not None, "a node that is set up has facts"
+        assert entry.info is not None, "a node that is set up has facts"
         assert entry.installation is not None, "asked for by the caller"
-        home = NodeHome(PurePosixPath(entry.facts.home))
+        home = NodeHome(PurePosixPath(entry.info.home))
         if not entry.installation.own_key:
-            there = entry.installation
-            gate = there.python if there.limits_key else ""
-            cluster_key.install_key(shell, home, key, cluster_key.sources(entry, peers), gate)
+            installation = entry.installation
+            gate_python = installation.python if installation.limits_key else ""
+            cluster_key.install_key(
+                shell, home, key, cluster_key.sources(entry, peers), gate_python
+            )
         cluster_key.write_settings(shell, home, peers, entry.installation.own_key)
 
     @property
-    def _home_here(self) -> NodeHome:
-        return NodeHome(PurePosixPath(self._places.wheels.parent) / "scripts")
+    def _local_home(self) -> NodeHome:
+        return NodeHome(PurePosixPath(self._paths.wheels.parent) / "scripts")
 
     def _in_home(
         self,
@@ -425,7 +435,7 @@ class ProvisioningService:
     ) -> T:
         """Call ``work`` with the folder of the environments of a node, or of this computer."""
         if node == THIS_COMPUTER:
-            return work(ThisComputer(cancelled), self._home_here)
+            return work(ThisComputer(cancelled), self._local_home)
         entry = self._entry(node)
         shared = entry.shares_environment
         home = NodeHome.shared_in(PurePosixPath(entry.data_root)) if shared else home_of(entry)
@@ -444,26 +454,28 @@ class ProvisioningService:
         """
 
         def remove(shell: Machine, home: NodeHome) -> int:
-            known = [one.name for one in unprovision.environments(shell, home)]
+            known_names = [e.name for e in unprovision.environments(shell, home)]
             for name in names:
-                if name not in known:
-                    raise BackendError(f"{wording.place(node)} has no environment {name}.")
-            chosen = {one for one in known if {one, one.partition(OF_SCRIPTS)[0]} & {*names}}
-            self._refuse_used(node, shell, home, chosen)
-            return unprovision.remove_environments(shell, home, chosen)
+                if name not in known_names:
+                    raise BackendError(f"{wording.node_label(node)} has no environment {name}.")
+            environments = {e for e in known_names if {e, e.partition(OF_SCRIPTS)[0]} & {*names}}
+            self._refuse_used(node, shell, home, environments)
+            return unprovision.remove_environments(shell, home, environments)
 
         return self._in_home(node, remove)
 
-    def _refuse_used(self, node: str, shell: Machine, home: NodeHome, chosen: Set[str]) -> None:
-        folders = [home.environments / one for one in chosen]
-        entries = {one.name: one for one in self._entries()}
+    def _refuse_used(
+        self, node: str, shell: Machine, home: NodeHome, environments: Set[str]
+    ) -> None:
+        folders = [home.environments / e for e in environments]
+        entries = {e.name: e for e in self._entries()}
         if node not in entries:
-            place = wording.place(node)
-            refuse_running(place, shell, sys.executable, str(CODE_ROOT), folders)
+            node_label = wording.node_label(node)
+            refuse_running(node_label, shell, sys.executable, str(CODE_ROOT), folders)
         shares = node in entries and entries[node].shares_environment
-        users = {node, *(one for one in entries if shares and entries[one].shares_environment)}
-        for entry in (one for name, one in entries.items() if name in users):
-            if entry.installation is not None and entry.installation.environment in chosen:
+        users = {node, *(e for e in entries if shares and entries[e].shares_environment)}
+        for entry in (e for name, e in entries.items() if name in users):
+            if entry.installation is not None and entry.installation.environment in environments:
                 raise BackendError(
                     f"{entry.installation.environment} is the environment that {entry.name} trains "
                     "with.",
@@ -471,14 +483,14 @@ class ProvisioningService:
                 )
             refuse = partial(unprovision.refuse_running_of, entry, folders=folders)
             refuse(shell) if entry.name == node else self._with_shell(entry, refuse)
-        for waiting in queue_files.entries(self._root):
-            launch = launch_of(self._root.job(waiting.job_id).queued_launch, waiting.run)
+        for queue_entry in queue_files.entries(self._root):
+            launch = launch_of(self._root.job(queue_entry.job_id).queued_launch, queue_entry.run)
             pythons = (launch.python, launch.script_python) if launch is not None else ()
-            if any(one.node in users for one in waiting.placement) and chosen & {
-                PurePosixPath(one).parents[1].name for one in pythons if one
+            if any(e.node in users for e in queue_entry.placement) and environments & {
+                PurePosixPath(e).parents[1].name for e in pythons if e
             }:
                 raise BackendError(
-                    f"The job {waiting.job_id} is queued and uses that environment.",
+                    f"The job {queue_entry.job_id} is queued and uses that environment.",
                     "Take it from the queue first.",
                 )
 
@@ -489,7 +501,7 @@ class ProvisioningService:
             BackendError: See `backend.provisioning.unprovision.remove`.
         """
         entry = self._entry(name)
-        if entry.no_share:
+        if entry.is_staged:
             self._require_all_is_home(name)
         freed = self._with_shell(entry, lambda shell: unprovision.remove(entry, shell))
         node_files.write_entry(self._root, replace(entry, installation=None))
@@ -503,8 +515,8 @@ class ProvisioningService:
         Raises:
             BackendError: A name is not that of a node; nothing was removed.
         """
-        entries = {one.name: one for one in self._entries()}
-        for entry in [self._known(entries, name) for name in dict.fromkeys(names)]:
+        entries = {e.name: e for e in self._entries()}
+        for entry in [self._find_entry(entries, name) for name in dict.fromkeys(names)]:
             try:
                 yield entry.name, self.un_provision(entry.name)
             except BackendError as error:
@@ -524,40 +536,40 @@ class ProvisioningService:
                         "Stop that job, or wait for its end.",
                     )
 
-    def _trusted(self, entry: NodeEntry) -> str:
+    def _host_fingerprint(self, entry: NodeEntry) -> str:
         """Return the fingerprint of a node's accepted key; connecting reports any problem."""
         with suppress(BackendError):
             return fingerprint_of(self._host_key(entry))
         return ""
 
-    def _key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
+    def _cluster_key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
         """Return this desktop's cluster key, otherwise the one of a node, otherwise a new one."""
-        folder = self._places.keys
-        kept = cluster_key.stored_key(folder)
-        if kept is not None:
-            return kept
+        folder = self._paths.keys
+        stored_key = cluster_key.stored_key(folder)
+        if stored_key is not None:
+            return stored_key
         # Another desktop set these nodes up: its key must remain the one that all accept.
-        silent: BackendError | None = None
+        first_error: BackendError | None = None
         for entry in entries:
             try:
-                found = self._key_on(entry)
+                node_key = self._key_on(entry)
             except BackendError as error:
-                silent = silent or error
+                first_error = first_error or error
                 continue
-            if found is not None:
-                return cluster_key.store_key(folder, found)
-        if silent is not None:
+            if node_key is not None:
+                return cluster_key.store_key(folder, node_key)
+        if first_error is not None:
             raise BackendError(
                 "The cluster's key is on the nodes that are set up already, and none of them "
-                f"returned it: {silent.message}",
+                f"returned it: {first_error.message}",
                 "Start one of them, or remove nodes that no longer exist; then set up again.",
-            ) from silent
+            ) from first_error
         return cluster_key.store_key(folder, cluster_key.make_key())
 
     def _key_on(self, entry: NodeEntry) -> ClusterKey | None:
-        if entry.installation is None or entry.facts is None:
+        if entry.installation is None or entry.info is None:
             return None
-        path = str(NodeHome(PurePosixPath(entry.facts.home)).ssh / cluster_key.PRIVATE_NAME)
+        path = str(NodeHome(PurePosixPath(entry.info.home)).ssh / cluster_key.PRIVATE_NAME)
         try:
             return cluster_key.parse_key(self._with_shell(entry, lambda shell: shell.read(path)))
         except (FileNotFoundError, ValueError) as error:
@@ -572,14 +584,14 @@ class ProvisioningService:
             shell.close()
 
     def _entry(self, name: str) -> NodeEntry:
-        return self._known({one.name: one for one in self._entries()}, name)
+        return self._find_entry({e.name: e for e in self._entries()}, name)
 
     def _entries(self) -> tuple[NodeEntry, ...]:
         self._root.files.refresh_nodes()
         return node_files.entries(self._root)
 
     @staticmethod
-    def _known(entries: Mapping[str, NodeEntry], name: str) -> NodeEntry:
+    def _find_entry(entries: Mapping[str, NodeEntry], name: str) -> NodeEntry:
         try:
             return entries[name]
         except KeyError:
@@ -588,56 +600,56 @@ class ProvisioningService:
 
 def _is_on(folder: JobFolder, node: str) -> bool:
     """Return whether the newest run of a job is staged on a node and not fetched yet."""
-    carried = remote_run_of(folder.attempt(folder.newest_run()))
-    return carried is not None and carried.node == node and not carried.is_home
+    remote_run = remote_run_of(folder.attempt(folder.newest_run()))
+    return remote_run is not None and remote_run.node == node and not remote_run.is_home
 
 
-def _packages_of(entry: NodeEntry) -> tuple[str, ...]:
+def _installed_packages(entry: NodeEntry) -> tuple[str, ...]:
     return entry.installation.packages if entry.installation is not None else ()
 
 
-class _Wheels(Wheelhouses):
+class _NodeWheels(Wheelhouses):
     """The wheels of one set-up: similar nodes share them; the first one's thread fetches them."""
 
-    def __init__(self, places: DesktopPlaces, options: SetUpOptions) -> None:
-        super().__init__(places.wheels, places.constraints, places.pip)
-        without = options.without_horovod
-        self._built = None if without else horovod_wheels.built_wheels(places.horovod)
+    def __init__(self, paths: DesktopPaths, options: SetUpOptions) -> None:
+        super().__init__(paths.wheels, paths.constraints, paths.pip)
+        skips_horovod = options.without_horovod
+        self._built = None if skips_horovod else horovod_wheels.built_wheels(paths.horovod)
         self._cpu_only = options.cpu_only
 
     def choose(
-        self, name: str, facts: NodeFacts
-    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
-        return horovod_wheels.choose(name, facts, self._built, cpu_only=self._cpu_only)
+        self, name: str, details: NodeInfo
+    ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
+        return horovod_wheels.choose(name, details, self._built, cpu_only=self._cpu_only)
 
 
-class _Locks:
+class _NamedLocks:
     """A lock for each name. Another desktop does not wait: the first one to rename wins."""
 
     def __init__(self) -> None:
-        self._own = threading.Lock()
-        self._known: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
 
-    def hold(self, name: str) -> threading.Lock:
-        with self._own:
-            return self._known.setdefault(name, threading.Lock())
+    def get(self, name: str) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(name, threading.Lock())
 
 
-class _Versions:
+class _MpiVersions:
     """The Open MPI version of each node; a node with another than the first is refused."""
 
-    def __init__(self, known: Mapping[str, str]) -> None:
-        self._known = dict(known)
+    def __init__(self, versions: Mapping[str, str]) -> None:
+        self._versions = dict(versions)
         self._lock = threading.Lock()
 
-    def agree(self, name: str, version: str) -> None:
+    def require_same(self, name: str, version: str) -> None:
         with self._lock:
-            for other, theirs in sorted(self._known.items()):
-                if theirs != version:
+            for other_node, other_version in sorted(self._versions.items()):
+                if other_version != version:
                     raise BackendError(
-                        f"{name} has Open MPI {version} and {other} has {theirs}; the ranks of a "
+                        f"{name} has Open MPI {version} and {other_node} has {other_version}; the ranks of a "
                         "job need the same version on all its nodes.",
-                        f"Set {name} and {other} up again together, and all other nodes: with "
+                        f"Set {name} and {other_node} up again together, and all other nodes: with "
                         "Ringmaster's Open MPI, or with the one of their system.",
                     )
-            self._known[name] = version
+            self._versions[name] = version

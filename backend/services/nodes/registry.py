@@ -17,12 +17,12 @@ from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.node_facts import NodeInspection, inspect
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.layout import NodeHome
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_fault, nearest, sanitize
+from backend.records.base.validation import name_error, closest_match, sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeFacts, SshFacts
+from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeInfo, SshOverview
 from backend.records.nodes.give_way_hours import parse_hours
 from backend.ssh.banner_check import KNOCK_LIMIT_S, check_banner
 from backend.ssh.interface import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
@@ -54,14 +54,14 @@ class NodeRegistry:
         profile: Path,
         ssh_config: Path | None = None,
         keyring: SystemKeyring | None = None,
-        given: Accept = lambda key: False,
+        is_trusted_key: Accept = lambda key: False,
     ) -> None:
         self._root = root
         self._known_hosts = KnownHosts(profile / "known_hosts")
         self._ssh_config = ssh_config
-        self._given = given
+        self._is_trusted_key = is_trusted_key
         self._passphrases: dict[str, str] = {}
-        self._known: tuple[NodeEntry, ...] = ()
+        self._known_entries: tuple[NodeEntry, ...] = ()
         self.keyring = keyring if keyring is not None else SystemKeyring()
 
     @property
@@ -69,7 +69,7 @@ class NodeRegistry:
         """Path of the accepted host keys, one a line."""
         return self._known_hosts.path
 
-    def ssh_facts(self) -> SshFacts:
+    def ssh_details(self) -> SshOverview:
         """Return the SSH settings and keys of this computer.
 
         Raises:
@@ -78,34 +78,34 @@ class NodeRegistry:
         from backend.ssh.client import agent_keys
         from backend.ssh.ssh_config import DEFAULT_KEYS
 
-        config = self._ssh_config or expanded("~/.ssh/config")
-        return SshFacts(
+        config = self._ssh_config or expand_home("~/.ssh/config")
+        return SshOverview(
             config=str(config) if config.is_file() else "",
             known_hosts=str(self.known_hosts_path),
-            accepted=self._known_hosts.all(),
-            keys=tuple(one for one in DEFAULT_KEYS if expanded(one).is_file()),
+            accepted_keys=self._known_hosts.all(),
+            keys=tuple(k for k in DEFAULT_KEYS if expand_home(k).is_file()),
             agent_keys=agent_keys(),
             passphrases=len(self._passphrases),
-            keyring_fault=self.keyring.fault(),
+            keyring_error=self.keyring.unavailable_reason(),
         )
 
     def list(self) -> tuple[NodeEntry, ...]:
         self._root.files.refresh_nodes()
         return node_files.entries(self._root)
 
-    def entries_known(self) -> tuple[NodeEntry, ...]:
+    def known_entries(self) -> tuple[NodeEntry, ...]:
         """Return the nodes as `list`; the last known ones while the data root does not answer."""
         with suppress(Unreachable):
             self._root.files.refresh_nodes()
         try:
-            found = node_files.entries(self._root)
+            entries = node_files.entries(self._root)
         except BackendError:
-            if not self._known:
+            if not self._known_entries:
                 raise
-            return self._known
-        if found or self._root.nodes.is_dir():
-            self._known = found
-        return self._known
+            return self._known_entries
+        if entries or self._root.nodes.is_dir():
+            self._known_entries = entries
+        return self._known_entries
 
     def add(
         self,
@@ -126,26 +126,26 @@ class NodeRegistry:
             BackendError: The name is invalid or exists, or the inspection failed (see
                 `backend.ssh.client.connect` and `look_at`); no node was added.
         """
-        name = self._free_name(name or address.host)
+        name = self._require_free_name(name or address.host)
         if no_share and not self._root.files.is_mounted:
             raise BackendError(
                 "This computer reaches the data root over SSH itself, so it cannot copy files "
                 f"between the data root and {name}.",
                 f"Add {name} from a computer that mounts the data root.",
             )
-        with_key = replace(address, identity=_absolute(address.identity))
-        shell = self.connect(with_key, accept, passphrase)
+        full_address = replace(address, identity=_absolute(address.identity))
+        shell = self.connect(full_address, accept, passphrase)
         try:
-            found = self._inspected(shell, name, node_data_root)
+            inspection = self._inspect(shell, name, node_data_root)
         finally:
             shell.close()
-        facts = found.facts
+        details = inspection.facts
         if no_share:
-            facts = _with_carried_root(
-                facts, self._carried_root(NodeHome(PurePosixPath(facts.home)))
+            details = _with_staged_root(
+                details, self._staged_root(NodeHome(PurePosixPath(details.home)))
             )
         entry = NodeEntry(
-            name, with_key, facts, ranks_address=found.ranks_address, no_share=no_share
+            name, full_address, details, ranks_address=inspection.ranks_address, is_staged=no_share
         )
         node_files.write_entry(self._root, entry)
         return entry
@@ -161,31 +161,31 @@ class NodeRegistry:
         entry = self.entry(name)
         shell = self.open_shell(name, passphrase)
         try:
-            found = self._inspected(shell, name, node_data_root or entry.data_root)
+            inspection = self._inspect(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
-        facts = _known_root(found.facts, entry)
-        fresh = replace(entry, facts=facts, ranks_address=_kept_address(entry, found))
-        node_files.write_entry(self._root, fresh)
-        return fresh
+        details = _keep_root(inspection.facts, entry)
+        updated_entry = replace(entry, info=details, ranks_address=_keep_address(entry, inspection))
+        node_files.write_entry(self._root, updated_entry)
+        return updated_entry
 
-    def facts(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def node_details(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
         """Inspect a node through an open connection; nothing is stored.
 
         Raises:
             BackendError: The inspection failed.
         """
-        return _known_root(self._inspected(shell, entry.name, entry.data_root).facts, entry)
+        return _keep_root(self._inspect(shell, entry.name, entry.data_root).facts, entry)
 
-    def _carried_root(self, home: NodeHome) -> str:
+    def _staged_root(self, home: NodeHome) -> str:
         """Return the staged root, the same on all nodes and from all desktops of a data root."""
-        used = (PurePosixPath(one.data_root).name for one in self.list() if one.no_share)
-        return str(home.staged_root(next(used, secrets.token_hex(_KEY_BYTES))))
+        used_names = (PurePosixPath(e.data_root).name for e in self.list() if e.is_staged)
+        return str(home.staged_root(next(used_names, secrets.token_hex(_KEY_BYTES))))
 
-    def _inspected(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
+    def _inspect(self, shell: Shell, name: str, node_data_root: str) -> NodeInspection:
         access, path = self._root.files, self._root.path
-        there = node_data_root or access.on_nodes(path)
-        return inspect(shell, name, path, there, access.replace_bytes, access.remove)
+        remote_root = node_data_root or access.on_nodes(path)
+        return inspect(shell, name, path, remote_root, access.replace_bytes, access.remove)
 
     def set_in_service(self, name: str, in_service: bool) -> NodeEntry:
         """Set whether jobs may be started on the node; its running jobs continue.
@@ -193,11 +193,11 @@ class NodeRegistry:
         Raises:
             BackendError: There is no such node.
         """
-        fresh = replace(self.entry(name), in_service=in_service)
-        node_files.write_entry(self._root, fresh)
-        return fresh
+        updated_entry = replace(self.entry(name), in_service=in_service)
+        node_files.write_entry(self._root, updated_entry)
+        return updated_entry
 
-    def set_gives_way(self, name: str, hours: str, known: str | None = None) -> NodeEntry:
+    def set_gives_way(self, name: str, hours: str, expected_hours: str | None = None) -> NodeEntry:
         """Set when runs on the node give way to other users, also those that are running.
 
         Args:
@@ -213,16 +213,19 @@ class NodeRegistry:
             )
         entry = self.entry(name)
         try:
-            fresh = replace(entry, gives_way=parse_hours(hours))
+            updated_entry = replace(entry, gives_way=parse_hours(hours))
         except ValueError as error:
             raise BackendError(str(error)) from error
-        if known is not None and entry.gives_way not in (known, fresh.gives_way):
+        if expected_hours is not None and entry.gives_way not in (
+            expected_hours,
+            updated_entry.gives_way,
+        ):
             raise BackendError(
                 f"{name} was changed meanwhile, and gives way: {entry.gives_way or 'never'}.",
                 "Open the dialog again to replace that.",
             )
-        node_files.write_entry(self._root, fresh)
-        return fresh
+        node_files.write_entry(self._root, updated_entry)
+        return updated_entry
 
     def remove(self, name: str) -> NodeEntry:
         """Move the node's records in the data root to the trash; the machine does not change.
@@ -233,11 +236,11 @@ class NodeRegistry:
             BackendError: There is no such node.
         """
         entry = self.entry(name)
-        mine = self._identities(entry)
+        identities = self._identities(entry)
         node_files.remove_entry(self._root, name)
-        others = {one for other in self.list() for one in self._identities(other)}
+        other_identities = {i for other_entry in self.list() for i in self._identities(other_entry)}
         with suppress(BackendError):
-            self._forget_passphrases([one for one in mine if one not in others])
+            self._forget_passphrases([i for i in identities if i not in other_identities])
         return entry
 
     def keep_passphrase(self, identity: str) -> None:
@@ -249,7 +252,7 @@ class NodeRegistry:
         passphrase = self._passphrases.get(identity, "")
         if not passphrase:
             raise BackendError(f"No passphrase for {sanitize(identity)} is stored.")
-        self.keyring.keep(identity, passphrase)
+        self.keyring.store(identity, passphrase)
 
     def remove_passphrase(self, name: str) -> tuple[str, ...]:
         """Remove the passphrases of the keys of a node, from memory and the system keyring.
@@ -262,12 +265,12 @@ class NodeRegistry:
         return self._forget_passphrases(self._identities(self.entry(name)))
 
     def _forget_passphrases(self, identities: Iterable[str]) -> tuple[str, ...]:
-        found = []
-        for one in identities:
-            here = self._passphrases.pop(one, None) is not None
-            if self.keyring.delete(one) or here:
-                found.append(one)
-        return tuple(found)
+        forgotten = []
+        for identity in identities:
+            was_in_memory = self._passphrases.pop(identity, None) is not None
+            if self.keyring.delete(identity) or was_in_memory:
+                forgotten.append(identity)
+        return tuple(forgotten)
 
     def _identities(self, entry: NodeEntry) -> tuple[str, ...]:
         from backend.ssh.client import identities_of
@@ -294,10 +297,10 @@ class NodeRegistry:
         """
         from backend.ssh.client import place_of
 
-        place = place_of(self.entry(name).address, self._ssh_config)
-        return next((key.text for key in self._known_hosts.keys(*place)), "")
+        host_and_port = place_of(self.entry(name).address, self._ssh_config)
+        return next((key.text for key in self._known_hosts.keys(*host_and_port)), "")
 
-    def trust(self, key: HostKey) -> None:
+    def accept_key(self, key: HostKey) -> None:
         """Accept a key from now on. Call this only after the user agreed."""
         self._known_hosts.add(key)
 
@@ -319,7 +322,7 @@ class NodeRegistry:
         self,
         address: NodeAddress,
         accept: Accept | None = None,
-        ask: AskPassphrase | None = None,
+        ask_passphrase: AskPassphrase | None = None,
         **limits: float,
     ) -> Shell:
         """Open a connection to any machine; the caller closes it. ``limits``: see `ssh.connect`.
@@ -331,8 +334,8 @@ class NodeRegistry:
         from backend.ssh.client import connect
 
         passphrase = ""
-        asked = 0
-        resolved: set[str] = set()
+        question_count = 0
+        read_identities: set[str] = set()
         while True:
             try:
                 return connect(
@@ -344,21 +347,23 @@ class NodeRegistry:
                 )
             except HostKeyUnknown as error:
                 # Each sshd on the way asks once: an accepted key stays known.
-                if not (self._given(error.key) or (accept is not None and accept(error.key))):
+                if not (
+                    self._is_trusted_key(error.key) or (accept is not None and accept(error.key))
+                ):
                     raise
-                self.trust(error.key)
+                self.accept_key(error.key)
             except PassphraseNeeded as error:
-                kept = self._passphrases.pop(error.identity, "")
-                if not kept and error.identity not in resolved:
-                    resolved.add(error.identity)
-                    kept = self.keyring.read(error.identity)
-                if kept and kept != passphrase:
-                    passphrase = kept
-                elif ask is None or asked == _PASSPHRASE_TRIES:
+                stored_passphrase = self._passphrases.pop(error.identity, "")
+                if not stored_passphrase and error.identity not in read_identities:
+                    read_identities.add(error.identity)
+                    stored_passphrase = self.keyring.read(error.identity)
+                if stored_passphrase and stored_passphrase != passphrase:
+                    passphrase = stored_passphrase
+                elif ask_passphrase is None or question_count == _PASSPHRASE_TRIES:
                     raise
                 else:
-                    asked += 1
-                    passphrase = ask(error.identity)
+                    question_count += 1
+                    passphrase = ask_passphrase(error.identity)
                     if not passphrase:
                         raise
                 self._passphrases[error.identity] = passphrase
@@ -380,10 +385,10 @@ class NodeRegistry:
         else:
             check_banner(node)
 
-    def _free_name(self, name: str) -> str:
-        fault = name_fault(name)
-        if fault:
-            raise BackendError(fault, "Give the node another name: --name NAME.")
+    def _require_free_name(self, name: str) -> str:
+        error = name_error(name)
+        if error:
+            raise BackendError(error, "Give the node another name: --name NAME.")
         self._root.files.refresh_nodes()
         if name == THIS_COMPUTER or node_files.entry(self._root, name) is not None:
             raise BackendError(
@@ -406,14 +411,14 @@ class NodeRegistry:
             raise BackendError(
                 "This computer is always a node.", "Leave it out of a job's placement instead."
             )
-        known = tuple(one.name for one in self.list())
-        near = nearest(name, known)
+        known_names = tuple(e.name for e in self.list())
+        suggestion = closest_match(name, known_names)
         raise BackendError(
             f"There is no node “{sanitize(name)}”.",
-            f"Did you mean “{near}”?"
-            if near
-            else f"Known nodes: {', '.join(known)}."
-            if known
+            f"Did you mean “{suggestion}”?"
+            if suggestion
+            else f"Known nodes: {', '.join(known_names)}."
+            if known_names
             else f"Add one: {COMMAND} node add HOST",
         )
 
@@ -425,20 +430,20 @@ def _absolute(identity: str) -> str:
     return str(Path(identity).absolute())
 
 
-def _known_root(facts: NodeFacts, entry: NodeEntry) -> NodeFacts:
+def _keep_root(details: NodeInfo, entry: NodeEntry) -> NodeInfo:
     """Keep the path of a share that is not mounted at the moment: it will return there."""
-    if entry.no_share:
-        return _with_carried_root(facts, entry.data_root)
-    if facts.data_root:
-        return facts
-    return replace(facts, data_root=entry.data_root, data_root_writable=False)
+    if entry.is_staged:
+        return _with_staged_root(details, entry.data_root)
+    if details.data_root:
+        return details
+    return replace(details, data_root=entry.data_root, data_root_writable=False)
 
 
-def _with_carried_root(facts: NodeFacts, carried_root: str) -> NodeFacts:
-    return replace(facts, data_root=carried_root, data_root_writable=True)
+def _with_staged_root(details: NodeInfo, staged_root: str) -> NodeInfo:
+    return replace(details, data_root=staged_root, data_root_writable=True)
 
 
-def _kept_address(entry: NodeEntry, found: NodeInspection) -> str:
+def _keep_address(entry: NodeEntry, inspection: NodeInspection) -> str:
     """Keep the ranks' address while the node has it: this desktop may use another route."""
-    addresses = [one.address for one in found.facts.interfaces]
-    return entry.ranks_address if entry.ranks_address in addresses else found.ranks_address
+    addresses = [i.address for i in inspection.facts.interfaces]
+    return entry.ranks_address if entry.ranks_address in addresses else inspection.ranks_address

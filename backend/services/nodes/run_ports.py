@@ -13,7 +13,7 @@ _PORTS = (32_768, 45_321, 60_999)
 _LIMIT_S = 1.0
 
 
-def finding(name: str, address: str) -> Finding:
+def check_ports(name: str, address: str) -> Finding:
     """Try the ports of a node from this computer.
 
     A port on which nothing listens answers, too, unless a firewall drops the question.

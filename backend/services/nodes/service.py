@@ -22,7 +22,7 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
-from backend.datastore.nodes.files import NodeNews, StatusWatch
+from backend.datastore.nodes.files import NodeChanges, StatusWatch
 from backend.datastore.nodes.history import read_past
 from backend.launch.placement import NodePaths, NodeRoom, this_computer
 from backend.node.checks import orphans
@@ -38,12 +38,12 @@ from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.nodes import run_ports, ssh_reading
-from backend.services.nodes.head_node import Head, HeadNodeLauncher
+from backend.services.nodes.head_node import HeadNode, HeadNodeLauncher
 from backend.services.nodes.registry import NodeRegistry
-from backend.services.tools.training_python import lack_here, training_python
+from backend.services.tools.training_python import training_error, training_python
 from backend.ssh.interface import Unreachable
 
-PAST_S = 7 * 86_400.0
+HISTORY_S = 7 * 86_400.0
 _SETTLE_S = 0.2
 _CHECK_LIMIT_S = 180.0
 
@@ -65,14 +65,14 @@ class NodeService:
         self._catalogue = catalogue
         self._python = python
         self._probe: Probe | None = None
-        self._reading = threading.Lock()
+        self._probe_lock = threading.Lock()
         self._watch = StatusWatch(root)
-        self._watching = threading.Lock()
+        self._watch_lock = threading.Lock()
         self._mpirun: MpiRun | None = None
 
     def reading(self) -> NodeReading:
         """Read this computer now; rates come with the second reading."""
-        with self._reading:
+        with self._probe_lock:
             if self._probe is None:
                 self._probe = Probe(THIS_COMPUTER, self._root.path)
             return self._probe.read()
@@ -86,8 +86,8 @@ class NodeService:
 
     def remote(self) -> tuple[NodeState, ...]:
         """Return every added node, by name."""
-        entries = self._cluster.entries_known()
-        with self._watching:
+        entries = self._cluster.known_entries()
+        with self._watch_lock:
             while True:
                 # A node that cannot be read becomes silent by itself: its reading gets old.
                 with suppress(Unreachable):
@@ -103,7 +103,7 @@ class NodeService:
                     return tuple(_state(entry, status[entry.name]) for entry in entries)
                 time.sleep(_SETTLE_S)
 
-    def past(self, name: str) -> tuple[PastReading, ...]:
+    def history(self, name: str) -> tuple[PastReading, ...]:
         """Return the node's history of the last week, oldest first, by this computer's clock.
 
         It is empty for this computer, which has no agent.
@@ -113,12 +113,12 @@ class NodeService:
         """
         if name == THIS_COMPUTER:
             return ()
-        facts = self._cluster.entry(name).facts
-        ahead_s = facts.clock_offset_s if facts is not None else None
+        details = self._cluster.entry(name).info
+        clock_offset_s = details.clock_offset_s if details is not None else None
         folder = self._root.node(name)
         with suppress(Unreachable):
             self._root.files.refresh_past(folder)
-        return read_past(folder, time.time(), ahead_s or 0.0, PAST_S)
+        return read_past(folder, time.time(), clock_offset_s or 0.0, HISTORY_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
         """Check whether the node can train; two ranks on it add up a number.
@@ -131,9 +131,11 @@ class NodeService:
         entry = self._cluster.entry(name)
         if entry.installation is None:
             return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
-        answer = self._ask(name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S)
+        answer = self._run_module(
+            name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S
+        )
         address = entry.ranks_address.partition("/")[0] or entry.address.host
-        return (*(Finding(**one) for one in answer), run_ports.finding(name, address))
+        return (*(Finding(**reply) for reply in answer), run_ports.check_ports(name, address))
 
     def orphans(self, name: str) -> tuple[Orphan, ...]:
         """Return processes on a node that survived a run of this data root.
@@ -144,22 +146,24 @@ class NodeService:
         if name == THIS_COMPUTER:
             with as_backend_error("The leftover processes of this computer could not be found"):
                 return orphans.find(self._root)
-        return _orphans(name, self._ask(name, "backend.node.checks.orphans"))
+        return _orphans(name, self._run_module(name, "backend.node.checks.orphans"))
 
-    def end_orphans(self, name: str, wanted: Sequence[Orphan]) -> tuple[Orphan, ...]:
+    def end_orphans(self, name: str, leftovers: Sequence[Orphan]) -> tuple[Orphan, ...]:
         """End exactly these; return the orphans that remain.
 
         Raises:
             BackendError: There is no such node, or it does not answer.
         """
-        keys = [(one.process.pid, one.process.start_ticks) for one in wanted]
+        keys = [(o.process.pid, o.process.start_ticks) for o in leftovers]
         if not keys:
             return ()
         if name == THIS_COMPUTER:
             orphans.end(self._root, keys)
             return self.orphans(name)
-        words = [f"{pid}:{ticks}" for pid, ticks in keys]
-        return _orphans(name, self._ask(name, "backend.node.checks.orphans", "--end", *words))
+        arguments = [f"{pid}:{ticks}" for pid, ticks in keys]
+        return _orphans(
+            name, self._run_module(name, "backend.node.checks.orphans", "--end", *arguments)
+        )
 
     def reading_over_ssh(self, entry: NodeEntry) -> NodeReading:
         """Read a node whose agent writes no reading (`services.nodes.ssh_reading`).
@@ -171,7 +175,7 @@ class NodeService:
         with contextlib.closing(shell):
             return ssh_reading.read(shell, entry)
 
-    def _ask(self, name: str, module: str, *more: str, limit_s: float = 60.0) -> Any:
+    def _run_module(self, name: str, module: str, *arguments: str, limit_s: float = 60.0) -> Any:
         """Return the JSON that one of the program's modules prints on a node."""
         entry = self._cluster.entry(name)
         if entry.installation is None:
@@ -182,7 +186,7 @@ class NodeService:
                 (
                     *("env", f"PYTHONPATH={entry.installation.bundle}"),
                     *(entry.installation.python, "-m", module),
-                    *("--data-root", entry.data_root, *more),
+                    *("--data-root", entry.data_root, *arguments),
                 ),
                 limit_s=limit_s,
             )
@@ -204,16 +208,19 @@ class NodeService:
         """True if this computer sees the data root, as every node of a run must."""
         return self._root.files.is_mounted
 
-    def rooms(self) -> tuple[NodeRoom, ...]:
+    def capacities(self) -> tuple[NodeRoom, ...]:
         """Return the resources of the nodes for a job; nodes that are not online have none."""
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
-        here = this_computer(reading.cpu.cores, gpus, self._site())
-        return (here, *(_room(state) for state in self.remote() if state.reading is not None))
+        local_capacity = this_computer(reading.cpu.cores, gpus, self._site())
+        return (
+            local_capacity,
+            *(_capacity(state) for state in self.remote() if state.reading is not None),
+        )
 
-    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[Head]:
+    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[HeadNode]:
         """Return the place that starts the supervisor of a run with these ranks."""
-        return self._heads.of(ranks)
+        return self._heads.open_head(ranks)
 
     def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
         """Enable the head node of these ranks to start them by itself at any time."""
@@ -238,42 +245,47 @@ class NodeService:
         )
 
     def _findings(self, smoke: bool) -> tuple[Finding, ...]:
-        lack = lack_here()
-        places = DoctorPaths(self._root.path, self._catalogue, self._python(), trains=lack is None)
-        found = findings(places, smoke)
-        if lack is not None:
-            found = (Finding("pytorch", False, lack.message, lack.remedy), *found)
+        error = training_error()
+        paths = DoctorPaths(self._root.path, self._catalogue, self._python(), trains=error is None)
+        doctor_findings = findings(paths, smoke)
+        if error is not None:
+            doctor_findings = (
+                Finding("pytorch", False, error.message, error.remedy),
+                *doctor_findings,
+            )
         if self.trains_here:
-            return found
-        remote = tuple(self._remote_root() if one.check == "data root" else one for one in found)
-        return (*remote, *self._mirror())
+            return doctor_findings
+        remote = tuple(
+            self._check_remote_root() if f.check == "data root" else f for f in doctor_findings
+        )
+        return (*remote, *self._mirror_findings())
 
-    def _remote_root(self) -> Finding:
+    def _check_remote_root(self) -> Finding:
         """Check the remote data root instead of its mirror."""
-        name = self._root.shown(self._root.path)
-        proof = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
+        name = self._root.display_path(self._root.path)
+        test_file = self._root.path / f".ringmaster-check-{secrets.token_hex(8)}"
         try:
-            self._root.files.replace_bytes(proof, b"ringmaster")
-            self._root.files.remove(proof)
+            self._root.files.replace_bytes(test_file, b"ringmaster")
+            self._root.files.remove(test_file)
         except BackendError as error:
             return Finding("data root", False, error.message, error.remedy)
         return Finding("data root", True, f"{name} can be written, over SFTP.")
 
-    def _mirror(self) -> Iterator[Finding]:
-        room = self._root.files.room()
-        if room is None:
+    def _mirror_findings(self) -> Iterator[Finding]:
+        mirror_usage = self._root.files.mirror_usage()
+        if mirror_usage is None:
             return
-        kept = f"{number_format.size(room.bytes)} of it are kept on this computer, in {room.place}"
-        if room.fetched_bytes:
-            kept += (
-                f"; ./installers/run --data-root {shlex.quote(room.address)} mirror clear frees "
-                f"{number_format.size(room.fetched_bytes)}, "
+        message = f"{number_format.size(mirror_usage.bytes)} of it are kept on this computer, in {mirror_usage.folder}"
+        if mirror_usage.fetched_bytes:
+            message += (
+                f"; ./installers/run --data-root {shlex.quote(mirror_usage.address)} mirror clear frees "
+                f"{number_format.size(mirror_usage.fetched_bytes)}, "
                 "which are fetched again when needed"
             )
-        yield Finding("mirror", True, f"{kept}.")
+        yield Finding("mirror", True, f"{message}.")
 
 
-def _state(entry: NodeEntry, status: NodeNews) -> NodeState:
+def _state(entry: NodeEntry, status: NodeChanges) -> NodeState:
     presence = status.presence or Presence.OFFLINE
     message = status.message
     if not entry.is_ready:
@@ -286,7 +298,7 @@ def _state(entry: NodeEntry, status: NodeNews) -> NodeState:
     )
 
 
-def _room(state: NodeState) -> NodeRoom:
+def _capacity(state: NodeState) -> NodeRoom:
     entry, reading = state.entry, state.reading
     assert entry is not None, "a remote node was added"
     assert reading is not None, "asked for by the caller"
@@ -297,7 +309,7 @@ def _room(state: NodeState) -> NodeRoom:
         gpus=tuple(gpu.uuid for gpu in reading.gpus),
         addresses=entry.addresses,
         site=_site(entry),
-        no_share=entry.no_share,
+        no_share=entry.is_staged,
     )
 
 
@@ -317,7 +329,7 @@ def _site(entry: NodeEntry) -> NodePaths | None:
 
 def _orphans(name: str, answer: Any) -> tuple[Orphan, ...]:
     try:
-        return tuple(untrusted.build(Orphan, one) for one in answer["orphans"])
+        return tuple(untrusted.build(Orphan, reply) for reply in answer["orphans"])
     except (ValueError, KeyError, TypeError) as error:
         raise BackendError(
             f"The answer of {name} about its processes is invalid: {sanitize(str(error), 200)}.",

@@ -38,7 +38,7 @@ _NODE_MODULES = (
     "system/timeout_call",
 )
 """They import only the standard library: a node that was not set up has no psutil."""
-_FROM_MEMORY = (
+_LOADER = (
     "import os, sys; "
     "memory = os.memfd_create('ringmaster'); "
     "open(memory, 'wb', closefd=False).write(sys.stdin.buffer.read()); "
@@ -57,9 +57,9 @@ def read(shell: Shell, entry: NodeEntry) -> NodeReading:
         BackendError: The node has no Python, or its answer cannot be used.
         Unreachable: The connection broke.
     """
-    there = entry.installation
-    python = there.python if there is not None else "python3"
-    argv = (python, "-I", "-c", _FROM_MEMORY, entry.name, entry.data_root or "/")
+    installation = entry.installation
+    python = installation.python if installation is not None else "python3"
+    argv = (python, "-I", "-c", _LOADER, entry.name, entry.data_root or "/")
     answer = shell.run(argv, input=_probe_code(), limit_s=_LIMIT_S)
     if not answer.ok:
         raise _unusable(entry.name, answer.complaint)
@@ -72,9 +72,9 @@ def read(shell: Shell, entry: NodeEntry) -> NodeReading:
     return replace(reading, name=entry.name, heartbeat=time.monotonic_ns() // 1_000_000)
 
 
-def _unusable(name: str, why: str) -> BackendError:
+def _unusable(name: str, reason: str) -> BackendError:
     return BackendError(
-        f"{name} returns no reading over SSH: {sanitize(why, 200)}.",
+        f"{name} returns no reading over SSH: {sanitize(reason, 200)}.",
         f"Log in to {name} and run: python3 -I -c 'import json, zipfile'",
     )
 
@@ -91,11 +91,11 @@ def _probe_code() -> bytes:
         for name in ("base", "records")
         for path in (_PACKAGE / name).rglob("*.py")
     }
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(files):
             archive.write(_PACKAGE.parent / path, path)
         binding = importlib.util.find_spec("pynvml")
         if binding is not None and binding.origin is not None:
             archive.write(binding.origin, Path(binding.origin).name)
-    return packed.getvalue()
+    return buffer.getvalue()

@@ -31,15 +31,15 @@ from backend.records.notifications.notification import (
     Mail,
     NotificationTarget,
     RunEndMessage,
-    mail_fault,
+    mail_error,
     settings_name,
-    webhook_fault,
+    webhook_error,
 )
 from backend.ssh.interface import Shell
 from backend.ssh.system_keyring import MAIL_SERVICE, SystemKeyring
 
-_OWN_MODE, _OWN_FOLDER_MODE = 0o600, 0o700
-_AGAIN_S = 60.0
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700
+_RETRY_S = 60.0
 _TEST = RunEndMessage(
     "test",
     0,
@@ -62,10 +62,10 @@ class DeliveryAttempt:
 
     wait_s: float | None
     failure: str = ""
-    failed: str = ""
+    failed_kind: str = ""
 
 
-class NoticeService:
+class NotificationService:
     """Settings and delivery. Every call blocks. Call ``notify`` on one thread, others anywhere."""
 
     def __init__(
@@ -97,7 +97,7 @@ class NoticeService:
             return Channels.from_dict(read_json(self.path))
         return Channels()
 
-    def keep(self, channels: Channels, password: str | None = None) -> Channels:
+    def store(self, channels: Channels, password: str | None = None) -> Channels:
         """Store settings, and a password if one is given.
 
         Without a keyring the password is used until the program ends. Returns what was stored: a
@@ -106,46 +106,46 @@ class NoticeService:
         Raises:
             BackendError: A setting is invalid or cannot be written; nothing was changed.
         """
-        if channels.webhook and (fault := webhook_fault(channels.webhook)):
-            raise BackendError(fault)
-        if channels.mail is not None and (fault := mail_fault(channels.mail)):
-            raise BackendError(fault)
-        before = self.channels()
-        if set(channels.targets) - set(before.targets) or not before.since:
+        if channels.webhook and (error := webhook_error(channels.webhook)):
+            raise BackendError(error)
+        if channels.mail is not None and (error := mail_error(channels.mail)):
+            raise BackendError(error)
+        previous = self.channels()
+        if set(channels.targets) - set(previous.targets) or not previous.enabled_at:
             with as_backend_error("The time of the data root cannot be read"):
                 now = datetime.fromtimestamp(now_s(self._root.files, self._root.path), UTC)
-                channels = replace(channels, since=timestamps.stamp(now, "microseconds"))
+                channels = replace(channels, enabled_at=timestamps.stamp(now, "microseconds"))
         else:
-            channels = replace(channels, since=before.since)
+            channels = replace(channels, enabled_at=previous.enabled_at)
         if channels.mail is not None and password is not None:
-            if not self._keyring.fault():
-                self._keyring.keep(channels.mail.account, password)
+            if not self._keyring.unavailable_reason():
+                self._keyring.store(channels.mail.account, password)
             self._passwords[channels.mail.account] = password
         with as_backend_error("The notification settings cannot be written"):
             folder = self.path.parent
-            folder.mkdir(parents=True, exist_ok=True, mode=_OWN_FOLDER_MODE)
-            folder.chmod(_OWN_FOLDER_MODE)
-            replace_json(self.path, channels.to_dict(), mode=_OWN_MODE)
-        self._forget(before.mail, channels.mail)
+            folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+            folder.chmod(_FOLDER_MODE)
+            replace_json(self.path, channels.to_dict(), mode=_FILE_MODE)
+        self._forget_password(previous.mail, channels.mail)
         self._deliveries.clear()
         return channels
 
-    def _forget(self, before: Mail | None, now: Mail | None) -> None:
+    def _forget_password(self, previous: Mail | None, current: Mail | None) -> None:
         """Remove a password that is no longer needed."""
-        if before is not None and (now is None or now.account != before.account):
-            self._passwords.pop(before.account, None)
-            self._keyring.delete(before.account)
+        if previous is not None and (current is None or current.account != previous.account):
+            self._passwords.pop(previous.account, None)
+            self._keyring.delete(previous.account)
 
-    def keyring_fault(self) -> str:
+    def keyring_error(self) -> str:
         """Return why a password is kept only until the program ends, or ""."""
-        return self._keyring.fault()
+        return self._keyring.unavailable_reason()
 
     def has_password(self) -> bool:
         """Return whether the password for mail is available, or none is needed."""
         mail = self.channels().mail
         return mail is None or not mail.user or bool(self._password(mail))
 
-    def spread(self) -> tuple[str, ...]:
+    def copy_to_nodes(self) -> tuple[str, ...]:
         """Copy the settings to the nodes, or remove them; return a sentence for each failure.
 
         Recipients that need a password stay on this desktop.
@@ -155,30 +155,30 @@ class NoticeService:
             channels = replace(channels, mail=None)
         failures = []
         for entry in self._entries():
-            if entry.facts is None or not entry.data_root:
+            if entry.info is None or not entry.data_root:
                 continue
             try:
-                self._spread_to(entry, channels)
+                self._copy_to(entry, channels)
             except BackendError as error:
                 failures.append(f"{entry.name} does not have the settings: {error.message}")
         return tuple(failures)
 
-    def _spread_to(self, entry: NodeEntry, channels: Channels) -> None:
-        assert entry.facts is not None
-        folder = NodeHome(PurePosixPath(entry.facts.home)).notices
+    def _copy_to(self, entry: NodeEntry, channels: Channels) -> None:
+        assert entry.info is not None
+        folder = NodeHome(PurePosixPath(entry.info.home)).notices
         shell = self._open_shell(entry.name)
         try:
             # The node knows its data root by the path behind all links.
-            real = shell.run(["readlink", "-f", entry.data_root])
-            place = folder / settings_name(real.out.strip() or entry.data_root)
+            real_root = shell.run(["readlink", "-f", entry.data_root])
+            path = folder / settings_name(real_root.out.strip() or entry.data_root)
             if not channels.from_nodes or not channels.targets:
-                shell.run(["rm", "-f", str(place)])
+                shell.run(["rm", "-f", str(path)])
                 return
-            made = shell.run(["mkdir", "-p", "-m", "700", str(folder)])
-            if not made.ok:
-                raise BackendError(f"{made.complaint}.")
+            result = shell.run(["mkdir", "-p", "-m", "700", str(folder)])
+            if not result.ok:
+                raise BackendError(f"{result.complaint}.")
             content = json.dumps(channels.to_dict()).encode()
-            shell.write(str(place), content, mode=_OWN_MODE)
+            shell.write(str(path), content, mode=_FILE_MODE)
         finally:
             shell.close()
 
@@ -190,9 +190,9 @@ class NoticeService:
         Raises:
             BackendError: It did not arrive, or a setting is invalid.
         """
-        fault = webhook_fault(channels.webhook) if kind == WEBHOOK else ""
+        fault = webhook_error(channels.webhook) if kind == WEBHOOK else ""
         if kind == MAIL:
-            fault = mail_fault(channels.mail) if channels.mail is not None else "No mail is set up."
+            fault = mail_error(channels.mail) if channels.mail is not None else "No mail is set up."
         if fault:
             raise BackendError(fault)
         try:
@@ -209,30 +209,30 @@ class NoticeService:
         folder = self._root.job(job_id)
         try:
             self._root.files.refresh_job(folder)
-            sending = self._deliveries.get((job_id, run))
-            if sending is None:
+            delivery = self._deliveries.get((job_id, run))
+            if delivery is None:
                 channels = self.channels()
                 record = folder.attempt(run).exit
                 if not record.exists():
-                    return DeliveryAttempt(_AGAIN_S)
+                    return DeliveryAttempt(_RETRY_S)
                 message = message_of(folder, run, channels, self._tail)
                 if message is None or not channels.is_new(self._root.files.changed_s(record)):
                     return DeliveryAttempt(None)
-                sending = NotificationDelivery(
+                delivery = NotificationDelivery(
                     folder.attempt(run),
                     message,
                     channels.targets,
-                    lambda target, what: self._send_to(channels, target, what),
+                    lambda target, message: self._send_to(channels, target, message),
                     self._root.files,
                 )
-                self._deliveries[job_id, run] = sending
-            wait = sending.poll()
+                self._deliveries[job_id, run] = delivery
+            wait_s = delivery.poll()
         except OSError as error:
             swallowed(error)
-            return DeliveryAttempt(_AGAIN_S)
-        if wait is None:
+            return DeliveryAttempt(_RETRY_S)
+        if wait_s is None:
             del self._deliveries[job_id, run]
-        return DeliveryAttempt(wait, sending.failure, sending.failed)
+        return DeliveryAttempt(wait_s, delivery.failure, delivery.failed)
 
     def _tail(self, path: Path) -> bytes:
         try:
@@ -253,10 +253,10 @@ class NoticeService:
         if kind == WEBHOOK:
             post_webhook(channels.webhook, message)
         elif channels.mail is not None:
-            known = self._password(channels.mail) if password is None else password
-            if channels.mail.user and not known:
+            known_password = self._password(channels.mail) if password is None else password
+            if channels.mail.user and not known_password:
                 raise NotSent(f"The password of {channels.mail.account} is not known here.")
-            send_mail(channels.mail, known, message)
+            send_mail(channels.mail, known_password, message)
 
     def _password(self, mail: Mail) -> str:
         return self._passwords.get(mail.account) or self._keyring.read(mail.account)

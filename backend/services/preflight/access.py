@@ -11,7 +11,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.preflight import Fix
 from backend.services.preflight import names
-from backend.services.preflight.check import Result, not_checked
+from backend.services.preflight.check import Result, unchecked_result
 from backend.services.preflight.context import JobPreflight, NodePreflight
 from backend.services.preflight.limits import VARIABLE
 from backend.services.preflight.node_probe import NoPython
@@ -21,12 +21,12 @@ CLOCK_WARNING_S = 60.0
 
 
 def node(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    name, entry, place = node.name, node.entry, wording.place(node.name)
+    name, entry, label = node.name, node.entry, wording.node_label(node.name)
     if entry is None and name != THIS_COMPUTER:
-        known = ", ".join(job.known)
+        nodes = ", ".join(job.cluster_nodes)
         yield Result(
             f"There is no node “{sanitize(name)}”.",
-            f"Known nodes: {known}." if known else f"Add it: {COMMAND} node add HOST",
+            f"Known nodes: {nodes}." if nodes else f"Add it: {COMMAND} node add HOST",
         )
     if entry is not None and not entry.in_service:
         yield Result(
@@ -36,14 +36,14 @@ def node(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         )
     if entry is not None and entry.installation is None:
         yield Result(f"{name} is not set up.", f"Set {name} up.", Fix.SET_UP_AGAIN)
-    if node.target is not None and not node.over.is_set():
+    if node.target is not None and not node.finished_event.is_set():
         yield Result(
-            f"{place} has not answered within {job.whole_s:g} s.",
-            f"Check the load of {place} and its network, then check again. For slow nodes, set "
+            f"{label} has not answered within {job.limit_s:g} s.",
+            f"Check the load of {label} and its network, then check again. For slow nodes, set "
             f"{VARIABLE} to more seconds.",
         )
     if node.error is not None and not isinstance(node.error, BackendError):
-        yield not_checked(name, (names.NODE,), repr(node.error))
+        yield unchecked_result(name, (names.NODE,), repr(node.error))
 
 
 def ssh(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
@@ -53,8 +53,8 @@ def ssh(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     ):
         return
     is_clear = isinstance(error, (LoginRefused, Unreachable))
-    before = "" if is_clear else f"{node.name} cannot be reached: "
-    yield Result(before + error.message, error.remedy)
+    prefix = "" if is_clear else f"{node.name} cannot be reached: "
+    yield Result(prefix + error.message, error.remedy)
 
 
 def host_key(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
@@ -67,15 +67,15 @@ def host_key(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
 
 
 def has_answered(node: NodePreflight, job: JobPreflight) -> bool:
-    return bool(node.heard)
+    return bool(node.listener_reply)
 
 
 def clock(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
     offset_s = node.clock_offset_s
     if abs(offset_s) >= CLOCK_WARNING_S:
-        way = "ahead of" if offset_s > 0 else "behind"
+        direction = "ahead of" if offset_s > 0 else "behind"
         yield Result(
-            f"The clock of {node.name} is {abs(offset_s) / 60:.0f} min {way} this computer's; "
-            "times in its logs will look wrong.",
+            f"The clock of {node.name} is {abs(offset_s) / 60:.0f} min {direction} this "
+            "computer's; times in its logs will look wrong.",
             f"Switch on time synchronisation on {node.name}: timedatectl set-ntp true",
         )

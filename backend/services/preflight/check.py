@@ -1,4 +1,4 @@
-"""The form of a preflight check: what is asked of a node, and how the answer is judged.
+"""Form of a preflight check: a probe of each node, and judges of the replies.
 
 `backend.services.preflight.checks` has the table of all checks.
 """
@@ -15,48 +15,48 @@ from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services.preflight.context import Facts, JobPreflight, NodePreflight, PreflightTarget
+from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget, Reply
 
 _TIMED_OUT = 124
-"""The code of what had not ended in its time; see `backend.node.checks.preflight_probe`."""
+"""The exit code of a program that ran past its limit, in `backend.node.checks.preflight_probe`."""
 
-Replies = Mapping[str, Facts | None]
+Replies = Mapping[str, Reply | None]
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A question to a node: a function of `backend.node.checks.preflight_probe`.
+    """A query to a node: a function of `backend.node.checks.preflight_probe`.
 
     Attributes:
-        name: The key of its answer.
-        ask: The function. The node calls it with the fields of `PreflightTarget`.
+        name: The key of the reply.
+        function: The function that the node calls with the fields of `PreflightTarget`.
         argv: The program that `preflight_probe.command` runs.
     """
 
     name: str
-    ask: Callable[[dict[str, Any]], Any]
+    function: Callable[[dict[str, Any]], Any]
     argv: Callable[[PreflightTarget], Sequence[str]] = lambda target: ()
 
     def request(self, target: PreflightTarget) -> Mapping[str, Any]:
-        return {"ask": self.ask.__name__, "argv": self.argv(target)}
+        return {"ask": self.function.__name__, "argv": self.argv(target)}
 
-    def answer(self, replies: Replies) -> Facts | None:
-        facts = replies.get(self.name)
-        return None if facts is None or facts.get("code") == _TIMED_OUT else facts
+    def reply(self, replies: Replies) -> Reply | None:
+        reply = replies.get(self.name)
+        return None if reply is None or reply.get("code") == _TIMED_OUT else reply
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finding without what its check says of all its findings.
+    """The part of a finding that a judge decides; the check adds the rest.
 
     Attributes:
         fix: None for the fix of the check.
         nodes: None for the node that is judged.
-        check: The name of another check, if it is one of that.
+        check: The name of the check to which the finding belongs, if it is another check.
         details: More fields of `PreflightFinding`.
     """
 
-    sentence: str
+    message: str
     remedy: str = ""
     fix: Fix | None = None
     nodes: tuple[str, ...] | None = None
@@ -64,22 +64,22 @@ class Result:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Alike = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]
-Judge = Callable[[PreflightTarget, Facts], Iterable[Result]]
-OfNode = Callable[[NodePreflight, JobPreflight], Iterable[Result]]
-Need = Callable[[PreflightTarget, Replies], bool]
+UniformOption = tuple[Callable[[NodeEntry], bool], Callable[[SetUpOptions, bool], SetUpOptions]]
+ReplyJudge = Callable[[PreflightTarget, Reply], Iterable[Result]]
+NodeJudge = Callable[[NodePreflight, JobPreflight], Iterable[Result]]
+Condition = Callable[[PreflightTarget, Replies], bool]
 
 
 def is_remote(node: NodePreflight, job: JobPreflight) -> bool:
     return node.name != THIS_COMPUTER
 
 
-def nothing(target: PreflightTarget, replies: Replies) -> Iterable[Result]:
+def no_results(target: PreflightTarget, replies: Replies) -> Iterable[Result]:
     return ()
 
 
 def is_executable(target: PreflightTarget, replies: Replies) -> bool:
-    """Return False where no program can be executed: whatever fails has this one cause."""
+    """Return False where no program can be executed: all other failures have this cause."""
     return not (replies.get("home") or {}).get("noexec")
 
 
@@ -89,90 +89,93 @@ class Check:
 
     Attributes:
         name: Also its label, see `PreflightFinding.label`.
-        probe: What is asked of each node; None if ``is_answered`` says it.
-        judge: Judges the answer of one node; pure, as all judges are.
-        known: Judges what is known of one node without ``probe``.
-        together: Judges what must fit between the nodes.
-        silence: Judges that ``probe`` was not answered, where that says more than "not checked".
-        of_nodes: The nodes that the check concerns.
-        waits_for: Of a check between nodes: the others to which it has no answer. If all of them
-            have a fault, that is the reason.
-        needs: What must hold at a node before ``judge`` says anything: a fault that follows from
-            another one is left out.
-        is_answered: What must hold besides the answer to ``probe``.
-        fix: Offered with its findings, unless a judge says another.
+        probe: The query to each node; None if ``is_answered`` is enough.
+        judge: Judges the reply of one node; pure, as all judges are.
+        node_judge: Judges one node without its reply to ``probe``.
+        job_judges: Judge the nodes of the job together.
+        silence_judge: Judges a missing reply, where that says more than "not checked".
+        applies_to: The nodes that the check concerns.
+        missing_peers: For a check between nodes, returns the other nodes without a result. If all
+            of them have a finding, that is the reason.
+        conditions: Must hold at a node before ``judge`` runs, so that a consequence of another
+            finding is left out.
+        is_answered: Must hold besides a reply to ``probe``.
+        fix: The fix of its findings, unless a judge chooses another.
         only_warns: Its findings never prevent a start.
-        sets_aside: What a set-up again replaces: "environment", "program", "own mpi" or nothing.
-        alike: Reads and sets the option of a set-up that must be the same on all nodes.
+        replaced_part: The part that a new set-up replaces: "environment", "program", "own mpi" or
+            nothing.
+        uniform_option: Reads and sets the option of a set-up that must be the same on all nodes.
     """
 
     name: str
     probe: Probe | None = None
-    judge: Judge = nothing
-    known: OfNode = lambda node, job: ()
-    together: tuple[Callable[[JobPreflight], Iterable[Result]], ...] = ()
-    silence: Callable[[PreflightTarget, Replies], Iterable[Result]] = nothing
-    of_nodes: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
-    waits_for: Callable[[NodePreflight, JobPreflight], set[str]] | None = None
-    needs: tuple[Need, ...] = (is_executable,)
+    judge: ReplyJudge = no_results
+    node_judge: NodeJudge = lambda node, job: ()
+    job_judges: tuple[Callable[[JobPreflight], Iterable[Result]], ...] = ()
+    silence_judge: Callable[[PreflightTarget, Replies], Iterable[Result]] = no_results
+    applies_to: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
+    missing_peers: Callable[[NodePreflight, JobPreflight], set[str]] | None = None
+    conditions: tuple[Condition, ...] = (is_executable,)
     is_answered: Callable[[NodePreflight, JobPreflight], bool] = lambda node, job: True
     fix: Fix = Fix.LEAVE_OUT
     only_warns: bool = False
-    sets_aside: str = ""
-    alike: Alike | None = None
+    replaced_part: str = ""
+    uniform_option: UniformOption | None = None
 
-    def of_node(
-        self, node: NodePreflight, job: JobPreflight, facts: Facts | None
+    def node_findings(
+        self, node: NodePreflight, job: JobPreflight, reply: Reply | None
     ) -> Iterator[PreflightFinding]:
-        """Yield what is wrong with one node; ``facts`` are its answer."""
-        results, target, replies = list(self.known(node, job)), node.target, node.replies
-        if target is not None and facts is not None:
-            results += self.judge(target, facts)
+        """Yield the findings of one node; ``reply`` is its answer to the probe."""
+        results, target, replies = list(self.node_judge(node, job)), node.target, node.replies
+        if target is not None and reply is not None:
+            results += self.judge(target, reply)
         elif target is not None and replies is not None and self.probe is not None:
-            is_due = self.concerns(node, job) and self._is_due(target, replies)
-            if is_due and self.probe.answer(replies) is None:
-                results += self.silence(target, replies)
-        for one in results:
-            yield self.finding(one, node.name)
+            is_due = self.is_relevant(node, job) and self._is_due(target, replies)
+            if is_due and self.probe.reply(replies) is None:
+                results += self.silence_judge(target, replies)
+        for result in results:
+            yield self.finding(result, node.name)
 
-    def concerns(self, node: NodePreflight, job: JobPreflight) -> bool:
-        is_alone = self.waits_for is not None and len(job.nodes) == 1
-        return not is_alone and self.of_nodes(node, job)
+    def is_relevant(self, node: NodePreflight, job: JobPreflight) -> bool:
+        has_no_peers = self.missing_peers is not None and len(job.nodes) == 1
+        return not has_no_peers and self.applies_to(node, job)
 
-    def answer(self, node: NodePreflight, job: JobPreflight) -> Facts | None:
-        """Return what ``judge`` judges; None if it is unknown, and so neither good nor bad."""
-        if node.target is None or not (self.concerns(node, job) and self.is_answered(node, job)):
+    def reply(self, node: NodePreflight, job: JobPreflight) -> Reply | None:
+        """Return the reply for ``judge``; None if it is unknown, and so neither good nor bad."""
+        if node.target is None or not (self.is_relevant(node, job) and self.is_answered(node, job)):
             return None
-        if self.waits_for is not None and self.waits_for(node, job):
+        if self.missing_peers is not None and self.missing_peers(node, job):
             return None
         if self.probe is None:
             return {}
         if node.replies is None or not self._is_due(node.target, node.replies):
             return None
-        return self.probe.answer(node.replies)
+        return self.probe.reply(node.replies)
 
     def _is_due(self, target: PreflightTarget, replies: Replies) -> bool:
-        return all(need(target, replies) for need in self.needs)
+        return all(condition(target, replies) for condition in self.conditions)
 
     def finding(self, result: Result, *nodes: str) -> PreflightFinding:
-        found = PreflightFinding(
+        finding = PreflightFinding(
             result.check or self.name,
             False,
-            result.sentence,
+            result.message,
             result.remedy,
             nodes if result.nodes is None else result.nodes,
             self.fix if result.fix is None else result.fix,
             is_warning=self.only_warns,
         )
-        return replace(found, **result.details)
+        return replace(finding, **result.details)
 
 
-def not_checked(node: str, checks: Sequence[str], why: str = "", *, warns: bool = False) -> Result:
-    """Say that checks of a node were not made; those that only warn never prevent a start."""
-    place = wording.place(node)
+def unchecked_result(
+    node: str, checks: Sequence[str], cause: str = "", *, is_warning: bool = False
+) -> Result:
+    """Return a result for checks of a node that were not made; a warning prevents no start."""
+    label = wording.node_label(node)
     return Result(
-        f"{', '.join(checks)} of {place}: not checked{why and ', '}{sanitize(why, 160)}.",
-        f"Check the load of {place}, then check again.",
-        Fix.NONE if warns else Fix.LEAVE_OUT,
-        details={"is_warning": warns},
+        f"{', '.join(checks)} of {label}: not checked{cause and ', '}{sanitize(cause, 160)}.",
+        f"Check the load of {label}, then check again.",
+        Fix.NONE if is_warning else Fix.LEAVE_OUT,
+        details={"is_warning": is_warning},
     )

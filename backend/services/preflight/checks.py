@@ -1,7 +1,7 @@
-"""The table of all preflight checks: what is asked, how it is judged, and which fix is offered.
+"""Table of all preflight checks, each with its probe, its judges and its fix.
 
-A new check is one entry of `CHECKS`, with its judge in the module of its domain. It asks for a fact
-with a `Probe`; most are `preflight_probe.command`, for anything that a program prints.
+A new check is one entry of `CHECKS`, with its judge in the module of its domain. Its `Probe` is
+mostly `preflight_probe.command`, for anything that a program prints.
 """
 
 from __future__ import annotations
@@ -21,89 +21,93 @@ from backend.services.preflight.check import (
     Result,
     is_executable,
     is_remote,
-    not_checked,
+    unchecked_result,
 )
 from backend.services.preflight.context import JobPreflight, NodePreflight
 
 _log = logging.getLogger(__name__)
 
 LOAD = Probe("load", preflight_probe.load)
-"""Asked of each node; it explains a late answer."""
+"""The probe of each node's load, which explains a late answer."""
 
 
-def _log_ins(job: JobPreflight) -> Iterator[Result]:
-    tried, routes = (connectivity.meetings(kind, job) for kind in ("ssh", "route"))
+def _login_results(job: JobPreflight) -> Iterator[Result]:
+    login_tests = connectivity.connection_tests("ssh", job)
+    route_tests = connectivity.connection_tests("route", job)
     # The filter of a limited key is started by the Python that may be at fault.
-    return connectivity.log_in_findings(tried, routes, job.faulty(names.PYTHON))
+    return connectivity.login_findings(login_tests, route_tests, job.faulty_nodes(names.PYTHON))
 
 
-def _library_check(key: str, **more: Any) -> Check:
+def _library_check(key: str, **options: Any) -> Check:
     return Check(
         installation.LIBRARIES[key],
         installation.IMPORTS,
         partial(installation.library, key),
         **{
-            "together": (partial(installation.versions, key),),
-            "silence": partial(installation.late_library, key),
-            "of_nodes": partial(installation.is_needed, key),
+            "job_judges": (partial(installation.versions, key),),
+            "silence_judge": partial(installation.late_library, key),
+            "applies_to": partial(installation.is_needed, key),
             "is_answered": partial(installation.is_imported, key),
             "fix": Fix.SET_UP_AGAIN,
-            "sets_aside": "environment",
-            **more,
+            "replaced_part": "environment",
+            **options,
         },
     )
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(names.NODE, known=access.node),
-    Check(names.SSH, known=access.ssh, of_nodes=is_remote, is_answered=access.has_answered),
+    Check(names.NODE, node_judge=access.node),
+    Check(names.SSH, node_judge=access.ssh, applies_to=is_remote, is_answered=access.has_answered),
     Check(
-        names.HOST_KEY, known=access.host_key, of_nodes=is_remote, is_answered=access.has_answered
+        names.HOST_KEY,
+        node_judge=access.host_key,
+        applies_to=is_remote,
+        is_answered=access.has_answered,
     ),
     Check(
         names.PYTHON,
         installation.IMPORTS,
         installation.python,
-        known=installation.no_python,
-        of_nodes=is_remote,
+        node_judge=installation.no_python,
+        applies_to=is_remote,
         is_answered=lambda node, job: (
             installation.is_imported("torch", node, job)
             or installation.is_imported("python", node, job)
         ),
         fix=Fix.SET_UP_AGAIN,
-        sets_aside="environment",
-        alike=(
+        replaced_part="environment",
+        uniform_option=(
             lambda entry: entry.shares_environment,
             lambda options, shared: replace(options, shared=shared),
         ),
     ),
-    _library_check("torch", known=installation.lack),
+    _library_check("torch", node_judge=installation.local_setup),
     _library_check(
         "horovod",
-        together=(installation.without_horovod, partial(installation.versions, "horovod")),
+        job_judges=(installation.missing_horovod, partial(installation.versions, "horovod")),
     ),
     _library_check("mpi4py"),
     Check(
         names.OPEN_MPI,
         Probe("mpirun", preflight_probe.mpirun),
         installation.mpirun,
-        of_nodes=lambda node, job: bool(job.library),
-        needs=(is_executable, installation.has_mpirun),
+        applies_to=lambda node, job: bool(job.library),
+        conditions=(is_executable, installation.has_mpirun),
         fix=Fix.SET_UP_AGAIN,
-        sets_aside="own mpi",
-        alike=(
+        replaced_part="own mpi",
+        uniform_option=(
             lambda entry: entry.has_own_mpi,
-            lambda options, own: replace(options, system_mpi=own),
+            lambda options, system_mpi: replace(options, system_mpi=system_mpi),
         ),
     ),
     Check(
         names.PROGRAM,
         Probe("program", preflight_probe.program),
         installation.program,
-        known=installation.old_program,
-        of_nodes=is_remote,
+        node_judge=installation.old_program,
+        applies_to=is_remote,
         fix=Fix.SET_UP_AGAIN,
-        sets_aside="program",
+        replaced_part="program",
     ),
     Check(
         names.AGENT,
@@ -116,53 +120,55 @@ CHECKS: tuple[Check, ...] = (
             ],
         ),
         installation.agent,
-        of_nodes=is_remote,
-        needs=(is_executable, installation.works, storage.sees_root),
+        applies_to=is_remote,
+        conditions=(is_executable, installation.can_run_program, storage.sees_root),
         fix=Fix.START_AGENT,
     ),
     Check(
         names.DATA_ROOT,
         storage.ROOT,
         storage.data_root,
-        known=storage.no_data_root,
-        together=(storage.root_here, storage.apart),
-        silence=lambda target, replies: storage.data_root(target, None),
+        node_judge=storage.no_data_root,
+        job_judges=(storage.local_data_root, storage.differences),
+        silence_judge=lambda target, replies: storage.data_root(target, None),
         # If this computer cannot write to it, that is the only fault.
-        of_nodes=lambda node, job: job.root_error is None,
-        needs=(),
+        applies_to=lambda node, job: job.root_error is None,
+        conditions=(),
     ),
-    Check(names.DISK, storage.ROOT, storage.disk, needs=(storage.sees_root,), fix=Fix.NONE),
+    Check(names.DISK, storage.ROOT, storage.disk, conditions=(storage.sees_root,), fix=Fix.NONE),
     Check(
         names.HOME,
         Probe("home", preflight_probe.home),
         storage.home,
-        silence=storage.no_home,
-        of_nodes=is_remote,
-        needs=(),
+        silence_judge=storage.no_home,
+        applies_to=is_remote,
+        conditions=(),
     ),
     Check(
         names.NETWORK,
-        known=connectivity.not_its_address,
-        together=(connectivity.no_common_network,),
-        waits_for=connectivity.without_address,
+        node_judge=connectivity.outdated_address,
+        job_judges=(connectivity.no_common_network,),
+        missing_peers=connectivity.peers_without_address,
         fix=Fix.CHECK_AGAIN,
     ),
     Check(
         names.SETTINGS,
-        known=connectivity.settings,
-        waits_for=connectivity.without_settings,
+        node_judge=connectivity.settings,
+        missing_peers=connectivity.peers_without_settings,
         fix=Fix.INSTALL_CLUSTER_KEY,
     ),
     Check(
-        names.BETWEEN,
-        together=(_log_ins,),
-        waits_for=partial(connectivity.unmet, "ssh"),
+        names.SSH_BETWEEN_NODES,
+        job_judges=(_login_results,),
+        missing_peers=partial(connectivity.untested_peers, "ssh"),
         fix=Fix.INSTALL_CLUSTER_KEY,
     ),
     Check(
         names.ROUTE,
-        together=(lambda job: connectivity.route_findings(connectivity.meetings("route", job)),),
-        waits_for=partial(connectivity.unmet, "route"),
+        job_judges=(
+            lambda job: connectivity.route_findings(connectivity.connection_tests("route", job)),
+        ),
+        missing_peers=partial(connectivity.untested_peers, "route"),
     ),
     Check(
         names.GPUS,
@@ -170,9 +176,9 @@ CHECKS: tuple[Check, ...] = (
             "gpus", preflight_probe.command, lambda target: [target.python, "-c", machine.READ_GPUS]
         ),
         machine.gpus,
-        silence=machine.no_gpus,
-        of_nodes=lambda node, job: bool(node.placement.gpus),
-        needs=(is_executable, installation.works),
+        silence_judge=machine.no_gpus,
+        applies_to=lambda node, job: bool(node.placement.gpus),
+        conditions=(is_executable, installation.can_run_program),
     ),
     Check(
         names.SHARED_MEMORY,
@@ -184,20 +190,20 @@ CHECKS: tuple[Check, ...] = (
         names.SCRIPT_PYTHON,
         installation.SCRIPT_PYTHON,
         installation.script_python,
-        of_nodes=lambda node, job: bool(node.target and node.target.script_python),
+        applies_to=lambda node, job: bool(node.target and node.target.script_python),
     ),
-    Check(names.PROCESSES, known=machine.processes, fix=Fix.FIT_PROCESSES),
+    Check(names.PROCESSES, node_judge=machine.processes, fix=Fix.FIT_PROCESSES),
     Check(
         names.DATA,
-        together=(machine.data,),
-        of_nodes=lambda node, job: bool(job.data_notes),
+        job_judges=(machine.data,),
+        applies_to=lambda node, job: bool(job.data_notes),
         fix=Fix.NONE,
         only_warns=True,
     ),
     Check(
         names.CLOCK,
-        known=access.clock,
-        of_nodes=is_remote,
+        node_judge=access.clock,
+        applies_to=is_remote,
         is_answered=access.has_answered,
         fix=Fix.NONE,
         only_warns=True,
@@ -213,68 +219,79 @@ CHECKS: tuple[Check, ...] = (
             ],
         ),
         machine.leftovers,
-        needs=(is_executable, installation.works, storage.sees_root),
+        conditions=(is_executable, installation.can_run_program, storage.sees_root),
         fix=Fix.END_ORPHANS,
         only_warns=True,
     ),
 )
-"""In the order in which they are shown."""
+"""All checks, in the order in which they are shown."""
 BY_NAME: Mapping[str, Check] = {check.name: check for check in CHECKS}
 
 
 def judge(job: JobPreflight) -> tuple[tuple[PreflightFinding, ...], tuple[tuple[str, str], ...]]:
-    """Return all findings, and each check that has no answer with its node; it has not passed."""
-    found, unanswered = job.findings, []
+    """Return all findings, and the names of the checks without an answer, each with its node."""
+    findings, unanswered = job.findings, []
     for check in CHECKS:
         for node in job.nodes:
             try:
-                # Once: the thread of a node that is late may still add facts.
-                facts = check.answer(node, job)
-                found += check.of_node(node, job, facts)
+                # Once: the thread of a late node may still add replies.
+                reply = check.reply(node, job)
+                findings += check.node_findings(node, job, reply)
             except Exception as error:  # noqa: BLE001 - an answer that is no answer
                 _log.exception("%s of %s could not be judged", check.name, node.name)
-                facts, why = None, repr(error)
-                found.append(check.finding(not_checked(node.name, (check.name,), why), node.name))
-            if facts is None and check.concerns(node, job):
+                reply, cause = None, repr(error)
+                findings.append(
+                    check.finding(unchecked_result(node.name, (check.name,), cause), node.name)
+                )
+            if reply is None and check.is_relevant(node, job):
                 unanswered.append((check, node))
-        found += [check.finding(one) for judge in check.together for one in judge(job)]
-    found += _unexplained(job, unanswered)
-    not_green = {one.check for one in found} | {check.name for check, _ in unanswered}
+        findings += [check.finding(result) for judge in check.job_judges for result in judge(job)]
+    findings += _unexplained_findings(job, unanswered)
+    failed_names = {finding.check for finding in findings}
+    failed_names |= {check.name for check, _ in unanswered}
     for check in CHECKS:
-        if check.name not in not_green and any(check.concerns(node, job) for node in job.nodes):
-            passed = PreflightFinding(check.name, True, "")
-            found.append(replace(passed, sentence=f"{passed.label}: OK"))
-    order = {check.name: number for number, check in enumerate(CHECKS)}
-    found.sort(key=lambda one: (one.ok, one.is_warning, order[one.check]))
-    return tuple(found), tuple((check.name, node.name) for check, node in unanswered)
+        is_failed = check.name in failed_names
+        if not is_failed and any(check.is_relevant(node, job) for node in job.nodes):
+            finding = PreflightFinding(check.name, True, "")
+            findings.append(replace(finding, message=f"{finding.label}: OK"))
+    order = {check.name: index for index, check in enumerate(CHECKS)}
+    findings.sort(key=lambda finding: (finding.ok, finding.is_warning, order[finding.check]))
+    return tuple(findings), tuple((check.name, node.name) for check, node in unanswered)
 
 
-def of_replies(node: NodePreflight) -> Iterator[PreflightFinding]:
-    """Yield the findings on what one node has answered."""
+def judge_replies(node: NodePreflight) -> Iterator[PreflightFinding]:
+    """Yield the findings on the replies of one node."""
     job = JobPreflight(node.target.library if node.target else "", "", (node,))
     for check in CHECKS:
         if check.probe is not None and check.probe.name in (node.replies or {}):
-            yield from check.of_node(node, job, check.answer(node, job))
+            yield from check.node_findings(node, job, check.reply(node, job))
 
 
-def _unexplained(
+def _unexplained_findings(
     job: JobPreflight, unanswered: Sequence[tuple[Check, NodePreflight]]
 ) -> Iterator[PreflightFinding]:
-    """Yield a finding for what has no answer although nothing else is wrong with the node."""
+    """Yield a finding for checks without an answer where the node has no other finding."""
     blocking = [finding for finding in job.findings if finding.blocks]
     if any(not finding.nodes for finding in blocking):
         return
-    wrong = {node for finding in blocking for node in finding.nodes}
-    left: dict[str, list[Check]] = {}
+    faulty_nodes = {node for finding in blocking for node in finding.nodes}
+    unexplained: dict[str, list[Check]] = {}
     for check, node in unanswered:
-        others = check.waits_for(node, job) if check.waits_for is not None else set()
-        alike = [one for one in CHECKS if one is check or one.probe is check.probe is not None]
-        is_known = any(node.name in job.faulty(one.name) for one in alike)
-        if not (node.name in wrong or is_known or (others and others <= wrong)):
-            left.setdefault(node.name, []).append(check)
-    for name, checks in left.items():
-        listed, warns = [check.name for check in checks], all(one.only_warns for one in checks)
+        missing_peers = check.missing_peers(node, job) if check.missing_peers is not None else set()
+        related_checks = [c for c in CHECKS if c is check or c.probe is check.probe is not None]
+        is_explained = (
+            node.name in faulty_nodes
+            or any(node.name in job.faulty_nodes(c.name) for c in related_checks)
+            or (missing_peers and missing_peers <= faulty_nodes)
+        )
+        if not is_explained:
+            unexplained.setdefault(node.name, []).append(check)
+    for name, checks in unexplained.items():
+        check_names = [check.name for check in checks]
+        is_warning = all(check.only_warns for check in checks)
         node = next(node for node in job.nodes if node.name == name)
         probe = checks[0].probe if len(checks) == 1 else None
-        why = ((node.replies or {}).get(probe.name) or {}).get("why", "") if probe else ""
-        yield checks[0].finding(not_checked(name, listed, str(why), warns=warns), name)
+        cause = ((node.replies or {}).get(probe.name) or {}).get("why", "") if probe else ""
+        yield checks[0].finding(
+            unchecked_result(name, check_names, str(cause), is_warning=is_warning), name
+        )

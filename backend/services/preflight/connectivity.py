@@ -10,12 +10,12 @@ from backend.base.errors import BackendError
 from backend.records.base.validation import sanitize
 from backend.records.nodes.preflight import Fix
 from backend.services.preflight.check import Result
-from backend.services.preflight.context import Facts, JobPreflight, NodePreflight
+from backend.services.preflight.context import JobPreflight, NodePreflight, Reply
 
 SLOW_BYTES_PER_S = 10e6
 """Less than Fast Ethernet; training across such nodes waits for the network."""
 _BUSY_PER_CORE = 2.0
-_NO_END = 124
+_TIMED_OUT = 124
 _REMEDY = "Open all ports between the nodes of the cluster; mpirun and the ranks use random ones."
 _MTU_REMEDY = (
     "Give both nodes and the switch between them the same MTU: ip link set dev INTERFACE mtu 1500"
@@ -23,70 +23,72 @@ _MTU_REMEDY = (
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """One node's attempt to reach another, with the facts of `preflight_probe`.
+class ConnectionTest:
+    """One node's attempt to reach another, with the result of `preflight_probe`.
 
-    ``busy``: which of them is busy, as a clause, or "".
+    ``load_clause`` names the busy node of the two, or is "".
     """
 
     source: str
     target: str
-    facts: Facts
-    busy: str = ""
+    result: Reply
+    load_clause: str = ""
 
     @property
-    def works(self) -> bool:
-        return bool(self.facts["bytes"])
+    def succeeded(self) -> bool:
+        return bool(self.result["bytes"])
 
 
-def busy(facts: Facts) -> str:
+def busy_load(reply: Reply) -> str:
     """Return ``load 34 on 2 cores`` for a node that is busy, otherwise ""."""
-    load, cores = facts.get("load", 0.0), facts.get("cores", 1)
+    load, cores = reply.get("load", 0.0), reply.get("cores", 1)
     return f"load {load:.0f} on {cores} cores" if load >= _BUSY_PER_CORE * cores else ""
 
 
-def _others(node: NodePreflight, job: JobPreflight) -> set[str]:
-    return {one.name for one in job.nodes} - {node.name}
+def _other_nodes(node: NodePreflight, job: JobPreflight) -> set[str]:
+    return {n.name for n in job.nodes} - {node.name}
 
 
-def without_address(node: NodePreflight, job: JobPreflight) -> set[str]:
-    return set() if node.address else _others(node, job)
+def peers_without_address(node: NodePreflight, job: JobPreflight) -> set[str]:
+    return set() if node.address else _other_nodes(node, job)
 
 
-def without_settings(node: NodePreflight, job: JobPreflight) -> set[str]:
-    leads = node.target is None or node.target.leads
-    return _others(node, job) if leads and not isinstance(node.settings, bool) else set()
+def peers_without_settings(node: NodePreflight, job: JobPreflight) -> set[str]:
+    is_head = node.target is None or node.target.leads
+    has_settings = isinstance(node.settings_update, bool)
+    return _other_nodes(node, job) if is_head and not has_settings else set()
 
 
-def unmet(kind: str, node: NodePreflight, job: JobPreflight) -> set[str]:
+def untested_peers(kind: str, node: NodePreflight, job: JobPreflight) -> set[str]:
     """Return the other nodes that ``node`` should have reached and has no result for."""
     if node.target is not None and kind == "ssh" and not node.target.leads:
         return set()
-    return _others(node, job) - {one["node"] for one in node.met if one["kind"] == kind}
+    results = [result for result in node.connection_results if result["kind"] == kind]
+    return _other_nodes(node, job) - {result["node"] for result in results}
 
 
 def no_common_network(job: JobPreflight) -> Iterator[Result]:
     if (error := job.network_error) is not None:
-        names = tuple(node.name for node in job.asked)
+        names = tuple(node.name for node in job.target_nodes)
         yield Result(error.message, error.remedy, Fix.NONE, names)
 
 
-def not_its_address(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    if node.address and node.heard and not node.port:
+def outdated_address(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
+    if node.address and node.listener_reply and not node.port:
         yield Result(
             f"{node.name} no longer has the address {node.address}, which the other nodes use: "
-            f"{sanitize(str(node.heard['why']))}.",
+            f"{sanitize(str(node.listener_reply['why']))}.",
             "Check the node again; it may have a new address.",
         )
 
 
 def settings(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
-    if isinstance(error := node.settings, BackendError):
+    if isinstance(error := node.settings_update, BackendError):
         yield Result(
             f"The SSH settings of mpirun on {node.name} cannot be updated: {error.message}",
             error.remedy,
         )
-    elif node.settings:
+    elif node.settings_update:
         yield Result(
             f"The SSH settings of mpirun on {node.name} were outdated and have been updated.",
             fix=Fix.NONE,
@@ -94,110 +96,117 @@ def settings(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
         )
 
 
-def meetings(kind: str, job: JobPreflight) -> list[Meeting]:
+def connection_tests(kind: str, job: JobPreflight) -> list[ConnectionTest]:
     nodes = {node.name: node for node in job.nodes}
     return [
-        Meeting(node.name, met["node"], met["facts"], _who_is_busy(nodes[met["node"]], node))
+        ConnectionTest(
+            node.name, result["node"], result["facts"], _load_clause(nodes[result["node"]], node)
+        )
         for node in job.nodes
-        for met in node.met
-        if met["kind"] == kind
+        for result in node.connection_results
+        if result["kind"] == kind
     ]
 
 
-def _who_is_busy(*nodes: NodePreflight) -> str:
-    loads = ((node.name, busy(node.heard)) for node in nodes)
+def _load_clause(*nodes: NodePreflight) -> str:
+    loads = ((node.name, busy_load(node.listener_reply)) for node in nodes)
     return next((f"{name} is busy ({load})" for name, load in loads if load), "")
 
 
-def route_findings(meetings: Sequence[Meeting]) -> Iterator[Result]:
-    nodes = len({one.source for one in meetings})
-    for blamed, some in _blamed([one for one in meetings if not one.works], nodes):
-        yield _no_route(blamed, some)
-    slow = [one for one in meetings if one.works and _rate(one) < SLOW_BYTES_PER_S]
-    for blamed, some in _blamed(slow, nodes):
-        rate = min(map(_rate, some))
-        names = " and ".join(blamed)
+def route_findings(route_tests: Sequence[ConnectionTest]) -> Iterator[Result]:
+    node_count = len({test.source for test in route_tests})
+    failed_tests = [test for test in route_tests if not test.succeeded]
+    for faulty_nodes, group in _group_by_faulty_node(failed_tests, node_count):
+        yield _missing_route(faulty_nodes, group)
+    open_tests = [test for test in route_tests if test.succeeded]
+    slow_tests = [test for test in open_tests if _bytes_per_s(test) < SLOW_BYTES_PER_S]
+    for faulty_nodes, group in _group_by_faulty_node(slow_tests, node_count):
+        rate = min(map(_bytes_per_s, group))
+        names = " and ".join(faulty_nodes)
         yield Result(
             f"The network of {names} transfers only {rate / 1e6:.1f} MB/s; the ranks will wait for "
             "it.",
             "Check its cable, and whether other programs use the network.",
             Fix.NONE,
-            blamed,
+            faulty_nodes,
             details={"is_warning": True},
         )
 
 
-def log_in_findings(
-    log_ins: Sequence[Meeting], meetings: Sequence[Meeting], excused: Collection[str] = ()
+def login_findings(
+    login_tests: Sequence[ConnectionTest],
+    route_tests: Sequence[ConnectionTest],
+    excused_nodes: Collection[str] = (),
 ) -> Iterator[Result]:
-    """``log_ins`` are those of the head node; without a route they fail too and are ignored.
+    """Yield the findings on the logins of the head node, except those that fail without a route.
 
-    ``excused``: the nodes that have another fault, with which a login fails, too.
+    ``excused_nodes`` have another finding, with which a login fails, too.
     """
-    lost = {(one.source, one.target) for one in meetings if not one.works}
-    refused = [one for one in log_ins if one.facts["code"]]
-    refused = [one for one in refused if (one.source, one.target) not in lost]
-    blamed = [one for one in refused if one.target not in excused]
-    is_everywhere = len(refused) == len(log_ins) > 1 == len({_reason(one) for one in refused})
-    if blamed and is_everywhere and not blamed[0].facts.get("shell"):
+    unreachable = {(test.source, test.target) for test in route_tests if not test.succeeded}
+    refused_tests = [test for test in login_tests if test.result["code"]]
+    refused_tests = [t for t in refused_tests if (t.source, t.target) not in unreachable]
+    blamed_tests = [test for test in refused_tests if test.target not in excused_nodes]
+    reasons = {_reason(test) for test in refused_tests}
+    is_everywhere = len(refused_tests) == len(login_tests) > 1 == len(reasons)
+    if blamed_tests and is_everywhere and not blamed_tests[0].result.get("shell"):
         # If all attempts of one node fail in the same way, that node is at fault.
-        yield _no_log_in_anywhere(blamed[0])
+        yield _failed_source(blamed_tests[0])
     else:
-        yield from map(_no_log_in, blamed)
+        yield from map(_failed_login, blamed_tests)
 
 
-def _rate(one: Meeting) -> float:
-    return float(one.facts["bytes"]) / max(float(one.facts["seconds"]), 1e-6)
+def _bytes_per_s(test: ConnectionTest) -> float:
+    return float(test.result["bytes"]) / max(float(test.result["seconds"]), 1e-6)
 
 
-def _blamed(
-    failed: Sequence[Meeting], nodes: int
-) -> Iterator[tuple[tuple[str, ...], list[Meeting]]]:
-    """Group failures by the node at fault: one that reaches no other, or none reaches; or a pair.
+def _group_by_faulty_node(
+    failed_tests: Sequence[ConnectionTest], node_count: int
+) -> Iterator[tuple[tuple[str, ...], list[ConnectionTest]]]:
+    """Group failures by the node that reaches no other, or that none reaches; or by the pair.
 
     With two nodes it cannot be decided; then the pair is at fault.
     """
-    left = list(failed)
-    while left:
-        targets = Counter(one.target for one in left)
-        sources = Counter(one.source for one in left)
-        target, to = targets.most_common(1)[0]
-        source, of = sources.most_common(1)[0]
-        if nodes > 2 and max(to, of) == nodes - 1:
-            name = target if to >= of else source
-            some = [one for one in left if name in (one.source, one.target)]
-            yield (name,), some
+    remaining_tests = list(failed_tests)
+    while remaining_tests:
+        targets = Counter(test.target for test in remaining_tests)
+        sources = Counter(test.source for test in remaining_tests)
+        target, target_failures = targets.most_common(1)[0]
+        source, source_failures = sources.most_common(1)[0]
+        if node_count > 2 and max(target_failures, source_failures) == node_count - 1:
+            faulty_node = target if target_failures >= source_failures else source
+            group = [test for test in remaining_tests if faulty_node in (test.source, test.target)]
+            yield (faulty_node,), group
         else:
-            pair = {left[0].source, left[0].target}
-            some = [one for one in left if {one.source, one.target} == pair]
-            yield (some[0].source, some[0].target), some
-        left = [one for one in left if one not in some]
+            pair = {remaining_tests[0].source, remaining_tests[0].target}
+            group = [test for test in remaining_tests if {test.source, test.target} == pair]
+            yield (group[0].source, group[0].target), group
+        remaining_tests = [test for test in remaining_tests if test not in group]
 
 
-def _no_route(blamed: tuple[str, ...], some: Sequence[Meeting]) -> Result:
-    is_open = any(one.facts["connected"] for one in some)
-    why = sanitize(str(some[0].facts["why"]), 120)
-    if len(blamed) == 1:
-        sources = sorted({one.source for one in some if one.source != blamed[0]})
-        who = f"{blamed[0]} and {' or '.join(sources) or 'other nodes'}"
+def _missing_route(faulty_nodes: tuple[str, ...], failed_tests: Sequence[ConnectionTest]) -> Result:
+    is_open = any(test.result["connected"] for test in failed_tests)
+    cause = sanitize(str(failed_tests[0].result["why"]), 120)
+    if len(faulty_nodes) == 1:
+        sources = sorted({test.source for test in failed_tests if test.source != faulty_nodes[0]})
+        endpoints = f"{faulty_nodes[0]} and {' or '.join(sources) or 'other nodes'}"
     else:
-        who = " and ".join(blamed)
+        endpoints = " and ".join(faulty_nodes)
     if is_open:
         return Result(
-            f"Connections between {who} open, but no data arrives ({why}): large packets "
+            f"Connections between {endpoints} open, but no data arrives ({cause}): large packets "
             "are lost on the way.",
             _MTU_REMEDY,
-            nodes=blamed,
+            nodes=faulty_nodes,
         )
     return Result(
-        f"Connections between {who} fail ({why}), though both nodes are on: a "
+        f"Connections between {endpoints} fail ({cause}), though both nodes are on: a "
         "firewall or a wrong route.",
         _REMEDY,
-        nodes=blamed,
+        nodes=faulty_nodes,
     )
 
 
-_SSH_WORDS: Mapping[str, tuple[str, str, Fix]] = {
+_SSH_FINDINGS: Mapping[str, tuple[str, str, Fix]] = {
     "Host key verification failed": (
         "{target} presents another host key to {source} than the accepted one.",
         "Ask the administrator of {target}. If the change is intended, remove the old key and "
@@ -217,77 +226,84 @@ _SSH_WORDS: Mapping[str, tuple[str, str, Fix]] = {
 }
 
 
-def _reason(one: Meeting) -> str:
+def _reason(test: ConnectionTest) -> str:
     """Return ssh's message without the names."""
-    return str(one.facts["why"]).rpartition(": ")[2]
+    return str(test.result["why"]).rpartition(": ")[2]
 
 
-def _no_log_in_anywhere(one: Meeting) -> Result:
-    found = _no_log_in(one)
-    if found.nodes == (one.source,) or (one.busy and _is_late(one)):
-        return found
+def _failed_source(test: ConnectionTest) -> Result:
+    result = _failed_login(test)
+    if result.nodes == (test.source,) or (test.load_clause and _is_late(test)):
+        return result
     return replace(
-        found,
-        sentence=f"{one.source} cannot log in to any other node of the job by SSH, as mpirun must: "
-        f"{_said(one)}.",
-        nodes=(one.source,),
+        result,
+        message=f"{test.source} cannot log in to any other node of the job by SSH, as mpirun "
+        f"must: {_ssh_message(test)}.",
+        nodes=(test.source,),
     )
 
 
-def _said(one: Meeting) -> str:
+def _ssh_message(test: ConnectionTest) -> str:
     return (
-        sanitize(str(one.facts["why"]).rstrip("."), 160)
-        or f"ssh ended with code {one.facts['code']}"
+        sanitize(str(test.result["why"]).rstrip("."), 160)
+        or f"ssh ended with code {test.result['code']}"
     )
 
 
-def _is_late(one: Meeting) -> bool:
-    return one.facts["code"] == _NO_END or "timed out" in str(one.facts["why"])
+def _login_message(test: ConnectionTest) -> str:
+    return (
+        f"{test.source} cannot log in to {test.target} by SSH, as mpirun must: "
+        f"{_ssh_message(test)}."
+    )
 
 
-def _late(one: Meeting) -> Result:
-    """No key changes how long a login takes."""
-    sentence = f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}."
+def _is_late(test: ConnectionTest) -> bool:
+    return test.result["code"] == _TIMED_OUT or "timed out" in str(test.result["why"])
+
+
+def _late_login(test: ConnectionTest) -> Result:
+    """Return the result of a login that ran past its limit, which no key makes faster."""
+    message = _login_message(test)
     remedy = (
-        f"Log in to {one.target} from {one.source} by hand to see what it waits for, such as a "
+        f"Log in to {test.target} from {test.source} by hand to see what it waits for, such as a "
         "name server or a disk; then check again."
     )
-    if one.busy:
-        sentence = (
-            f"{one.busy}: the SSH login of {one.source} at {one.target}, which mpirun needs, "
-            f"failed twice: {_said(one)}."
+    if test.load_clause:
+        message = (
+            f"{test.load_clause}: the SSH login of {test.source} at {test.target}, which mpirun "
+            f"needs, failed twice: {_ssh_message(test)}."
         )
         remedy = "Wait until the load falls, or end what runs on it; then check again."
-    return Result(sentence, remedy, Fix.LEAVE_OUT, (one.target,))
+    return Result(message, remedy, Fix.LEAVE_OUT, (test.target,))
 
 
-def _no_log_in(one: Meeting) -> Result:
-    why = str(one.facts["why"])
-    if one.facts.get("shell"):
+def _failed_login(test: ConnectionTest) -> Result:
+    cause = str(test.result["why"])
+    if test.result.get("shell"):
         return Result(
-            f"The login shell of {one.target} cannot run mpirun's commands: {_said(one)}.",
+            f"The login shell of {test.target} cannot run mpirun's commands: {_ssh_message(test)}.",
             "Install the cluster's key again, which uses /bin/sh. With your own key between the "
-            f"nodes, change the login shell on {one.target}: chsh -s /bin/bash.",
-            nodes=(one.target,),
+            f"nodes, change the login shell on {test.target}: chsh -s /bin/bash.",
+            nodes=(test.target,),
         )
-    names = {"source": one.source, "target": one.target}
-    for words, (sentence, remedy, fix) in _SSH_WORDS.items():
-        if words in why:
+    names = {"source": test.source, "target": test.target}
+    for ssh_text, (message, remedy, fix) in _SSH_FINDINGS.items():
+        if ssh_text in cause:
             return Result(
-                sentence.format(**names), remedy.format(**names), fix, nodes=(one.target,)
+                message.format(**names), remedy.format(**names), fix, nodes=(test.target,)
             )
-    if _is_late(one):
-        return _late(one)
-    if one.facts["code"] == 127 and not why.startswith("ssh:"):
+    if _is_late(test):
+        return _late_login(test)
+    if test.result["code"] == 127 and not cause.startswith("ssh:"):
         return Result(
-            f"{one.source} has no ssh, which mpirun needs to reach the other nodes.",
-            f"Install it on {one.source}: apt-get install openssh-client",
+            f"{test.source} has no ssh, which mpirun needs to reach the other nodes.",
+            f"Install it on {test.source}: apt-get install openssh-client",
             Fix.LEAVE_OUT,
-            (one.source,),
+            (test.source,),
         )
     return Result(
-        f"{one.source} cannot log in to {one.target} by SSH, as mpirun must: {_said(one)}.",
+        _login_message(test),
         "Install the cluster's key again. If that fails, log in by hand: on "
-        f"{one.source}, ssh {one.target}.",
-        nodes=(one.target,),
+        f"{test.source}, ssh {test.target}.",
+        nodes=(test.target,),
     )

@@ -1,4 +1,4 @@
-"""Context of a preflight check: this desktop, and what is known of the job and its nodes."""
+"""Context of a preflight check: this desktop, the job and its nodes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight.limits import PreflightLimits
 from backend.ssh.interface import Shell
 
-Facts = Mapping[str, Any]
+Reply = Mapping[str, Any]
+"""A node's answer to a `Probe`."""
 
 
 @dataclass(frozen=True)
 class PreflightTarget:
-    """The part of the check for one node: ``placement`` is its share of the job."""
+    """Part of the check for one node: ``placement`` is its share of the job."""
 
     node: str
     placement: Placement
@@ -41,40 +42,41 @@ class PreflightTarget:
     leads: bool
     needed_bytes: int = 0
     library: str = "horovod"
-    """Imported besides torch; "" for the strategy "alone", which needs no mpirun."""
+    """The library besides torch; "" for the strategy "alone", which needs no mpirun."""
     jobs_are_narrow: bool = False
     """On this computer the folder of all jobs is writable for fewer users than its parent."""
     no_share: bool = False
-    """`data_root` is a staged one, see `NodeEntry`."""
+    """`data_root` is a staged root, see `NodeEntry`."""
     loader_workers: int = 0
     agent_folder: str = ""
     imports: str = ""
     """The file in which the node keeps the result of its imports."""
     script_python: str = ""
-    """The Python that the job names for its script, by path; "" for another."""
+    """The path of the Python that the job names for its script; "" without one."""
     needs_torch: bool = False
-    """The script imports it."""
+    """The script imports torch."""
 
     @property
-    def place(self) -> str:
-        return wording.place(self.node)
+    def label(self) -> str:
+        return wording.node_label(self.node)
 
 
 @dataclass
 class NodePreflight:
-    """A node of the job: what is known of it, and what its thread has found out.
+    """A node of the job, with its registry entry and the results of its thread.
 
     Attributes:
-        target: None for a node that cannot be asked.
-        entry: None for this computer, and for a node that is unknown.
-        lack: Why this computer cannot train.
-        error: Why the node could not be asked, or not to the end.
-        heard: Its answer to ``listen`` of the probe, with its load; its Python ran, over SSH.
-        replies: Its answers by name, None in place of a late one; None while it is asked.
-        met: Its results with the other nodes.
-        settings: Whether mpirun's SSH settings changed, or why they could not be updated.
-        is_seen_here: This computer sees what the node wrote to the data root.
-        limits: Longer than the check's own where the node is busy.
+        target: None for a node that cannot be probed.
+        entry: None for this computer, and for an unknown node.
+        setup_error: Why this computer cannot train.
+        error: Why the node could not be probed, or only in part.
+        listener_reply: The node's answer to ``listen`` of the probe, with its load. With an answer,
+            SSH and the node's Python work.
+        replies: The node's answers by probe name, None for a late answer; None until they are in.
+        connection_results: The node's connections to the other nodes.
+        settings_update: Whether mpirun's SSH settings changed, or why they could not be updated.
+        is_proof_seen: This computer sees the file that the node wrote to the data root.
+        limits: Longer than the limits of the check where the node is busy.
     """
 
     placement: Placement
@@ -82,19 +84,19 @@ class NodePreflight:
     entry: NodeEntry | None = None
     cores: int = 0
     has_horovod: bool | None = None
-    lack: BackendError | None = None
+    training_error: BackendError | None = None
     address: str = ""
     error: Exception | None = None
-    heard: Facts = field(default_factory=dict)
+    listener_reply: Reply = field(default_factory=dict)
     clock_offset_s: float = 0.0
-    replies: Mapping[str, Facts | None] | None = None
-    met: Sequence[Mapping[str, Any]] = ()
-    settings: bool | BackendError | None = None
-    is_seen_here: bool = True
+    replies: Mapping[str, Reply | None] | None = None
+    connection_results: Sequence[Mapping[str, Any]] = ()
+    settings_update: bool | BackendError | None = None
+    is_proof_seen: bool = True
     limits: PreflightLimits = field(default_factory=PreflightLimits)
-    listening: threading.Event = field(default_factory=threading.Event)
-    """Set when the node listens, or has failed to."""
-    over: threading.Event = field(default_factory=threading.Event)
+    listening_event: threading.Event = field(default_factory=threading.Event)
+    """Set when the node listens, or failed to listen."""
+    finished_event: threading.Event = field(default_factory=threading.Event)
 
     @property
     def name(self) -> str:
@@ -102,33 +104,33 @@ class NodePreflight:
 
     @property
     def port(self) -> int:
-        return int(self.heard.get("port", 0))
+        return int(self.listener_reply.get("port", 0))
 
     @property
     def is_limited(self) -> bool:
         """True if the cluster's key can start only training runs on the node."""
-        there = self.entry.installation if self.entry else None
-        return there is not None and there.limits_key and not there.own_key
+        installation = self.entry.installation if self.entry else None
+        return installation is not None and installation.limits_key and not installation.own_key
 
 
 @dataclass
 class JobPreflight:
-    """A job that is checked, and all that is known of its nodes, in the order of the job.
+    """A job that is checked, with its nodes in the order of the job.
 
     Attributes:
-        library: What its strategy imports, see `PreflightTarget`.
+        library: The library that its strategy imports, see `PreflightTarget`.
         bundle: The name of this desktop's bundle.
-        known: The names of all nodes.
+        cluster_nodes: The names of all nodes of the cluster.
         root_error: Why this computer cannot write to the data root.
         network_error: Why the nodes have no network in common.
-        data_notes: What reading its dataset left out or guessed, and what a trial has warned of.
-        findings: The results of the checks before, in the order of the table.
+        data_notes: The reading notes of its dataset, and the warnings of a trial run.
+        findings: The results of the earlier checks, in the order of the table.
     """
 
     library: str
     bundle: str
     nodes: tuple[NodePreflight, ...] = ()
-    known: tuple[str, ...] = ()
+    cluster_nodes: tuple[str, ...] = ()
     root_name: str = ""
     root_error: BackendError | OSError | None = None
     network_error: BackendError | None = None
@@ -136,17 +138,17 @@ class JobPreflight:
     findings: list[PreflightFinding] = field(default_factory=list)
 
     @property
-    def asked(self) -> tuple[NodePreflight, ...]:
+    def target_nodes(self) -> tuple[NodePreflight, ...]:
         return tuple(node for node in self.nodes if node.target is not None)
 
     @property
-    def whole_s(self) -> float:
-        return max(node.limits.whole_s for node in self.asked)
+    def limit_s(self) -> float:
+        return max(node.limits.total_s for node in self.target_nodes)
 
-    def faulty(self, check: str) -> set[str]:
+    def faulty_nodes(self, check: str) -> set[str]:
         """Return the nodes with a finding of ``check``."""
-        of_check = (one for one in self.findings if one.check == check and not one.ok)
-        return {node for one in of_check for node in one.nodes}
+        findings = (finding for finding in self.findings if finding.check == check)
+        return {node for finding in findings if not finding.ok for node in finding.nodes}
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,8 @@ class PreflightContext:
     """This desktop's side of a preflight check."""
 
     root: OpenRoot
-    cluster: NodeRegistry
-    set_up: ProvisioningService
+    node_registry: NodeRegistry
+    provisioning: ProvisioningService
     python: Callable[[], str]
     limits: PreflightLimits = field(default_factory=PreflightLimits)
     needs_torch: Callable[[JobConfig], bool] = lambda config: False
@@ -164,21 +166,23 @@ class PreflightContext:
     now: Callable[[], float] = time.monotonic
 
 
-def of_script(config: JobConfig, needs_torch: Callable[[JobConfig], bool]) -> dict[str, Any]:
+def script_python_fields(
+    config: JobConfig, needs_torch: Callable[[JobConfig], bool]
+) -> dict[str, Any]:
     """Return the fields of `PreflightTarget` about the Python of a job's script."""
     path = "" if config.python == REQUIREMENTS else config.python
     return {"script_python": path, "needs_torch": bool(path) and needs_torch(config)}
 
 
-def looking_python(entry: NodeEntry) -> str:
+def node_python(entry: NodeEntry) -> str:
     """Return the node's own Python, outside the environment to be checked."""
-    for one in entry.facts.pythons if entry.facts is not None else ():
-        if tuple(int(part) for part in one.version.split(".")[:2]) >= LEAST_PYTHON:
-            return one.path
+    for python in entry.info.pythons if entry.info is not None else ():
+        if tuple(int(part) for part in python.version.split(".")[:2]) >= LEAST_PYTHON:
+            return python.path
     return "python3"
 
 
-def settings_texts(shell: Shell, home: NodeHome) -> list[bytes]:
+def read_ssh_settings(shell: Shell, home: NodeHome) -> list[bytes]:
     """Read the current SSH settings; b"" for a missing file."""
     texts = []
     for name in ("config", "known_hosts"):

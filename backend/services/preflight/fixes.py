@@ -16,15 +16,15 @@ from typing import Any
 
 from backend.base.errors import BackendError, as_backend_error
 from backend.node.checks import orphans
-from backend.node.system.wording import place
+from backend.node.system.wording import node_label
 from backend.provisioning import agent_commands
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.code_archive import bundle_name
 from backend.provisioning.node_environment import STAMP
-from backend.records.base.access_modes import take_after
+from backend.records.base.access_modes import inherit_access
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import NodeEntry, NodeFacts, NodeInstallation, SetUp
+from backend.records.nodes.entry import NodeEntry, NodeInfo, NodeInstallation, SetUp
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.records.nodes.reading import Orphan
@@ -42,236 +42,249 @@ _SET_ASIDE = (
 
 
 class PreflightFixes:
-    """Every call blocks and may run on any thread."""
+    """Fixes of preflight findings. Every call blocks and may run on any thread."""
 
     def __init__(self, context: PreflightContext) -> None:
         self._root, self._limits = context.root, context.limits
-        self._cluster, self._set_up = context.cluster, context.set_up
+        self._node_registry, self._provisioning = context.node_registry, context.provisioning
 
     def fix(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
     ) -> dict[PreflightFinding, BackendError]:
         """See `PreflightService.fix_all`."""
-        failed: dict[PreflightFinding, BackendError] = {
+        failures: dict[PreflightFinding, BackendError] = {
             finding: BackendError(
-                f"The program cannot fix this by itself: {finding.sentence}", finding.remedy
+                f"The program cannot fix this by itself: {finding.message}", finding.remedy
             )
             for finding in findings
             if finding.fix.is_about_job or finding.fix is Fix.NONE
         }
-        keys = [finding for finding in findings if finding.fix is Fix.INSTALL_CLUSTER_KEY]
+        key_findings = [finding for finding in findings if finding.fix is Fix.INSTALL_CLUSTER_KEY]
 
-        def each(act: Callable[[str], object]) -> Callable[[PreflightFinding], object]:
-            return lambda finding: [act(node) for node in finding.nodes]
+        def for_each_node(action: Callable[[str], object]) -> Callable[[PreflightFinding], object]:
+            return lambda finding: [action(node) for node in finding.nodes]
 
         def install_key(finding: PreflightFinding) -> None:
-            each(self._set_aside_foreign_of)(finding)
+            for_each_node(self._set_aside_foreign)(finding)
             # The head's own copy of the key may be what is spoiled, so each node gets it again.
-            if finding is keys[-1]:
-                self._set_up.let_in_again()
+            if finding is key_findings[-1]:
+                self._provisioning.authorize_all()
 
-        def do(fix: Fix, act: Callable[[PreflightFinding], object]) -> None:
+        def apply(fix: Fix, action: Callable[[PreflightFinding], object]) -> None:
             for finding in findings:
                 if finding.fix is fix:
                     try:
-                        act(finding)
+                        action(finding)
                     except BackendError as error:
-                        failed[finding] = error
+                        failures[finding] = error
 
-        do(Fix.ACCEPT_HOST_KEY, self._accept)
-        do(Fix.PUT_INTO_SERVICE, each(lambda node: self._cluster.set_in_service(node, True)))
-        do(Fix.CHECK_AGAIN, each(self._refresh))
-        do(Fix.SHARE_JOBS, lambda finding: self._share_jobs())
-        do(Fix.END_ORPHANS, each(self._end_orphans))
-        do(Fix.INSTALL_CLUSTER_KEY, install_key)
-        failed.update(self._set_up_again(findings, on_change))
-        do(Fix.START_AGENT, each(self._start_agent))
-        return failed
+        apply(Fix.ACCEPT_HOST_KEY, self._accept_host_key)
+        apply(
+            Fix.PUT_INTO_SERVICE,
+            for_each_node(lambda node: self._node_registry.set_in_service(node, True)),
+        )
+        apply(Fix.CHECK_AGAIN, for_each_node(self._refresh))
+        apply(Fix.SHARE_JOBS, lambda finding: self._share_jobs())
+        apply(Fix.END_ORPHANS, for_each_node(self._end_orphans))
+        apply(Fix.INSTALL_CLUSTER_KEY, install_key)
+        failures.update(self._set_up_again(findings, on_change))
+        apply(Fix.START_AGENT, for_each_node(self._start_agent))
+        return failures
 
-    def _accept(self, finding: PreflightFinding) -> None:
+    def _accept_host_key(self, finding: PreflightFinding) -> None:
         if finding.host_key is not None:
-            self._cluster.trust(finding.host_key)
+            self._node_registry.accept_key(finding.host_key)
 
     def _set_up_again(
         self, findings: Sequence[PreflightFinding], on_change: OnChange
     ) -> dict[PreflightFinding, BackendError]:
-        """Each node once, whatever is damaged there, and all of them side by side."""
-        wanted: dict[str, list[PreflightFinding]] = {}
+        """Set each node with findings up once, all of them in parallel."""
+        findings_by_node: dict[str, list[PreflightFinding]] = {}
         for finding in findings:
             if finding.fix is Fix.SET_UP_AGAIN:
                 for node in finding.nodes:
-                    wanted.setdefault(node, []).append(finding)
-        failed: dict[PreflightFinding, BackendError] = {}
+                    findings_by_node.setdefault(node, []).append(finding)
+        failures: dict[PreflightFinding, BackendError] = {}
         plans: dict[SetUpOptions, dict[str, list[PreflightFinding]]] = {}
-        for node, some in wanted.items():
+        for node, node_findings in findings_by_node.items():
             try:
-                names, options = self._plan(node, [one.check for one in some])
+                names, options = self._plan(node, [f.check for f in node_findings])
             except BackendError as error:
-                failed.update(dict.fromkeys(some, error))
+                failures.update(dict.fromkeys(node_findings, error))
                 continue
             for name in names:
-                plans.setdefault(options, {}).setdefault(name, []).extend(some)
-        for options, because in plans.items():
-            outcome: Mapping[str, NodeEntry | BackendError]
+                plans.setdefault(options, {}).setdefault(name, []).extend(node_findings)
+        for options, plan in plans.items():
+            results: Mapping[str, NodeEntry | BackendError]
             try:
-                outcome = self._set_up.set_up(tuple(because), on_change, options=options)
+                results = self._provisioning.set_up(tuple(plan), on_change, options=options)
             except BackendError as error:
-                outcome = dict.fromkeys(because, error)
-            for name, result in outcome.items():
+                results = dict.fromkeys(plan, error)
+            for name, result in results.items():
                 if isinstance(result, BackendError):
-                    failed.update(dict.fromkeys(because[name], result))
-        return failed
+                    failures.update(dict.fromkeys(plan[name], result))
+        return failures
 
     def _plan(self, node: str, checks: Sequence[str]) -> tuple[Sequence[str], SetUpOptions]:
         """Return the nodes to set up, and the options, so that ``node`` is like the others."""
-        entry = self._cluster.entry(node)
-        entries = self._cluster.list()
+        entry = self._node_registry.entry(node)
+        entries = self._node_registry.list()
         options = options_of(entry)
         if names.HOROVOD in checks and options.without_horovod:
             return (node,), replace(options, without_horovod=False)
         for check in checks:
-            if plan := _to_be_alike(check, entry, entries):
+            if plan := _uniform_plan(check, entry, entries):
                 return plan
-        self._clear(entry, checks)
+        self._set_aside_damaged(entry, checks)
         return (node,), options
 
-    def _clear(self, entry: NodeEntry, checks: Sequence[str]) -> None:
+    def _set_aside_damaged(self, entry: NodeEntry, checks: Sequence[str]) -> None:
         """Set damaged files of the node aside."""
-        there = entry.installation
-        if there is None or entry.facts is None:
+        installation = entry.installation
+        if installation is None or entry.info is None:
             return
-        with closing(self._cluster.open_shell(entry.name)) as shell:
-            _set_aside_foreign(shell, entry.facts)
+        with closing(self._node_registry.open_shell(entry.name)) as shell:
+            _set_aside_foreign_files(shell, entry.info)
             for check in checks:
-                _set_aside_damaged(shell, check, there, is_ours=not entry.has_own_mpi)
+                _set_aside_damaged_files(shell, check, installation, is_ours=not entry.has_own_mpi)
 
-    def _set_aside_foreign_of(self, node: str) -> None:
-        with closing(self._cluster.open_shell(node)) as shell:
-            _set_aside_foreign(shell, self._ready(node)[2])
+    def _set_aside_foreign(self, node: str) -> None:
+        with closing(self._node_registry.open_shell(node)) as shell:
+            _set_aside_foreign_files(shell, self._installed_entry(node)[2])
 
     def _start_agent(self, node: str) -> None:
-        entry, there, facts = self._ready(node)
-        agent = AgentPlace(node, there.python, there.bundle, facts)
-        with closing(self._cluster.open_shell(node)) as shell:
-            started = shell.run(agent_commands.start(agent))
-            lives = started.ok and shell.run(agent_commands.check(agent, self._limits.agent_s)).ok
-        if not lives:
+        entry, installation, info = self._installed_entry(node)
+        agent = AgentPaths(node, installation.python, installation.bundle, info)
+        check = agent_commands.check(agent, self._limits.agent_s)
+        with closing(self._node_registry.open_shell(node)) as shell:
+            start = shell.run(agent_commands.start(agent))
+            is_alive = start.ok and shell.run(check).ok
+        if not is_alive:
             raise BackendError(
-                f"The agent of {entry.name} does not start: {started.complaint}.",
+                f"The agent of {entry.name} does not start: {start.complaint}.",
                 f"Set {entry.name} up again.",
             )
 
     def _refresh(self, node: str) -> None:
         """Inspect the node again where the other nodes have the data root mounted."""
-        others = Counter(one.data_root for one in self._cluster.list() if one.data_root)
-        usual = others.most_common(1)[0][0] if others else ""
-        known = self._cluster.entry(node).data_root
-        self._cluster.inspect(node, node_data_root=known or usual)
+        folders = Counter(
+            entry.data_root for entry in self._node_registry.list() if entry.data_root
+        )
+        common_folder = folders.most_common(1)[0][0] if folders else ""
+        node_folder = self._node_registry.entry(node).data_root
+        self._node_registry.inspect(node, node_data_root=node_folder or common_folder)
 
     def _share_jobs(self) -> None:
         with as_backend_error(f"The rights of {self._root.jobs} could not be changed"):
-            take_after(self._root.jobs, self._root.path)
+            inherit_access(self._root.jobs, self._root.path)
 
     def _end_orphans(self, node: str) -> None:
-        """Those only whose run is known in this data root, and known to be over."""
+        """End the orphans whose run is known in this data root and has ended."""
         if node == THIS_COMPUTER:
-            old = [
-                one for one in orphans.find(self._root) if one.reason and one.reason.is_known_run
+            processes = [
+                orphan.process
+                for orphan in orphans.find(self._root)
+                if orphan.reason and orphan.reason.is_known_run
             ]
-            left: object = orphans.end(
-                self._root, [(one.process.pid, one.process.start_ticks) for one in old]
+            remaining_pids: object = orphans.end(
+                self._root, [(process.pid, process.start_ticks) for process in processes]
             )
         else:
-            left = self._end_remote_orphans(node)
-        if left:
+            remaining_pids = self._end_remote_orphans(node)
+        if remaining_pids:
             raise BackendError(
-                f"Processes {left} on {place(node)} do not end.",
+                f"Processes {remaining_pids} on {node_label(node)} do not end.",
                 "They wait for a disk or a driver that hangs; restart that computer.",
             )
 
     def _end_remote_orphans(self, node: str) -> object:
-        entry, there, _ = self._ready(node)
-        argv = ["env", f"PYTHONPATH={there.bundle}", there.python]
+        entry, installation, _ = self._installed_entry(node)
+        argv = ["env", f"PYTHONPATH={installation.bundle}", installation.python]
         argv += ["-m", "backend.node.checks.orphans", "--data-root", entry.data_root]
-        with closing(self._cluster.open_shell(node)) as shell:
-            found = map(Orphan.from_dict, _answer(shell, node, argv)["orphans"])
-            wanted = [
-                f"{one.process.pid}:{one.process.start_ticks}"
-                for one in found
-                if one.reason and one.reason.is_known_run
+        with closing(self._node_registry.open_shell(node)) as shell:
+            listed_orphans = map(Orphan.from_dict, _read_json(shell, node, argv)["orphans"])
+            process_ids = [
+                f"{orphan.process.pid}:{orphan.process.start_ticks}"
+                for orphan in listed_orphans
+                if orphan.reason and orphan.reason.is_known_run
             ]
-            return _answer(shell, node, [*argv, "--end", *wanted])["left"] if wanted else []
+            if not process_ids:
+                return []
+            return _read_json(shell, node, [*argv, "--end", *process_ids])["left"]
 
-    def _ready(self, node: str) -> tuple[NodeEntry, NodeInstallation, NodeFacts]:
-        entry = self._cluster.entry(node)
-        if entry.installation is None or entry.facts is None:
+    def _installed_entry(self, node: str) -> tuple[NodeEntry, NodeInstallation, NodeInfo]:
+        entry = self._node_registry.entry(node)
+        if entry.installation is None or entry.info is None:
             raise BackendError(f"{node} is not set up.", f"Set {node} up first.")
-        return entry, entry.installation, entry.facts
+        return entry, entry.installation, entry.info
 
 
-def _set_aside_foreign(shell: Shell, facts: NodeFacts) -> None:
-    """Set aside what belongs to another user in the program's own folder.
+def _set_aside_foreign_files(shell: Shell, info: NodeInfo) -> None:
+    """Set aside the files of other users in the program's own folder.
 
     Raises:
-        BackendError: It cannot be renamed either.
+        BackendError: The files cannot be renamed.
     """
-    home = NodeHome(PurePosixPath(facts.home))
-    places = [str(one) for one in (home.environments, home.bundles, home.wheels, home.ssh)]
-    done = shell.run(["sh", "-c", _SET_ASIDE, "sh", *places])
-    if not done.ok:
+    home = NodeHome(PurePosixPath(info.home))
+    folders = [str(folder) for folder in (home.environments, home.bundles, home.wheels, home.ssh)]
+    completed = shell.run(["sh", "-c", _SET_ASIDE, "sh", *folders])
+    if not completed.ok:
         raise BackendError(
-            f"Files in {home.path} belong to another user: {done.complaint}.",
-            f"Let its administrator give it back: chown -R {facts.user} {home.path}",
+            f"Files in {home.path} belong to another user: {completed.complaint}.",
+            f"Let its administrator give it back: chown -R {info.user} {home.path}",
         )
 
 
-def _set_aside_damaged(shell: Shell, check: str, there: NodeInstallation, is_ours: bool) -> None:
-    """Set damaged files aside: a set-up changes nothing that has its stamp."""
-    is_current = there.bundle.rpartition("/")[2] == bundle_name()
-    what = BY_NAME[check].sets_aside
-    if what == "program" and is_current:
-        aside = f"{there.bundle}.damaged"
-        shell.run(["rm", "-rf", "--", aside])
-        shell.run(["mv", "-T", "--", there.bundle, aside])
-    elif what == "environment" or (what == "own mpi" and is_ours):
-        environment = PurePosixPath(there.python).parent.parent
+def _set_aside_damaged_files(
+    shell: Shell, check: str, installation: NodeInstallation, is_ours: bool
+) -> None:
+    """Set damaged files aside, because a set-up changes no files that have its stamp."""
+    is_current = installation.bundle.rpartition("/")[2] == bundle_name()
+    replaced_part = BY_NAME[check].replaced_part
+    if replaced_part == "program" and is_current:
+        damaged_folder = f"{installation.bundle}.damaged"
+        shell.run(["rm", "-rf", "--", damaged_folder])
+        shell.run(["mv", "-T", "--", installation.bundle, damaged_folder])
+    elif replaced_part == "environment" or (replaced_part == "own mpi" and is_ours):
+        environment = PurePosixPath(installation.python).parent.parent
         shell.run(["rm", "-f", "--", str(environment / STAMP)])
 
 
-def _answer(shell: Shell, node: str, argv: list[str]) -> dict[str, Any]:
+def _read_json(shell: Shell, node: str, argv: list[str]) -> dict[str, Any]:
     answer = shell.run(argv)
     try:
-        found = json.loads(answer.out)
-        assert isinstance(found, dict)
+        result = json.loads(answer.out)
+        assert isinstance(result, dict)
     except ValueError as error:
         raise BackendError(
             f"{node} does not report its leftover processes: {answer.complaint}.",
             f"Set {node} up again.",
         ) from error
-    return found
+    return result
 
 
-def _to_be_alike(
+def _uniform_plan(
     check: str, entry: NodeEntry, entries: Sequence[NodeEntry]
 ) -> tuple[Sequence[str], SetUpOptions] | None:
     """Return the nodes to set up like the others, and the options; None if ``entry`` matches.
 
-    The odd ones are those set up unlike most, in a tie those like ``entry``. Their environments
-    are intact, so none of them is set aside.
+    These are the nodes set up unlike most, in a tie those like ``entry``. Their environments are
+    intact, so none of them is set aside.
     """
-    if (alike := BY_NAME[check].alike) is None or entry.installation is None:
+    if (uniform_option := BY_NAME[check].uniform_option) is None or entry.installation is None:
         return None
-    is_set, set_to = alike
-    found: dict[bool, list[NodeEntry]] = {True: [], False: []}
-    for one in entries:
-        there = one.installation
+    read_option, set_option = uniform_option
+    entries_by_value: dict[bool, list[NodeEntry]] = {True: [], False: []}
+    for other_entry in entries:
+        installation = other_entry.installation
         # All nodes have one Open MPI; Pythons differ only between dissimilar nodes.
-        is_like = there and there.environment == entry.installation.environment
-        if there and (check == names.OPEN_MPI or is_like):
-            found[is_set(one)].append(one)
-    odd = min(found.values(), key=len)
-    if len(found[True]) == len(found[False]):
-        odd = found[is_set(entry)]
-    return (
-        ([one.name for one in odd], set_to(options_of(entry), not is_set(odd[0]))) if odd else None
-    )
+        is_similar = installation and installation.environment == entry.installation.environment
+        if installation and (check == names.OPEN_MPI or is_similar):
+            entries_by_value[read_option(other_entry)].append(other_entry)
+    deviating_entries = min(entries_by_value.values(), key=len)
+    if len(entries_by_value[True]) == len(entries_by_value[False]):
+        deviating_entries = entries_by_value[read_option(entry)]
+    if not deviating_entries:
+        return None
+    options = set_option(options_of(entry), not read_option(deviating_entries[0]))
+    return [deviating.name for deviating in deviating_entries], options

@@ -29,34 +29,34 @@ class NoPython(BackendError):
 def listen(
     shell: Shell, python: str, address: str, token: str, visitors: int, limits: PreflightLimits
 ) -> tuple[Mapping[str, Any], float]:
-    """Start a listener on the node; return its facts, and the node's clock minus this one's.
+    """Start a listener on the node; return its reply, and the node's clock minus this clock.
 
     Raises:
         NoPython: ``python`` does not start.
         Unreachable: The connection broke.
     """
-    began, start = time.time(), time.monotonic()
-    asked = {"address": address, "token": token, "visitors": visitors}
+    started_s, timer_start = time.time(), time.monotonic()
+    listener = {"address": address, "token": token, "visitors": visitors}
     answer = shell.run(
-        _argv(python, "listen", {**asked, "limit_s": limits.whole_s + _GRACE_S}),
+        _argv(python, "listen", {**listener, "limit_s": limits.total_s + _GRACE_S}),
         input=_source(),
         limit_s=limits.listen_s,
     )
-    took_s = time.monotonic() - start
+    took_s = time.monotonic() - timer_start
     try:
-        facts: Mapping[str, Any] = json.loads(answer.out)
-        return facts, float(facts["clock"]) - (began + took_s / 2)
+        reply: Mapping[str, Any] = json.loads(answer.out)
+        return reply, float(reply["clock"]) - (started_s + took_s / 2)
     except (ValueError, KeyError, TypeError) as error:
         raise NoPython(answer.complaint) from error
 
 
-def dismiss(shell: Shell, python: str, listener: Request, limits: PreflightLimits) -> None:
-    """End the listener on a node; it has ended by itself if all visitors came."""
+def end_listener(shell: Shell, python: str, listener: Request, limits: PreflightLimits) -> None:
+    """End the listener on a node, which ends by itself after its last visitor."""
     shell.run(_argv(python, "dismiss", listener), input=_source(), limit_s=limits.listen_s)
 
 
 def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
-    """Return the facts of one node by question, None for those not answered in time."""
+    """Return the replies of one node by probe name, None for late replies."""
     lines: list[str] = []
     argv, limit_s = _argv(python, "check", request), request["limit_s"] + _GRACE_S
     try:
@@ -65,26 +65,26 @@ def probe_node(shell: Shell, python: str, request: Request) -> dict[str, Any]:
         # A hanging probe may keep the connection open; what it sent before is valid.
         if not lines:
             raise
-    return {one["name"]: one["facts"] for one in _results(lines)}
+    return {result["name"]: result["facts"] for result in _results(lines)}
 
 
-def meet(
+def connect_to_peers(
     shell: Shell, python: str, request: Request, limits: PreflightLimits
 ) -> list[dict[str, Any]]:
-    """Return the results of connecting one node to the others; a login that is late has two."""
+    """Return the results of connecting one node to the others; a late login has two."""
     lines: list[str] = []
-    # A login that is late is tried once more.
-    limit_s = 2 * (limits.meet_s + 1) + _GRACE_S
-    argv = _argv(python, "meet", {**request, "limit_s": limits.meet_s, "bytes": SAMPLE_BYTES})
+    # A late login is tried once more.
+    limit_s = 2 * (limits.connection_s + 1) + _GRACE_S
+    argv = _argv(python, "meet", {**request, "limit_s": limits.connection_s, "bytes": SAMPLE_BYTES})
     shell.run(argv, input=_source(), limit_s=limit_s, on_line=lines.append)
     return list(_results(lines))
 
 
-def probe_here(request: Request) -> dict[str, Any]:
+def probe_locally(request: Request) -> dict[str, Any]:
     """Probe this computer as `probe_node` does."""
     argv = [sys.executable, "-I", str(_SOURCE), "check", json.dumps(request)]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -94,9 +94,9 @@ def probe_here(request: Request) -> dict[str, Any]:
     except subprocess.TimeoutExpired as error:
         out = error.stdout or b""
     else:
-        out = done.stdout
+        out = completed.stdout
     lines = out.decode("utf-8", "replace").splitlines()
-    return {one["name"]: one["facts"] for one in _results(lines)}
+    return {result["name"]: result["facts"] for result in _results(lines)}
 
 
 @lru_cache(maxsize=1)
@@ -106,14 +106,14 @@ def _source() -> bytes:
 
 
 def _results(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects with facts among other output of a remote program."""
+    """Yield the JSON results among other output of a remote program."""
     for line in lines:
         try:
-            found = json.loads(line)
+            result = json.loads(line)
         except ValueError:  # a login shell may print its own lines
             continue
-        if isinstance(found, dict) and "facts" in found:
-            yield found
+        if isinstance(result, dict) and "facts" in result:
+            yield result
 
 
 def _argv(python: str, mode: str, request: Request) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.base.room import room_of
+from backend.base.room import disk_space
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import read_job
@@ -29,34 +29,37 @@ from backend.services.preflight.context import (
     NodePreflight,
     PreflightContext,
     PreflightTarget,
-    of_script,
+    script_python_fields,
 )
 from backend.services.preflight.fixes import OnChange, PreflightFixes
 from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import PreflightRun
-from backend.services.tools.training_python import of_next_run, training_python
+from backend.services.tools.training_python import next_run_config, training_python
 
 
 class PreflightFailed(BackendError):
-    """The nodes of a job cannot run it as they are. ``found`` has every reason.
+    """The nodes of a job cannot run it as they are; ``preflight`` has every reason.
 
     Attributes:
-        config: The job that was to run.
+        config: The job that was refused.
     """
 
-    def __init__(self, found: Preflight, config: JobConfig) -> None:
-        remedies = dict.fromkeys(fault.remedy for fault in found.faults if fault.remedy)
-        if found.smaller:
-            remedies[f"Or run on {', '.join(one.node for one in found.smaller)} only."] = None
-        super().__init__(" ".join(map(_with_place, found.faults)), " ".join(remedies))
-        self.found = found
+    def __init__(self, preflight: Preflight, config: JobConfig) -> None:
+        findings = preflight.blocking_findings
+        remedies = dict.fromkeys(finding.remedy for finding in findings if finding.remedy)
+        if preflight.smaller:
+            nodes = ", ".join(placement.node for placement in preflight.smaller)
+            remedies[f"Or run on {nodes} only."] = None
+        super().__init__(" ".join(map(_message_with_nodes, findings)), " ".join(remedies))
+        self.preflight = preflight
         self.config = config
 
 
-def _with_place(fault: PreflightFinding) -> str:
-    """Return the sentence with the nodes it is about; SSH names only an address."""
-    unnamed = [n for n in fault.nodes if n != THIS_COMPUTER and n not in fault.sentence]
-    return f"{', '.join(unnamed)}: {fault.sentence}" if unnamed else fault.sentence
+def _message_with_nodes(finding: PreflightFinding) -> str:
+    """Return the message with the finding's nodes; a message of SSH has only an address."""
+    message = finding.message
+    nodes = [node for node in finding.nodes if node != THIS_COMPUTER and node not in message]
+    return f"{', '.join(nodes)}: {message}" if nodes else message
 
 
 class PreflightService:
@@ -65,21 +68,21 @@ class PreflightService:
     def __init__(
         self,
         root: OpenRoot,
-        cluster: NodeRegistry,
-        set_up: ProvisioningService,
+        node_registry: NodeRegistry,
+        provisioning: ProvisioningService,
         python: Callable[[], str] = training_python,
-        first_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
+        forecast_bytes: Callable[[JobConfig, Mapping[str, Pin]], int] = lambda config, pins: 0,
         limits: PreflightLimits | None = None,
         needs_torch: Callable[[JobConfig], bool] = lambda config: False,
         data_notes: Callable[[JobConfig], Sequence[str]] = lambda config: (),
     ) -> None:
-        """Store the parts; for ``first_bytes`` see `JobForecasts.needed_bytes`."""
+        """Store the parts; for ``forecast_bytes`` see `JobForecasts.needed_bytes`."""
         self._root = root
         self._python = python
-        self._first_bytes = first_bytes
+        self._forecast_bytes = forecast_bytes
         limits = limits or PreflightLimits()
         self._context = PreflightContext(
-            root, cluster, set_up, python, limits, needs_torch, data_notes=data_notes
+            root, node_registry, provisioning, python, limits, needs_torch, data_notes=data_notes
         )
         self._fixes = PreflightFixes(self._context)
 
@@ -96,41 +99,44 @@ class PreflightService:
         Raises:
             Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
-        config = of_next_run(config)
-        return PreflightRun(self._context, config, self.needed_bytes(config, job_id)).fly(cancelled)
+        config = next_run_config(config)
+        return PreflightRun(self._context, config, self.needed_bytes(config, job_id)).run(cancelled)
 
     def check_again(
         self,
         config: JobConfig,
-        before: Preflight,
+        previous: Preflight,
         nodes: Sequence[str],
         job_id: str = "",
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Preflight:
-        """Update the results after a change to ``nodes``: only these are asked again.
+        """Update the results after a change to ``nodes``: only these nodes are checked again.
 
-        The head node is asked with them, because it must reach them. If it is one of them, or was
-        removed from the job, all nodes are asked. Results about nodes that were removed from the
-        job are dropped.
+        The head node is checked with them, because it must reach them. If the head node changed or
+        was removed from the job, all nodes are checked. Findings about nodes that were removed from
+        the job are dropped.
 
         Raises:
             Cancelled: By ``cancelled``.
         """
         head = config.placement[0].node
-        names = [one.node for one in config.placement]
-        asked = [name for name in names if name in nodes]
-        gone = [name for name in before.nodes if name not in names]
-        if not (asked or gone) or head in asked or head != before.nodes[0]:
+        node_names = [placement.node for placement in config.placement]
+        changed_nodes = [name for name in node_names if name in nodes]
+        removed_nodes = [name for name in previous.nodes if name not in node_names]
+        has_new_head = head in changed_nodes or head != previous.nodes[0]
+        if has_new_head or not (changed_nodes or removed_nodes):
             return self.run(config, job_id, cancelled=cancelled)
-        part = Preflight((), (), before.took_s)
-        if asked:
-            few = tuple(one for one in config.placement if one.node in (head, *asked))
-            part = self.run(replace(config, placement=few), job_id, cancelled=cancelled)
-        found = before.after_part(part, (*asked, *gone))
-        found = replace(found, nodes=tuple(names), smaller=())
-        if found.passed:
-            return found
-        return replace(found, smaller=smaller_placement(config.placement, found.findings))
+        part = Preflight((), (), previous.took_s)
+        if changed_nodes:
+            nodes = (head, *changed_nodes)
+            placement = tuple(p for p in config.placement if p.node in nodes)
+            part_config = replace(config, placement=placement)
+            part = self.run(part_config, job_id, cancelled=cancelled)
+        preflight = previous.after_part(part, (*changed_nodes, *removed_nodes))
+        preflight = replace(preflight, nodes=tuple(node_names), smaller=())
+        if preflight.succeeded:
+            return preflight
+        return replace(preflight, smaller=smaller_placement(config.placement, preflight.findings))
 
     def require(
         self, config: JobConfig, job_id: str = "", progress: Progress | None = None
@@ -141,28 +147,30 @@ class PreflightService:
             PreflightFailed: The job cannot run.
             Cancelled: By ``progress``.
         """
-        if all(one.node == THIS_COMPUTER for one in config.placement):
+        if all(placement.node == THIS_COMPUTER for placement in config.placement):
             self._require_on_this_computer(config, job_id)
             return
         progress = progress or Progress()
         count = len(config.placement)
-        where = config.placement[0].node if count == 1 else f"{count} nodes"
-        progress.step(0, 0, f"Checking {where}")
-        found = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
-        if not found.passed:
-            found = self._with_agents(found, progress)
-        if not found.passed:
-            raise PreflightFailed(found, config)
+        subject = config.placement[0].node if count == 1 else f"{count} nodes"
+        progress.step(0, 0, f"Checking {subject}")
+        preflight = self.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+        if not preflight.succeeded:
+            preflight = self._start_agents(preflight, progress)
+        if not preflight.succeeded:
+            raise PreflightFailed(preflight, config)
         progress.step(0, 0, "Starting")
 
-    def _with_agents(self, found: Preflight, progress: Progress) -> Preflight:
+    def _start_agents(self, preflight: Preflight, progress: Progress) -> Preflight:
         """Start agents that are down, such as after a reboot; return the other findings."""
-        down = [finding for finding in found.faults if finding.fix is Fix.START_AGENT]
-        for finding in down:
+        findings = preflight.blocking_findings
+        agent_findings = [finding for finding in findings if finding.fix is Fix.START_AGENT]
+        for finding in agent_findings:
             progress.step(0, 0, f"Starting the agent of {', '.join(finding.nodes)}")
-        failed = self.fix_all(down) if down else {}
-        started = [finding for finding in down if finding not in failed]
-        return replace(found, findings=tuple(f for f in found.findings if f not in started))
+        failures = self.fix_all(agent_findings) if agent_findings else {}
+        fixed_findings = [finding for finding in agent_findings if finding not in failures]
+        findings = tuple(f for f in preflight.findings if f not in fixed_findings)
+        return replace(preflight, findings=findings)
 
     def fix_all(
         self,
@@ -177,50 +185,51 @@ class PreflightService:
         return self._fixes.fix(findings, on_change)
 
     def _require_on_this_computer(self, config: JobConfig, job_id: str) -> None:
-        needed, placement, result = self.needed_bytes(config, job_id), config.placement[0], None
-        # The check of the data root reports one that is not available.
+        needed_bytes = self.needed_bytes(config, job_id)
+        placement, result = config.placement[0], None
+        # The check of the data root reports a root that is not available.
         with suppress(OSError):
-            room = room_of(self._root.path)
-            if room.free_files is not None and room.lacks_files():
-                result = storage.no_files(room.free_files)
-            elif room.free_bytes < needed:
-                result = storage.no_room(room.free_bytes, needed)
-        site = PreflightTarget(
+            space = disk_space(self._root.path)
+            if space.free_files is not None and space.lacks_files():
+                result = storage.no_free_files(space.free_files)
+            elif space.free_bytes < needed_bytes:
+                result = storage.no_free_space(space.free_bytes, needed_bytes)
+        target = PreflightTarget(
             *(THIS_COMPUTER, placement, self._python(), "", "", "", str(self._root.path), ""),
             leads=True,
             loader_workers=config.loader_workers,
-            **of_script(config, self._context.needs_torch),
+            **script_python_fields(config, self._context.needs_torch),
         )
         replies = {
             "shared_memory": preflight_probe.shared_memory({}),
             "limits": preflight_probe.limits({}),
         }
-        if site.script_python:
+        if target.script_python:
             probe = installation.SCRIPT_PYTHON
             limit_s = self._context.limits.command_s
-            request = {"argv": probe.argv(site), "command_limit_s": limit_s, "code_root": ""}
+            request = {"argv": probe.argv(target), "command_limit_s": limit_s, "code_root": ""}
             replies[probe.name] = preflight_probe.command(request)
-        node = NodePreflight(placement, site, replies=replies)
-        found = tuple(checks.of_replies(node))
+        node = NodePreflight(placement, target, replies=replies)
+        findings = tuple(checks.judge_replies(node))
         if result is not None:
-            found = (checks.BY_NAME[names.DISK].finding(result),)
-        if any(one.blocks for one in found):
-            raise PreflightFailed(Preflight((THIS_COMPUTER,), found, 0.0), config)
+            findings = (checks.BY_NAME[names.DISK].finding(result),)
+        if any(finding.blocks for finding in findings):
+            raise PreflightFailed(Preflight((THIS_COMPUTER,), findings, 0.0), config)
 
     def needed_bytes(self, config: JobConfig, job_id: str) -> int:
-        """Return the size of the checkpoints to come: those that are kept, and one being written.
+        """Return the size of the future checkpoints: the kept ones, and one being written.
 
         Without a ``job_id`` the job does not exist yet.
         """
         with suppress(BackendError, OSError, ValueError):
             if not job_id:
-                return self._first_bytes(config, {})
+                return self._forecast_bytes(config, {})
             folder = self._root.job(job_id)
             self._root.files.refresh_job(folder)
-            found = list_checkpoints(folder, config.checkpoint)
-            if not found:
-                return self._first_bytes(config, read_job(folder).pins)
-            largest = max(record.bytes for record in found)
-            kept = config.checkpoint.keep_latest + config.checkpoint.keep_best + 2
-            return largest * max(0, kept - len(found))
+            checkpoints = list_checkpoints(folder, config.checkpoint)
+            if not checkpoints:
+                return self._forecast_bytes(config, read_job(folder).pins)
+            largest_bytes = max(record.bytes for record in checkpoints)
+            checkpoint_count = config.checkpoint.keep_latest + config.checkpoint.keep_best + 2
+            return largest_bytes * max(0, checkpoint_count - len(checkpoints))
         return 0

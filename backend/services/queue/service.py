@@ -20,7 +20,7 @@ from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.queue import files as queue_files
-from backend.node.queue.entries import entry_of, is_led_by
+from backend.node.queue.entries import entry_of, is_headed_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system.machine_id import machine
@@ -39,16 +39,16 @@ from backend.records.queue.entry import (
     STEP,
     Queue,
     QueueEntry,
-    QueuePlace,
+    QueuedJob,
     in_order,
     is_a_desk,
     node_key,
-    place_between,
+    position_between,
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
     NodeView,
-    Scene,
+    ClusterState,
     judge_queue,
     node_view_of,
 )
@@ -82,16 +82,16 @@ class QueueService:
         """
         with as_backend_error("The queue could not be read"):
             entries = in_order(queue_files.entries(self._root))
-            who = queue_files.who_paused(self._root)
-        paused = "" if who is None else f"The queue is paused{who}."
+            pausing_user = queue_files.who_paused(self._root)
+        paused = "" if pausing_user is None else f"The queue is paused{pausing_user}."
         if not entries:
             return Queue((), paused)
-        scene = self._scene(entries, who)
-        outcomes = judge_queue(entries, scene)
-        starts = starts_in(entries, outcomes, scene)
+        cluster_state = self._cluster_state(entries, pausing_user)
+        outcomes = judge_queue(entries, cluster_state)
+        starts = starts_in(entries, outcomes, cluster_state)
         return Queue(
             tuple(
-                QueuePlace(entry, number, outcomes[entry.job_id], starts[entry.job_id])
+                QueuedJob(entry, number, outcomes[entry.job_id], starts[entry.job_id])
                 for number, entry in enumerate(entries, 1)
             ),
             paused,
@@ -103,11 +103,11 @@ class QueueService:
         priority: int | None = None,
         not_before: datetime | None = None,
         *,
-        at_once: bool = False,
+        start_now: bool = False,
         start_over: bool = False,
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
-    ) -> QueuePlace:
+    ) -> QueuedJob:
         """Queue a job with its current content; it starts by itself as soon as it can.
 
         A job that ran before continues from its newest checkpoint, unless it starts over. A job
@@ -117,22 +117,22 @@ class QueueService:
             BackendError: It runs, or can never run on its nodes; nothing was queued.
             Cancelled: By ``progress``.
         """
-        before = entry_of(self._fresh(job_id))
-        if before is not None:
-            return self.change(job_id, priority, not_before, at_once=at_once)
+        previous_entry = entry_of(self._fresh_folder(job_id))
+        if previous_entry is not None:
+            return self.change(job_id, priority, not_before, start_now=start_now)
         _check_priority(priority or 0)
         view = self._jobs.queries.show(job_id)
         if view.state.is_live:
             raise BackendError(
-                f"The job {job_id} is {view.state.word.lower()}.", "Stop it before it is queued."
+                f"The job {job_id} is {view.state.label.lower()}.", "Stop it before it is queued."
             )
         folder, view, prepared = self._jobs.lifecycle.prepare(
             job_id, start_over, placement, progress
         )
         config = prepared.launch.config
-        if prepared.plan.blind:
+        if prepared.plan.staged_nodes:
             raise BackendError(
-                f"{prepared.plan.blind[0]} does not see the data root, and so not the queue.",
+                f"{prepared.plan.staged_nodes[0]} does not see the data root, and so not the queue.",
                 "Start the job by hand when its nodes are free.",
             )
         self._require_on_agent(config.placement[0].node)
@@ -140,7 +140,7 @@ class QueueService:
         with suppress(Unreachable):
             self._nodes.prepare_head(prepared.plan.ranks)
         with as_backend_error(f"The job {job_id} could not be queued"):
-            others = queue_files.entries(self._root)
+            entries = queue_files.entries(self._root)
             entry = QueueEntry(
                 job_id=job_id,
                 name=view.name,
@@ -149,27 +149,27 @@ class QueueService:
                 machine=machine(),
                 host=socket.gethostname(),
                 priority=priority or 0,
-                place=max((other.place for other in others), default=0.0) + STEP,
+                position=max((e.position for e in entries), default=0.0) + STEP,
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
                 lasts_s=_lasts_s(view, start_over),
-                queued=timestamps.now(),
+                queued=timestamps.utc_now(),
                 user=user_name(),
             )
             if placement:
                 job_files.write_placement(folder, config)
             queue_files.put(self._root, entry, prepared.launch)
         audit_log.add(folder, "Queued")
-        self.keep()
-        return self._place(entry)
+        self.ensure_keeper()
+        return self._queue_position(entry)
 
     def dequeue(self, job_id: str) -> JobView:
         """Remove a job from the queue; a job that is not queued stays as it is."""
         with as_backend_error(f"The job {job_id} could not be removed from the queue"):
-            folder = self._fresh(job_id)
-            waited = entry_of(folder) is not None
+            folder = self._fresh_folder(job_id)
+            was_queued = entry_of(folder) is not None
             queue_files.leave(self._root, folder)
-        if waited:
+        if was_queued:
             audit_log.add(folder, "Removed from the queue")
         return self._jobs.queries.show(job_id)
 
@@ -179,39 +179,39 @@ class QueueService:
         priority: int | None = None,
         not_before: datetime | None = None,
         *,
-        at_once: bool = False,
-    ) -> QueuePlace:
+        start_now: bool = False,
+    ) -> QueuedJob:
         """Change the priority or the start time; ``at_once`` removes the start time."""
         entry = self._entry(job_id)
         if priority is not None:
             _check_priority(priority)
             entry = replace(entry, priority=priority)
-        if not_before is not None or at_once:
+        if not_before is not None or start_now:
             entry = replace(entry, not_before=_stamp(not_before))
-        self._put(entry)
-        return self._place(entry)
+        self._update_entry(entry)
+        return self._queue_position(entry)
 
-    def reorder(self, job_id: str, *, before: str = "", after: str = "") -> QueuePlace:
+    def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuedJob:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
             entries = in_order(queue_files.entries(self._root))
-        rest = [entry for entry in entries if entry.job_id != job_id]
-        beside = self._entry(before or after)
-        if beside.job_id == job_id:
-            return self._place(moved)
-        index = next(n for n, entry in enumerate(rest) if entry.job_id == beside.job_id)
-        index += 0 if before else 1
-        rest.insert(index, replace(moved, priority=beside.priority))
-        self._lay(rest, index)
-        return self._place(rest[index])
+        other_entries = [entry for entry in entries if entry.job_id != job_id]
+        neighbor = self._entry(before_id or after_id)
+        if neighbor.job_id == job_id:
+            return self._queue_position(moved)
+        index = next(n for n, entry in enumerate(other_entries) if entry.job_id == neighbor.job_id)
+        index += 0 if before_id else 1
+        other_entries.insert(index, replace(moved, priority=neighbor.priority))
+        self._write_position(other_entries, index)
+        return self._queue_position(other_entries[index])
 
-    def to_top(self, job_id: str) -> QueuePlace:
+    def to_top(self, job_id: str) -> QueuedJob:
         """Move a job before all others."""
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            first = in_order(queue_files.entries(self._root))[0]
-        return self.reorder(job_id, before=first.job_id)
+            first_entry = in_order(queue_files.entries(self._root))[0]
+        return self.reorder(job_id, before_id=first_entry.job_id)
 
     def pause(self) -> Queue:
         """Start nothing from the queue, on any node, until it is resumed."""
@@ -222,10 +222,10 @@ class QueueService:
     def resume(self) -> Queue:
         with as_backend_error("The queue could not be resumed"):
             queue_files.resume(self._root)
-        self.keep()
+        self.ensure_keeper()
         return self.read()
 
-    def keep(self) -> None:
+    def ensure_keeper(self) -> None:
         """Make sure that the queue service for jobs led by this computer runs.
 
         Cheap if no job waits. After a reboot, it runs only after this call.
@@ -235,43 +235,43 @@ class QueueService:
             if not self._root.files.is_mounted or lock_of(self._root).holder() is not None:
                 return
             entries = queue_files.entries(self._root)
-        if any(is_led_by(self._root, entry, key) for entry in entries):
+        if any(is_headed_by(self._root, entry, key) for entry in entries):
             self._start_keeper()
 
     def _start_keeper(self) -> None:
         command = (self._python, "-m", "backend.node.queue.keeper", "--detach")
-        fault = start_detached((*command, "--data-root", str(self._root.path.absolute())))
-        if fault:
-            raise BackendError(f"The queue service is not running here: {fault}")
+        error = start_detached((*command, "--data-root", str(self._root.path.absolute())))
+        if error:
+            raise BackendError(f"The queue service is not running here: {error}")
 
-    def _lay(self, entries: list[QueueEntry], index: int) -> None:
+    def _write_position(self, entries: list[QueueEntry], index: int) -> None:
         """Write the place of the entry at ``index``; without room, those of its equals too."""
         entry = entries[index]
-        equals = [n for n, one in enumerate(entries) if one.priority == entry.priority]
-        position = equals.index(index)
-        left = entries[equals[position - 1]].place if position else None
-        right = entries[equals[position + 1]].place if position + 1 < len(equals) else None
-        place = place_between(left, right)
+        equal_indexes = [n for n, e in enumerate(entries) if e.priority == entry.priority]
+        rank = equal_indexes.index(index)
+        lower = entries[equal_indexes[rank - 1]].position if rank else None
+        upper = entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
+        place = position_between(lower, upper)
         if place is not None:
-            self._put(replace(entry, place=place))
+            self._update_entry(replace(entry, position=place))
             return
-        for number, n in enumerate(equals):
-            self._put(replace(entries[n], place=(number + 1) * STEP))
+        for number, n in enumerate(equal_indexes):
+            self._update_entry(replace(entries[n], position=(number + 1) * STEP))
 
-    def _put(self, entry: QueueEntry) -> None:
+    def _update_entry(self, entry: QueueEntry) -> None:
         with as_backend_error(f"The job {entry.job_id} could not be moved in the queue"):
             # A job that was started or removed meanwhile does not return to the queue.
-            if entry_of(self._fresh(entry.job_id)) is not None:
+            if entry_of(self._fresh_folder(entry.job_id)) is not None:
                 queue_files.put(self._root, entry)
 
-    def _fresh(self, job_id: str) -> OpenJob:
+    def _fresh_folder(self, job_id: str) -> OpenJob:
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
             self._root.files.refresh_job(folder)
         return folder
 
     def _entry(self, job_id: str) -> QueueEntry:
-        entry = entry_of(self._fresh(job_id))
+        entry = entry_of(self._fresh_folder(job_id))
         if entry is None:
             raise BackendError(
                 f"The job {job_id} is not in the queue.",
@@ -279,9 +279,9 @@ class QueueService:
             )
         return entry
 
-    def _place(self, entry: QueueEntry) -> QueuePlace:
+    def _queue_position(self, entry: QueueEntry) -> QueuedJob:
         # It may have been started already.
-        return self.read().of(entry.job_id) or QueuePlace(entry, 0)
+        return self.read().find_job(entry.job_id) or QueuedJob(entry, 0)
 
     def _require_on_agent(self, head: str) -> None:
         if head == THIS_COMPUTER:
@@ -300,54 +300,56 @@ class QueueService:
 
     # State of the nodes.
 
-    def _scene(self, entries: Sequence[QueueEntry], who_paused: str | None) -> Scene:
+    def _cluster_state(
+        self, entries: Sequence[QueueEntry], pausing_user: str | None
+    ) -> ClusterState:
         with as_backend_error("The jobs could not be read"):
             self._root.files.refresh_jobs()
             live = self._live.read()
         keys = {slot.node for entry in entries for slot in entry.slots}
-        own = node_key(THIS_COMPUTER, machine())
+        local_key = node_key(THIS_COMPUTER, machine())
         nodes: dict[str, NodeView] = {}
-        if own in keys:
-            nodes[own] = node_view_of(self._nodes.reading(), live.tags, is_a_desk=True)
-        desks = {
+        if local_key in keys:
+            nodes[local_key] = node_view_of(self._nodes.reading(), live.tags, is_a_desk=True)
+        desktop_hosts = {
             slot.node: entry.host
             for entry in entries
             for slot in entry.slots
-            if slot.node != own and is_a_desk(slot.node)
+            if slot.node != local_key and is_a_desk(slot.node)
         }
-        for key, host in desks.items():
+        for key, host in desktop_hosts.items():
             nodes[key] = NodeView(
-                why_down=f"It runs on {host}, where it was queued; only that computer knows why "
+                down_reason=f"It runs on {host}, where it was queued; only that computer knows why "
                 "it waits."
             )
         if keys - nodes.keys():
-            nodes.update((state.name, _view(state, live)) for state in self._nodes.remote())
-        return Scene(
+            nodes.update((state.name, _node_view(state, live)) for state in self._nodes.remote())
+        return ClusterState(
             now=datetime.now(UTC),
             nodes=nodes,
             running=live.running,
-            is_paused=who_paused is not None,
-            paused=who_paused or "",
+            is_paused=pausing_user is not None,
+            pause_suffix=pausing_user or "",
         )
 
 
-def _view(state: NodeState, live: RunningJobs) -> NodeView:
+def _node_view(state: NodeState, live: RunningJobs) -> NodeView:
     why = ""
     if state.presence is not Presence.ONLINE:
-        reason = (
+        detail = (
             f": {state.message}" if state.presence is Presence.OFFLINE and state.message else ""
         )
-        why = f"{state.name} is {state.presence.value.lower()}{reason}."
+        why = f"{state.name} is {state.presence.value.lower()}{detail}."
     if state.presence is Presence.NEW:
         why = f"{state.name} is not set up yet."
     if state.reading is None:
-        return NodeView(why_down=why or f"{state.name} is offline.")
+        return NodeView(down_reason=why or f"{state.name} is offline.")
     return node_view_of(state.reading, live.tags, why_down=why)
 
 
 def _lasts_s(view: JobView, start_over: bool) -> float | None:
-    done = 0 if start_over else view.step
-    return lasts_s(view.status.total_steps - done, view.status.pace_s)
+    done_steps = 0 if start_over else view.step
+    return lasts_s(view.status.total_steps - done_steps, view.status.pace_s)
 
 
 def _check_priority(priority: int) -> None:
@@ -355,5 +357,5 @@ def _check_priority(priority: int) -> None:
         raise BackendError(f"A priority is between {LOWEST} and {HIGHEST}, not {priority}.")
 
 
-def _stamp(when: datetime | None) -> str:
-    return "" if when is None else timestamps.stamp(when, "seconds")
+def _stamp(time: datetime | None) -> str:
+    return "" if time is None else timestamps.stamp(time, "seconds")

@@ -32,40 +32,42 @@ _PRECISIONS = {
 
 def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, float]:
     """Return what the history of a job has; a measure that it does not have is left out."""
-    found: dict[Measure, float] = {}
-    accuracy = _known(history, _ACCURACY)
+    measures: dict[Measure, float] = {}
+    accuracy = _finite_values(history, _ACCURACY)
     if len(accuracy):
-        found[Measure.ERROR] = 100 * (1 - float(accuracy[-1]))
-    trained = _known(history, "accuracy", history.epochs[-1:])
+        measures[Measure.ERROR] = 100 * (1 - float(accuracy[-1]))
+    trained = _finite_values(history, "accuracy", history.epochs[-1:])
     if len(trained):
-        found[Measure.TRAINING_ERROR] = 100 * (1 - float(trained.mean()))
+        measures[Measure.TRAINING_ERROR] = 100 * (1 - float(trained.mean()))
     for measure, names in _PRECISIONS.items():
         for name in names:
-            precision = _known(history, f"{VALIDATION}{name}")
+            precision = _finite_values(history, f"{VALIDATION}{name}")
             if len(precision):
-                found.setdefault(measure, 100 * float(precision[-1]))
-    staleness = _known(history, STALENESS[0])
+                measures.setdefault(measure, 100 * float(precision[-1]))
+    staleness = _finite_values(history, STALENESS[0])
     if len(staleness):
-        found[Measure.STALENESS] = float(staleness.mean())
-    epochs = _epochs(config, history)
+        measures[Measure.STALENESS] = float(staleness.mean())
+    epochs = _later_epochs(config, history)
     if epochs:
         # From the first update to the last one: it does not depend on how many there are.
-        found[Measure.EPOCH_TIME] = statistics.median(epoch.seconds for epoch in epochs)
+        measures[Measure.EPOCH_TIME] = statistics.median(epoch.seconds for epoch in epochs)
         step_s = statistics.median(epoch.seconds / epoch.steps for epoch in epochs)
-        found[Measure.RATE] = config.global_batch_size / step_s
+        measures[Measure.RATE] = config.global_batch_size / step_s
         whole_epochs_s = [
             epoch.whole_seconds for epoch in epochs if math.isfinite(epoch.whole_seconds)
         ]
         if whole_epochs_s:
-            found[Measure.WHOLE_EPOCH_TIME] = statistics.median(whole_epochs_s)
-    return found
+            measures[Measure.WHOLE_EPOCH_TIME] = statistics.median(whole_epochs_s)
+    return measures
 
 
-def _known(history: HistoryUpdate, name: str, epochs: Sequence[int] = ()) -> NDArray[np.float64]:
+def _finite_values(
+    history: HistoryUpdate, name: str, epochs: Sequence[int] = ()
+) -> NDArray[np.float64]:
     """Return the finite values of a metric, of these epochs or of all."""
     values = np.asarray(history.metrics.get(name, ()), np.float64)
-    wanted = np.isin(history.epochs[: len(values)], epochs) if len(epochs) else True
-    return values[np.isfinite(values) & wanted]
+    is_wanted = np.isin(history.epochs[: len(values)], epochs) if len(epochs) else True
+    return values[np.isfinite(values) & is_wanted]
 
 
 class _Epoch(NamedTuple):
@@ -80,23 +82,23 @@ class _Epoch(NamedTuple):
     whole_seconds: float
 
 
-def _epochs(config: JobConfig, history: HistoryUpdate) -> list[_Epoch]:
+def _later_epochs(config: JobConfig, history: HistoryUpdate) -> list[_Epoch]:
     """Return all epochs but the first: the start of a run is part of its first step."""
-    rate = np.asarray(history.metrics.get("samples_per_second", ()), np.float64)
-    pushes = np.asarray(history.metrics.get(PUSHES_PER_SECOND, ()), np.float64)[: len(rate)]
-    numbers = np.asarray(history.epochs)[: len(rate)]
-    found = []
-    for number in np.unique(numbers)[1:]:
-        is_own = numbers == number
+    sample_rates = np.asarray(history.metrics.get("samples_per_second", ()), np.float64)
+    pushes = np.asarray(history.metrics.get(PUSHES_PER_SECOND, ()), np.float64)[: len(sample_rates)]
+    epoch_numbers = np.asarray(history.epochs)[: len(sample_rates)]
+    epochs = []
+    for number in np.unique(epoch_numbers)[1:]:
+        is_own = epoch_numbers == number
         steps = int(is_own.sum()) - 1
         if len(pushes):
             epoch = _Epoch(steps, _seconds_of_pushes(pushes[is_own]), math.nan)
         else:
-            own = config.global_batch_size / rate[is_own]
-            epoch = _Epoch(steps, float(own[1:].sum()), float(own.sum()))
+            step_seconds = config.global_batch_size / sample_rates[is_own]
+            epoch = _Epoch(steps, float(step_seconds[1:].sum()), float(step_seconds.sum()))
         if steps and math.isfinite(epoch.seconds):
-            found.append(epoch)
-    return found
+            epochs.append(epoch)
+    return epochs
 
 
 def _seconds_of_pushes(rates: NDArray[np.float64]) -> float:

@@ -12,12 +12,12 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import environment_of
-from backend.records.base.account import expanded
+from backend.records.base.account import expand_home
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import nearest, sanitize
+from backend.records.base.validation import closest_match, sanitize
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.library.item import KINDS, STUDY_FACT, Kind
+from backend.records.library.item import KINDS, STUDY_DETAIL, Kind
 from backend.records.studies.study import (
     LIBRARY_KEYS,
     FormName,
@@ -34,7 +34,7 @@ from backend.records.studies.study import (
     sweep_of_study,
 )
 from backend.records.studies.table import StudyTable, in_csv, in_markdown, study_table
-from backend.records.sweeps.spec import SweepMade, sweep_name
+from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.example import EXAMPLE, NAME, import_part
 from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.queries import JobQueries
@@ -65,12 +65,12 @@ class StudyService:
         self._sweeps = sweeps
         self._parts = parts
         self._gallery = gallery
-        self._measured: dict[tuple[str, int, str], dict[Measure, float]] = {}
+        self._measures: dict[tuple[str, int, str], dict[Measure, float]] = {}
 
     def list(self) -> tuple[GalleryStudy, ...]:
         """Return the studies of the gallery."""
         return tuple(
-            GalleryStudy.of(name, self._read(self._gallery / name / FILE)[0])
+            GalleryStudy.from_study(name, self._read(self._gallery / name / FILE)[0])
             for name in self._names()
         )
 
@@ -80,20 +80,22 @@ class StudyService:
         Raises:
             BackendError: It cannot be read, or is invalid.
         """
-        return GalleryStudy.of(str(path), self._read(path)[0])
+        return GalleryStudy.from_study(str(path), self._read(path)[0])
 
-    def started(self) -> tuple[StartedStudy, ...]:
+    def started_studies(self) -> tuple[StartedStudy, ...]:
         """Return the started studies of which a job is left, by the name of their sweep."""
-        there = set(self._jobs.ids())
+        job_ids = set(self._jobs.ids())
         with as_backend_error("The studies could not be read"), suppress(FileNotFoundError):
             names = sorted(self._root.files.names(self._root.studies))
-            found = [
+            studies = [
                 self.find(name.removesuffix(".json"))
                 for name in names
                 if name.endswith(".json") and not name.startswith(".")
             ]
             return tuple(
-                one for one in found if one is not None and any(job.id in there for job in one.jobs)
+                study
+                for study in studies
+                if study is not None and any(job.id in job_ids for job in study.jobs)
             )
         return ()
 
@@ -101,9 +103,9 @@ class StudyService:
         self,
         name: str,
         form: FormName = FormName.SMALL,
-        places: Sequence[Placement] = (),
+        placement: Sequence[Placement] = (),
         progress: Progress | None = None,
-    ) -> SweepMade:
+    ) -> QueuedSweep:
         """Queue the jobs of a study. ``name`` is one of the gallery, or a path of a study file.
 
         Raises:
@@ -115,12 +117,14 @@ class StudyService:
         study, text = self._read(path)
         library = dict.fromkeys(LIBRARY_KEYS, NAME)
         try:
-            sweep_of_study(study, form, places, library)
+            sweep_of_study(study, form, placement, library)
         except ValueError as error:
             raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
-        named = [self._checked(study, form, row) for row in rows_at(study, form, places)]
+        row_parts = [
+            self._checked_parts(study, form, row) for row in rows_at(study, form, placement)
+        ]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
-            if all(kind.value in one or "script" in one for one in named):
+            if all(kind.value in one or "script" in one for one in row_parts):
                 continue
             if (path.parent / kind.value).is_dir():
                 own = path.parent.name
@@ -128,28 +132,30 @@ class StudyService:
             else:
                 library[kind.value] = import_part(self._library, kind, progress=progress)
         parts = dict.fromkeys(
-            part for one in named for part in one.values() if isinstance(part, GalleryPart)
+            part for one in row_parts for part in one.values() if isinstance(part, GalleryPart)
         )
         added = {part: self._add_part(part, study.title, progress) for part in parts}
-        sweep, cells = sweep_of_study(study, form, places, library, added)
+        sweep, cells = sweep_of_study(study, form, placement, library, added)
 
-        def remember(made: SweepMade) -> None:
-            jobs = tuple(StudyJob(v.id, *cell) for v, cell in zip(made.jobs, cells, strict=True))
-            record = StartedStudy(sweep_name(made.tag), form, text, jobs)
+        def record_study(sweep_jobs: QueuedSweep) -> None:
+            jobs = tuple(
+                StudyJob(v.id, *cell) for v, cell in zip(sweep_jobs.jobs, cells, strict=True)
+            )
+            record = StartedStudy(sweep_name(sweep_jobs.tag), form, text, jobs)
             content = json.dumps(record.to_dict(), indent=1).encode()
             with as_backend_error("The study could not be written down"):
                 self._root.files.make_folder(self._root.studies, exist_ok=True)
                 self._root.files.create(self._record(record.sweep), content)
 
-        return self._sweeps.queue(sweep, progress, remember)
+        return self._sweeps.queue(sweep, progress, record_study)
 
     def _add_part(self, part: GalleryPart, title: str, progress: Progress | None) -> str:
         """Add a part of the gallery; one that a user has already is used, and stays the user's."""
         kind = self._parts.show(part.entry).kind
-        own = {item.reference for item in self._library.list(kind)}
+        existing = {item.reference for item in self._library.list(kind)}
         item = self._parts.add(part.entry, dict(part.settings), part.name, progress)
-        if item.reference not in own:
-            self._library.note(item, STUDY_FACT, title)
+        if item.reference not in existing:
+            self._library.note(item, STUDY_DETAIL, title)
         return item.reference
 
     def find(self, sweep: str) -> StartedStudy | None:
@@ -162,27 +168,29 @@ class StudyService:
             try:
                 return StartedStudy.from_dict(json.loads(path.read_bytes()))
             except ValueError as error:
-                raise BackendError(f"{self._root.shown(path)} is damaged: {error}.") from error
+                raise BackendError(
+                    f"{self._root.display_path(path)} is damaged: {error}."
+                ) from error
         return None
 
-    def named(self, text: str) -> StartedStudy:
+    def find_started(self, text: str) -> StartedStudy:
         """Return the started study with this name, or with this beginning of it.
 
         Raises:
             BackendError: There is none, or several begin so.
         """
-        found = self.find(text)
-        if found is not None:
-            return found
-        begins = [
-            one
-            for one in self.started()
-            if text and one.sweep.casefold().startswith(text.casefold())
+        study = self.find(text)
+        if study is not None:
+            return study
+        matches = [
+            study
+            for study in self.started_studies()
+            if text and study.sweep.casefold().startswith(text.casefold())
         ]
-        if len(begins) == 1:
-            return begins[0]
-        if begins:
-            names = ", ".join(one.sweep for one in begins[:5])
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = ", ".join(study.sweep for study in matches[:5])
             raise BackendError(f"“{sanitize(text)}” could be {names}.", "Give more of the name.")
         raise BackendError(
             f"There is no started study “{sanitize(text)}”.",
@@ -194,32 +202,32 @@ class StudyService:
         # It imports numpy, which most commands do not need.
         from backend.services.studies.measures import measures_of
 
-        measured, busy, environments = {}, {}, {}
+        measures, cpu_loads, environments = {}, {}, {}
         for job in started.jobs:
             # A job may be in the trash.
             with suppress(BackendError):
                 view = self._jobs.show(job.id)
                 if view.state is JobState.FINISHED:
-                    key = (job.id, view.run, view.status.ended)
-                    if key not in self._measured:
+                    key = (job.id, view.run, view.status.ended_at)
+                    if key not in self._measures:
                         history = self._jobs.history(job.id)
-                        self._measured[key] = measures_of(view.config, history)
-                    measured[job.id] = self._measured[key]
+                        self._measures[key] = measures_of(view.config, history)
+                    measures[job.id] = self._measures[key]
                     if view.status.other_cpu is not None:
-                        busy[job.id] = view.status.other_cpu
+                        cpu_loads[job.id] = view.status.other_cpu
                     environment = environment_of(self._root.job(job.id), view.run)
                     if environment is not None:
                         environments[job.id] = environment
-        study = _parsed(started.text, started.sweep)
-        return study_table(study, started, measured, busy, environments)
+        study = _parse_study(started.text, started.sweep)
+        return study_table(study, started, measures, cpu_loads, environments)
 
     def export(
         self,
         started: StartedStudy,
         path: Path,
         *,
-        draw: Callable[[StudyTable, str], bytes] | None = None,
-        replaces: bool = False,
+        draw_plot: Callable[[StudyTable, str], bytes] | None = None,
+        overwrite: bool = False,
     ) -> Path:
         """Write the table to Markdown, its values by seed to CSV, or its plot to a picture.
 
@@ -231,34 +239,37 @@ class StudyService:
         Raises:
             BackendError: The name ends otherwise, or the file exists or cannot be written.
         """
-        path = expanded(path).absolute()
-        ending = path.suffix.lower().removeprefix(".")
-        text = {"md": in_markdown, "csv": in_csv}.get(ending)
-        if text is None and (draw is None or ending not in PICTURES):
-            others = "" if draw is None else f", or a picture in .{', .'.join(PICTURES)}"
+        path = expand_home(path).absolute()
+        suffix = path.suffix.lower().removeprefix(".")
+        format_table = {"md": in_markdown, "csv": in_csv}.get(suffix)
+        if format_table is None and (draw_plot is None or suffix not in PICTURES):
+            picture_hint = "" if draw_plot is None else f", or a picture in .{', .'.join(PICTURES)}"
             raise BackendError(
-                f"{path.name} is no name for an export.", f"End a table in .md or .csv{others}."
+                f"{path.name} is no name for an export.",
+                f"End a table in .md or .csv{picture_hint}.",
             )
-        if path.exists() and not replaces:
+        if path.exists() and not overwrite:
             raise BackendError(
                 f"{path} exists already and was not changed.", "Choose another name."
             )
         with as_backend_error(f"{path} could not be written"):
             table = self.table(started)
-            if text is not None:
-                path.write_bytes(text(table).encode())
-            elif draw is not None:
-                path.write_bytes(draw(table, ending))
+            if format_table is not None:
+                path.write_bytes(format_table(table).encode())
+            elif draw_plot is not None:
+                path.write_bytes(draw_plot(table, suffix))
         return path
 
-    def _checked(self, study: Study, form: FormName, row: StudyRow) -> dict[str, str | GalleryPart]:
+    def _checked_parts(
+        self, study: Study, form: FormName, row: StudyRow
+    ) -> dict[str, str | GalleryPart]:
         """Return what a row names of the library and of the gallery; all of it exists.
 
         Raises:
             BackendError: Something does not.
         """
-        named = library_of(study, form, row)
-        for key, value in named.items():
+        parts = library_of(study, form, row)
+        for key, value in parts.items():
             kind = KINDS[key]
             remedy = ""
             try:
@@ -268,9 +279,9 @@ class StudyService:
                     remedy = f"Import it as a {kind.value} named {value} first."
                     self._library.pin(kind, value)
             except BackendError as error:
-                where = f"{study.title}, row “{row.name}”"
-                raise BackendError(f"{where}: {error}", remedy or error.remedy) from error
-        return named
+                row_label = f"{study.title}, row “{row.name}”"
+                raise BackendError(f"{row_label}: {error}", remedy or error.remedy) from error
+        return parts
 
     def _record(self, sweep: str) -> Path:
         return self._root.studies / f"{sweep}.json"
@@ -281,25 +292,27 @@ class StudyService:
     def _path(self, name: str) -> Path:
         if name in self._names():
             return self._gallery / name / FILE
-        path = expanded(name).absolute()
+        path = expand_home(name).absolute()
         if path.is_dir():
             path = path / FILE
         if path.suffix == ".toml" and path.is_file():
             return path
-        near = nearest(name, self._names())
+        suggestion = closest_match(name, self._names())
         raise BackendError(
             f"There is no study “{sanitize(name)}”.",
-            f"Did you mean “{near}”?" if near else f"To list studies: {COMMAND} study list",
+            f"Did you mean “{suggestion}”?"
+            if suggestion
+            else f"To list studies: {COMMAND} study list",
         )
 
     def _read(self, path: Path) -> tuple[Study, str]:
         read_job_file(path)
         text = path.read_text("utf-8-sig")
-        return _parsed(text, str(path)), text
+        return _parse_study(text, str(path)), text
 
 
-def _parsed(text: str, where: str) -> Study:
+def _parse_study(text: str, source: str) -> Study:
     try:
         return read_study(tomllib.loads(text))
     except ValueError as error:
-        raise BackendError(f"{where}: {error}.", "Change the study file.") from error
+        raise BackendError(f"{source}: {error}.", "Change the study file.") from error

@@ -13,15 +13,15 @@ from typing import Any
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.sweeps.spec import (
     TAG,
     Expansion,
     Sweep,
-    SweepMade,
-    SweepTaken,
+    QueuedSweep,
+    CancelledSweep,
     expand,
     read_sweep,
     sweep_name,
@@ -33,20 +33,20 @@ from backend.services.jobs.service import JobService
 from backend.services.queue.service import QueueService
 
 _LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
-_SLUG = 40
-_FAULTS_SHOWN = 3
+_MAX_SLUG_LENGTH = 40
+_MAX_ERRORS = 3
 
 
-class HalfMade(BackendError):
+class IncompleteSweep(BackendError):
     """Only some jobs of a sweep were made.
 
     ``made``: those jobs; ``SweepService.take_back(tag)`` removes them.
     """
 
-    def __init__(self, sentence: str, tag: str, made: tuple[JobView, ...]) -> None:
-        super().__init__(sentence, f"To remove them: {COMMAND} job sweep --take-back {tag}")
+    def __init__(self, message: str, tag: str, jobs: tuple[JobView, ...]) -> None:
+        super().__init__(message, f"To remove them: {COMMAND} job sweep --take-back {tag}")
         self.tag = tag
-        self.made = made
+        self.jobs = jobs
 
 
 class SweepService:
@@ -62,9 +62,11 @@ class SweepService:
         Raises:
             BackendError: It is invalid; it has every fault, one sentence after the other.
         """
-        sweep, faults = read_sweep(read_job_file(path))
+        sweep, errors = read_sweep(read_job_file(path))
         if sweep is None:
-            raise BackendError(_in_words(faults), "Change the sweep file; nothing was created.")
+            raise BackendError(
+                _error_message(errors), "Change the sweep file; nothing was created."
+            )
         return sweep
 
     def base_of(self, job_id: str) -> dict[str, Any]:
@@ -75,27 +77,27 @@ class SweepService:
 
     def expand(self, sweep: Sweep) -> Expansion:
         """Return the jobs of the sweep, each checked against the library and the nodes."""
-        found = expand(sweep)
-        if found.faults:
-            return found
-        shown: dict[Fault, None] = {}
-        for job in found.jobs:
-            shown.update(dict.fromkeys(self._jobs.faults(job.raw)))
-        return Expansion(found.jobs, tuple(shown))
+        expansion = expand(sweep)
+        if expansion.errors:
+            return expansion
+        errors: dict[ConfigError, None] = {}
+        for job in expansion.jobs:
+            errors.update(dict.fromkeys(self._jobs.config_errors(job.raw)))
+        return Expansion(expansion.jobs, tuple(errors))
 
     def check(self, sweep: Sweep) -> JobCheck:
         """Return the result for the form: figures of the first job, and the faults of all jobs."""
-        found = self.expand(sweep)
-        first: Mapping[str, Any] = found.jobs[0].raw if found.jobs else sweep.base
-        check = self._jobs.check(first)
-        return replace(check, faults=found.faults, jobs=len(found.jobs))
+        expansion = self.expand(sweep)
+        first_job: Mapping[str, Any] = expansion.jobs[0].raw if expansion.jobs else sweep.base
+        check = self._jobs.check(first_job)
+        return replace(check, errors=expansion.errors, jobs=len(expansion.jobs))
 
     def queue(
         self,
         sweep: Sweep,
         progress: Progress | None = None,
-        on_made: Callable[[SweepMade], None] = lambda made: None,
-    ) -> SweepMade:
+        on_created: Callable[[QueuedSweep], None] = lambda views: None,
+    ) -> QueuedSweep:
         """Make every job and queue it, in the order of the sweep.
 
         All are made before the first may start, so that a failure leaves only drafts. ``on_made``
@@ -108,63 +110,65 @@ class SweepService:
         progress = progress or Progress()
         sweep = self._with_free_name(sweep)
         tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
-        found = self.expand(sweep)
-        if found.faults:
-            raise BackendError(_in_words(found.faults), "Change the sweep; nothing was created.")
-        tagged = expand(sweep, tag).jobs
-        total = len(tagged)
-        made: list[JobView] = []
-        queued = 0
+        expansion = self.expand(sweep)
+        if expansion.errors:
+            raise BackendError(
+                _error_message(expansion.errors), "Change the sweep; nothing was created."
+            )
+        tagged_jobs = expand(sweep, tag).jobs
+        total = len(tagged_jobs)
+        views: list[JobView] = []
+        queued_count = 0
         try:
-            for job in tagged:
-                progress.step(len(made), 2 * total, f"Making job {len(made) + 1} of {total}")
-                made.append(self._jobs.create(job.raw))
-            on_made(SweepMade(tag, tuple(made)))
-            for number, view in enumerate(made):
+            for job in tagged_jobs:
+                progress.step(len(views), 2 * total, f"Making job {len(views) + 1} of {total}")
+                views.append(self._jobs.create(job.raw))
+            on_created(QueuedSweep(tag, tuple(views)))
+            for number, view in enumerate(views):
                 progress.step(total + number, 2 * total, f"Queueing job {number + 1} of {total}")
                 self._queue.enqueue(view.id, progress=progress)
-                queued += 1
+                queued_count += 1
         except BackendError as error:
-            if not made:
+            if not views:
                 raise
-            why = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
-            sentence = f"{why}: {len(made)} of {total} jobs were made, {queued} of them are queued."
-            raise HalfMade(sentence, tag, tuple(made)) from error
+            reason = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
+            message = f"{reason}: {len(views)} of {total} jobs were made, {queued_count} of them are queued."
+            raise IncompleteSweep(message, tag, tuple(views)) from error
         progress.report(2 * total, 2 * total, f"Queued {total} jobs")
-        return SweepMade(tag, tuple(self._jobs.queries.show(view.id) for view in made))
+        return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in views))
 
     def _with_free_name(self, sweep: Sweep) -> Sweep:
         """Number the name if a sweep has it: ``shapes (2)``."""
         names: dict[str, list[str]] = {}
-        for line in self._jobs.queries.lines():
-            if tag := sweep_of(line.tags):
-                names.setdefault(tag, []).append(line.name)
-        taken = {sweep_title(tag, found) for tag, found in names.items()}
+        for summary in self._jobs.queries.summaries():
+            if tag := sweep_of(summary.tags):
+                names.setdefault(tag, []).append(summary.name)
+        taken_names = {sweep_title(tag, job_names) for tag, job_names in names.items()}
         name = " ".join(str(sweep.base.get("name", "")).split())
-        if name not in taken:
+        if name not in taken_names:
             return sweep
-        number = next(n for n in itertools.count(2) if f"{name} ({n})" not in taken)
+        number = next(n for n in itertools.count(2) if f"{name} ({n})" not in taken_names)
         return replace(sweep, base={**sweep.base, "name": f"{name} ({number})"})
 
-    def take_back(self, tag: str, progress: Progress | None = None) -> SweepTaken:
+    def take_back(self, tag: str, progress: Progress | None = None) -> CancelledSweep:
         """Move the jobs of a sweep that never ran to the trash; jobs that ran stay.
 
         Raises:
             BackendError: The sweep has no jobs.
         """
         tag, jobs = self._jobs_of(tag)
-        taken: list[JobView] = []
-        left: list[JobView] = []
+        removed: list[JobView] = []
+        remaining: list[JobView] = []
         for number, view in enumerate(jobs):
             if progress is not None:
                 progress.step(number, len(jobs), "Removing the jobs")
             if view.state.is_queued:
                 view = self._queue.dequeue(view.id)
             if view.state is JobState.CREATED and not view.run:
-                taken.append(self._jobs.remove(view.id))
+                removed.append(self._jobs.remove(view.id))
             else:
-                left.append(view)
-        return SweepTaken(tag, tuple(taken), tuple(left))
+                remaining.append(view)
+        return CancelledSweep(tag, tuple(removed), tuple(remaining))
 
     def stop(self, tag: str) -> tuple[JobView, ...]:
         """Take the waiting jobs of a sweep from the queue, and stop those that run.
@@ -179,7 +183,7 @@ class SweepService:
             return self._jobs.lifecycle.stop(view.id) if view.state.is_live else view
 
         # The last ones first: a job that ends must not let the next one start.
-        return self._each(tag, stop, "stopped", last_first=True)
+        return self._apply_to_jobs(tag, stop, "stopped", last_first=True)
 
     def resume(self, tag: str) -> tuple[JobView, ...]:
         """Queue the jobs of a sweep that are not finished; each continues where it stopped.
@@ -199,23 +203,28 @@ class SweepService:
             self._queue.enqueue(view.id, start_over=starts_over)
             return self._jobs.queries.show(view.id)
 
-        return self._each(tag, resume, "queued")
+        return self._apply_to_jobs(tag, resume, "queued")
 
-    def _each(
-        self, tag: str, act: Callable[[JobView], JobView], did: str, *, last_first: bool = False
+    def _apply_to_jobs(
+        self,
+        tag: str,
+        action: Callable[[JobView], JobView],
+        past_verb: str,
+        *,
+        last_first: bool = False,
     ) -> tuple[JobView, ...]:
         tag, jobs = self._jobs_of(tag)
-        done: list[JobView] = []
-        refused: list[str] = []
+        views: list[JobView] = []
+        failures: list[str] = []
         for view in reversed(jobs) if last_first else jobs:
             try:
-                done.append(act(view))
+                views.append(action(view))
             except BackendError as error:
-                refused.append(f"{view.name}: {error.message}")
-        if refused:
-            count = f"{len(refused)} of {len(jobs)} jobs were not {did}."
-            raise BackendError(" ".join((count, *refused[:_FAULTS_SHOWN])))
-        return tuple(reversed(done)) if last_first else tuple(done)
+                failures.append(f"{view.name}: {error.message}")
+        if failures:
+            count = f"{len(failures)} of {len(jobs)} jobs were not {past_verb}."
+            raise BackendError(" ".join((count, *failures[:_MAX_ERRORS])))
+        return tuple(reversed(views)) if last_first else tuple(views)
 
     def _jobs_of(self, tag: str) -> tuple[str, list[JobView]]:
         """Return the whole tag and the jobs of a sweep, the first one first."""
@@ -226,17 +235,21 @@ class SweepService:
         return tag, jobs[::-1]
 
 
-def _in_words(faults: tuple[Fault, ...]) -> str:
-    shown = " ".join(fault.sentence for fault in faults[:_FAULTS_SHOWN])
-    more = len(faults) - _FAULTS_SHOWN
-    return f"{shown} {more} more of this kind." if more > 0 else shown
+def _error_message(errors: tuple[ConfigError, ...]) -> str:
+    first_errors = " ".join(error.message for error in errors[:_MAX_ERRORS])
+    remaining_count = len(errors) - _MAX_ERRORS
+    return (
+        f"{first_errors} {remaining_count} more of this kind."
+        if remaining_count > 0
+        else first_errors
+    )
 
 
 def _slug(name: str) -> str:
     """Make one word of a name for a tag: tags are typed with commas and spaces between them."""
-    kept = string.ascii_letters + string.digits + "._-"
-    words = "".join(c if c in kept else " " for c in name).split()
-    return "-".join(words)[:_SLUG].strip("-._") or "job"
+    allowed = string.ascii_letters + string.digits + "._-"
+    tokens = "".join(c if c in allowed else " " for c in name).split()
+    return "-".join(tokens)[:_MAX_SLUG_LENGTH].strip("-._") or "job"
 
 
 def _letters(count: int) -> str:

@@ -20,8 +20,8 @@ from backend.datastore.access.root_access import OpenRoot
 from backend.node.system.start_supervisor import own_environment
 from backend.services.tools.training_python import training_python
 
-_START_S = 120.0
-_END_S = 5.0
+_START_LIMIT_S = 120.0
+_END_LIMIT_S = 5.0
 
 
 class EventViewers:
@@ -70,9 +70,9 @@ class EventViewers:
 def _start(folder: Path, progress: Progress) -> tuple[subprocess.Popen[str], str]:
     pythons = dict.fromkeys((training_python(), sys.executable))
     for python in pythons:
-        process = _launched(python, folder)
+        process = _launch(python, folder)
         try:
-            answer = _answer(process, progress)
+            answer = _read_answer(process, progress)
         except BaseException:
             _end(process)
             raise
@@ -87,7 +87,7 @@ def _start(folder: Path, progress: Progress) -> tuple[subprocess.Popen[str], str
     )
 
 
-def _launched(python: str, folder: Path) -> subprocess.Popen[str]:
+def _launch(python: str, folder: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [python, "-m", "backend.training.tools.event_viewer"],
         env=own_environment(),
@@ -97,22 +97,22 @@ def _launched(python: str, folder: Path) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
-    asked = {"folder": str(folder.absolute()), "token": secrets.token_urlsafe(24)}
+    request = {"folder": str(folder.absolute()), "token": secrets.token_urlsafe(24)}
     assert process.stdin is not None
     with suppress(OSError):
-        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
     return process
 
 
-def _answer(process: subprocess.Popen[str], progress: Progress) -> dict[str, str]:
+def _read_answer(process: subprocess.Popen[str], progress: Progress) -> dict[str, str]:
     """Wait for the line in which the process answers."""
     assert process.stdout is not None
-    deadline = time.monotonic() + _START_S
+    deadline = time.monotonic() + _START_LIMIT_S
     while not select.select([process.stdout], [], [], 0.1)[0]:
         progress.step(0, 0, "Starting TensorBoard")
         if time.monotonic() > deadline:
-            return {"error": f"no answer within {_START_S:.0f} s"}
+            return {"error": f"no answer within {_START_LIMIT_S:.0f} s"}
     try:
         return dict(json.loads(process.stdout.readline()))
     except ValueError as error:
@@ -125,4 +125,4 @@ def _end(process: subprocess.Popen[str]) -> None:
         if stream is not None:
             with suppress(OSError):
                 stream.close()
-    process_signals.end(process, _END_S)
+    process_signals.end(process, _END_LIMIT_S)

@@ -14,13 +14,13 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.node.system.start_supervisor import own_environment
-from backend.records.library.layer_graph import NODE_H, NODE_W, LayerGraph, drawn
+from backend.records.library.layer_graph import NODE_H, NODE_W, LayerGraph, graph_layers
 from backend.records.library.layers import Layer
 
 _LIMIT_S = 30.0
 _POINTS_PER_INCH = 72.0
-_MOST_LAYERS = 5000
-_USE_TABLE = "Use the table."
+_MAX_LAYERS = 5000
+_TABLE_REMEDY = "Use the table."
 
 
 def lay_out(layers: Sequence[Layer]) -> LayerGraph:
@@ -29,14 +29,18 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
     Raises:
         BackendError: The graph is too large, or Graphviz failed or is missing.
     """
-    shown = drawn(layers)
-    if len(shown) > _MOST_LAYERS:
-        raise BackendError(f"A graph of {len(shown)} layers is too large to draw.", _USE_TABLE)
-    known = {layer.name for layer in shown}
-    edges = [(name, layer.name) for layer in shown for name in layer.inputs if name in known]
-    request = json.dumps({"nodes": [layer.name for layer in shown], "edges": edges})
+    drawn_layers = graph_layers(layers)
+    if len(drawn_layers) > _MAX_LAYERS:
+        raise BackendError(
+            f"A graph of {len(drawn_layers)} layers is too large to draw.", _TABLE_REMEDY
+        )
+    drawn_names = {layer.name for layer in drawn_layers}
+    edges = [
+        (name, layer.name) for layer in drawn_layers for name in layer.inputs if name in drawn_names
+    ]
+    request = json.dumps({"nodes": [layer.name for layer in drawn_layers], "edges": edges})
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "backend.services.tools.graph_layout"],
             input=request.encode(),
             capture_output=True,
@@ -44,19 +48,20 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
             timeout=_LIMIT_S,
             check=True,
         )
-        return LayerGraph.from_dict(json.loads(done.stdout))
+        return LayerGraph.from_dict(json.loads(completed.stdout))
     except subprocess.TimeoutExpired as error:
         raise BackendError(
-            f"Graphviz did not lay {len(shown)} layers out within {_LIMIT_S:.0f} s.", _USE_TABLE
+            f"Graphviz did not lay {len(drawn_layers)} layers out within {_LIMIT_S:.0f} s.",
+            _TABLE_REMEDY,
         ) from error
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise BackendError(
             "Graphviz could not lay the graph out.",
-            f"Install it with {sys.executable} -m pip install pygraphviz. {_USE_TABLE}",
+            f"Install it with {sys.executable} -m pip install pygraphviz. {_TABLE_REMEDY}",
         ) from error
 
 
-def _places(nodes: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _layout(nodes: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Return a `LayerGraph` as JSON."""
     import pygraphviz
 
@@ -67,15 +72,15 @@ def _places(nodes: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, A
     size = {"width": NODE_W / _POINTS_PER_INCH, "height": NODE_H / _POINTS_PER_INCH}
     graph.node_attr.update(shape="box", fixedsize="true", label="", **size)
     graph.add_nodes_from(number.values())
-    graph.add_edges_from((number[one], number[other]) for one, other in edges)
+    graph.add_edges_from((number[source], number[target]) for source, target in edges)
     graph.layout("dot")
     _, _, width, height = map(float, graph.graph_attr["bb"].split(","))
-    places = [_point(graph.get_node(number[name]).attr["pos"], height) for name in nodes]
+    points = [_point(graph.get_node(number[name]).attr["pos"], height) for name in nodes]
     return {
         "width": width,
         "height": height,
         "nodes": [
-            {"name": name, "x": x, "y": y} for name, (x, y) in zip(nodes, places, strict=True)
+            {"name": name, "x": x, "y": y} for name, (x, y) in zip(nodes, points, strict=True)
         ],
         "edges": [{"points": _curve(edge.attr["pos"], height)} for edge in graph.edges()],
     }
@@ -89,12 +94,12 @@ def _point(text: str, height: float) -> tuple[float, float]:
 def _curve(text: str, height: float) -> list[float]:
     """Return the points of an edge, whose text has the end of its arrow first: ``e,x,y x,y …``."""
     end, *points = text.split()
-    flat = [value for point in points for value in _point(point, height)]
+    coordinates = [value for point in points for value in _point(point, height)]
     tip = _point(end.removeprefix("e,"), height)
     # The curve ends where the arrow begins; a straight piece leads to its end.
-    return [*flat, *flat[-2:], *tip, *tip]
+    return [*coordinates, *coordinates[-2:], *tip, *tip]
 
 
 if __name__ == "__main__":
-    asked = json.load(sys.stdin)
-    json.dump(_places(asked["nodes"], asked["edges"]), sys.stdout)
+    request = json.load(sys.stdin)
+    json.dump(_layout(request["nodes"], request["edges"]), sys.stdout)

@@ -11,12 +11,12 @@ from backend.base.log import suppress
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.schema import Record
 
-_MOST_BYTES = 64_000_000
+_MAX_BYTES = 64_000_000
 
 T = TypeVar("T", bound=Record)
 
 
-class KeptResults:
+class ResultCache:
     """Results of tools by the hashes of their inputs; a lost one is computed again."""
 
     def __init__(self, folder: Path) -> None:
@@ -26,33 +26,33 @@ class KeptResults:
         self,
         key: tuple[str, ...],
         read: Callable[[dict[str, Any]], T],
-        find: Callable[[], T],
+        compute: Callable[[], T],
     ) -> T:
         """Return the cached result, otherwise the result of ``find``, which is then cached.
 
         Args:
             read: Parses the output of ``to_dict``; raises ValueError if it cannot.
         """
-        known = self.known(key, read)
-        if known is not None:
-            return known
-        found = find()
-        self.put(key, found)
-        return found
+        cached = self.cached(key, read)
+        if cached is not None:
+            return cached
+        result = compute()
+        self.put(key, result)
+        return result
 
-    def put(self, key: tuple[str, ...], found: Record) -> None:
+    def put(self, key: tuple[str, ...], result: Record) -> None:
         """Keep a result."""
         # A full disk must not prevent showing the result.
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            replace_json(self.place(key), found.to_dict(), mode=0o600)
+            replace_json(self.path(key), result.to_dict(), mode=0o600)
 
-    def known(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
+    def cached(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
         """Return the cached result, None if there is none that can be read."""
         with suppress(OSError, ValueError):
-            return read(read_json(self.place(key), _MOST_BYTES))
+            return read(read_json(self.path(key), _MAX_BYTES))
         return None
 
-    def place(self, key: tuple[str, ...], suffix: str = ".json") -> Path:
+    def path(self, key: tuple[str, ...], suffix: str = ".json") -> Path:
         """Return the path of a result; with another suffix, of a file that belongs to it."""
         return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}{suffix}"

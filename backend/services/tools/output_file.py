@@ -17,7 +17,7 @@ def require_free(output: Path) -> None:
         raise BackendError(f"The folder {output.parent} does not exist.", "Create it first.")
 
 
-def partial_of(output: Path) -> Path:
+def partial_path(output: Path) -> Path:
     """Return where to write what `put_in_place` then moves."""
     return output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
 

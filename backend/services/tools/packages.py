@@ -22,9 +22,9 @@ from backend.services.tools.training_python import training_python
 class PackageService:
     """Installs packages where jobs run. Every call blocks and may run on any thread."""
 
-    def __init__(self, cluster: NodeRegistry, set_up: ProvisioningService) -> None:
+    def __init__(self, cluster: NodeRegistry, provisioning: ProvisioningService) -> None:
         self._cluster = cluster
-        self._set_up = set_up
+        self._provisioning = provisioning
 
     def install(self, package: str, nodes: Sequence[str], progress: Progress) -> None:
         """Install a package, and what it needs, on these nodes, this computer possibly among them.
@@ -38,21 +38,23 @@ class PackageService:
         _require_name(package)
         if THIS_COMPUTER in nodes:
             install_package(package, progress)
-        alike: dict[SetUpOptions, list[str]] = {}
+        names_by_options: dict[SetUpOptions, list[str]] = {}
         for name in nodes:
             if name != THIS_COMPUTER:
                 options = replace(options_of(self._cluster.entry(name)), packages=(package,))
-                alike.setdefault(options, []).append(name)
+                names_by_options.setdefault(options, []).append(name)
 
-        def report(now: SetUp) -> None:
-            progress.report(0, 0, f"Installing {package} on {now.node}")
+        def report(state: SetUp) -> None:
+            progress.report(0, 0, f"Installing {package} on {state.node}")
 
-        for options, names in alike.items():
-            done = self._set_up.set_up(names, report, lambda _: progress.is_cancelled, options)
-            for name, outcome in done.items():
+        for options, names in names_by_options.items():
+            results = self._provisioning.set_up(
+                names, report, lambda _: progress.is_cancelled, options
+            )
+            for name, outcome in results.items():
                 if not isinstance(outcome, NodeEntry):
-                    sentence = f"{package} is not installed on {name}: {outcome.message}"
-                    raise BackendError(sentence, outcome.remedy)
+                    message = f"{package} is not installed on {name}: {outcome.message}"
+                    raise BackendError(message, outcome.remedy)
 
 
 def _require_name(package: str) -> None:

@@ -29,19 +29,19 @@ from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import own_environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, SIDECAR_SUFFIX, TOOL_TAG
-from backend.records.base.terminal_text import plain
+from backend.records.base.terminal_text import strip_codes
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
-from backend.services.tools.output_file import partial_of, put_in_place, require_free
-from backend.services.tools.training_python import lack_here, training_python
+from backend.services.tools.output_file import partial_path, put_in_place, require_free
+from backend.services.tools.training_python import training_error, training_python
 from backend.services.tools.warm_process import WarmProcess
 
 _RESULT_BYTES = 64_000_000
 _OUTPUT_BYTES = 200_000
-_SHOWN_OUTPUT = 4_000
+_OUTPUT_CHARACTERS = 4_000
 _POLL_S = 0.05
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class ToolError(BackendError):
 
     def __init__(
         self,
-        sentence: str,
+        message: str,
         remedy: str = "",
         traceback: str = "",
         output: str = "",
@@ -65,7 +65,7 @@ class ToolError(BackendError):
         package: str = "",
         module: str = "",
     ) -> None:
-        super().__init__(sentence, remedy)
+        super().__init__(message, remedy)
         self.traceback = traceback
         self.output = output
         self.part = part
@@ -115,7 +115,7 @@ def check_model(
     )
 
 
-def measure(
+def count_samples(
     loader: Path,
     dataset: Path,
     validation_loader: Path | None = None,
@@ -138,10 +138,10 @@ def measure(
 def read_weights(path: Path, progress: Progress | None = None) -> tuple[str, ...]:
     """Read a file of weights as a job would; return the names of what else is in it."""
     request = {"path": str(path.absolute())}
-    return run_tool("read_weights", request, _others, "Reading the weights", 600.0, progress)
+    return run_tool("read_weights", request, _unused_names, "Reading the weights", 600.0, progress)
 
 
-def _others(raw: Mapping[str, Any]) -> tuple[str, ...]:
+def _unused_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sanitize(str(name), 100) for name in raw["others"])
 
 
@@ -170,7 +170,7 @@ def export(
     history: Path | None = None,
     time_limit_s: float = 3600.0,
     progress: Progress | None = None,
-    run_goes_on: bool = False,
+    is_live: bool = False,
 ) -> tuple[str, ...]:
     """Write a checkpoint to ``output`` as pt, safetensors, onnx or zip; return notes about it.
 
@@ -179,7 +179,7 @@ def export(
     ``run_goes_on``: its run may remove it meanwhile. An existing file at ``output`` stays.
     """
     require_free(output)
-    partial = partial_of(output)
+    partial = partial_path(output)
     request = {
         "format": export_format,
         "partial": str(partial.absolute()),
@@ -189,9 +189,13 @@ def export(
         "files": dict(files or {}),
         "history": str(history.absolute()) if history else "",
     }
-    stays = held(checkpoint, output.parent) if run_goes_on else contextlib.nullcontext(checkpoint)
+    stable_checkpoint = (
+        hold_checkpoint(checkpoint, output.parent)
+        if is_live
+        else contextlib.nullcontext(checkpoint)
+    )
     try:
-        with stays as file:
+        with stable_checkpoint as file:
             request["checkpoint"] = str(file.absolute())
             notes = run_tool("export", request, _notes, "The export", time_limit_s, progress)
         put_in_place(partial, output)
@@ -201,7 +205,7 @@ def export(
 
 
 @contextlib.contextmanager
-def held(checkpoint: Path, folder: Path) -> Iterator[Path]:
+def hold_checkpoint(checkpoint: Path, folder: Path) -> Iterator[Path]:
     """Link the checkpoint and its record in ``folder``, or copy them if links are impossible.
 
     Its run may remove it while it is exported: importing torch takes seconds before the
@@ -211,18 +215,18 @@ def held(checkpoint: Path, folder: Path) -> Iterator[Path]:
         BackendError: It was removed already, or ``folder`` has no room.
     """
     with as_backend_error(f"Nothing can be written into {folder}"):
-        place = tempfile.TemporaryDirectory(
+        link_folder = tempfile.TemporaryDirectory(
             prefix=".ringmaster-", dir=folder, ignore_cleanup_errors=True
         )
-    with place:
+    with link_folder:
         for part in (checkpoint, checkpoint.with_suffix(SIDECAR_SUFFIX)):
-            _hold(part, Path(place.name, part.name))
-        yield Path(place.name, checkpoint.name)
+            _link_or_copy(part, Path(link_folder.name, part.name))
+        yield Path(link_folder.name, checkpoint.name)
 
 
-def _hold(part: Path, second: Path) -> None:
+def _link_or_copy(part: Path, link: Path) -> None:
     try:
-        os.link(part, second)
+        os.link(part, link)
     except FileNotFoundError:
         raise BackendError(
             f"The run has just replaced the checkpoint {part.stem}.",
@@ -230,8 +234,8 @@ def _hold(part: Path, second: Path) -> None:
         ) from None
     except OSError as error:
         swallowed(error)
-        with as_backend_error(f"{part.name} cannot be copied to {second.parent.parent}"):
-            shutil.copyfile(part, second)
+        with as_backend_error(f"{part.name} cannot be copied to {link.parent.parent}"):
+            shutil.copyfile(part, link)
 
 
 def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -241,13 +245,13 @@ def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
 _warm: WarmProcess | None = None
 
 
-def keep_warm() -> None:
+def start_warm_process() -> None:
     """Fork the tools of this window from one process, which has PyTorch imported."""
     global _warm
     _warm = _warm or WarmProcess()
 
 
-def let_go() -> None:
+def stop_warm_process() -> None:
     """End that process."""
     global _warm
     if _warm is not None:
@@ -259,7 +263,7 @@ def run_tool(
     tool: str,
     request: Mapping[str, Any],
     read: Callable[[Mapping[str, Any]], T],
-    what: str,
+    title: str,
     time_limit_s: float,
     progress: Progress | None = None,
 ) -> T:
@@ -269,30 +273,30 @@ def run_tool(
         ToolError: The tool failed, crashed, exceeded its limit, or there is no PyTorch here.
         Cancelled: The user cancelled; no process of the tool remains.
     """
-    if (lack := lack_here()) is not None:
-        raise ToolError(lack.message, lack.remedy)
+    if (error := training_error()) is not None:
+        raise ToolError(error.message, error.remedy)
     folder = Path(tempfile.mkdtemp(prefix="ringmaster-tool-"))
     try:
-        with _Run(tool, request, folder, what, time_limit_s) as run:
+        with _ToolRun(tool, request, folder, title, time_limit_s) as run:
             run.wait(progress or Progress())
         return run.result(read)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Run:
+class _ToolRun:
     """A running tool. Leaving the ``with`` ends all its processes."""
 
     def __init__(
-        self, tool: str, request: Mapping[str, Any], folder: Path, what: str, time_limit_s: float
+        self, tool: str, request: Mapping[str, Any], folder: Path, title: str, time_limit_s: float
     ) -> None:
-        self._what = what
+        self._title = title
         self._time_limit_s = time_limit_s
         self._tag = f"{TOOL_TAG}{secrets.token_hex(8)}"
         self._result = folder / "result.json"
         self._progress_file = folder / "progress"
         self._progress_file.touch()
-        self._doing = "Starting Python"
+        self._activity = "Starting Python"
         self._tail = bytearray()
         replace_json(folder / "request.json", {**request, "time_limit_s": time_limit_s})
         work = folder / "work"
@@ -317,7 +321,7 @@ class _Run:
         )
         self._reader.start()
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> _ToolRun:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -329,11 +333,11 @@ class _Run:
         with self._progress_file.open("rb") as lines:
             while self._process.poll() is None:
                 done, total = self._read_progress(lines)
-                progress.step(done, total, self._doing)
+                progress.step(done, total, self._activity)
                 if time.monotonic() > deadline:
                     raise ToolError(
-                        f"{self._what} did not end within {self._time_limit_s:.0f} s; "
-                        f"last step: {self._doing.rstrip('…')}.",
+                        f"{self._title} did not end within {self._time_limit_s:.0f} s; "
+                        f"last step: {self._activity.rstrip('…')}.",
                         "Remove any endless loop or download from the code, in particular from "
                         "what runs at import.",
                         output=self.output,
@@ -345,41 +349,41 @@ class _Run:
     def result(self, read: Callable[[Mapping[str, Any]], T]) -> T:
         """Return the tool's result, with the end of its output."""
         try:
-            answer = read_json(self._result, _RESULT_BYTES)
-            if answer["ok"]:
-                return read({**answer["result"], "output": self.output})
-            error = answer["error"]
-            refusal = ToolError(
+            reply = read_json(self._result, _RESULT_BYTES)
+            if reply["ok"]:
+                return read({**reply["result"], "output": self.output})
+            error = reply["error"]
+            tool_error = ToolError(
                 sanitize(str(error["sentence"]), 1000),
                 sanitize(str(error["remedy"]), 1000),
-                plain(str(error["traceback"])),
+                strip_codes(str(error["traceback"])),
                 self.output,
                 str(error.get("part", "")),
                 sanitize(str(error.get("package", "")), 60),
                 sanitize(str(error.get("module", "")), 60),
             )
         except FileNotFoundError:
-            refusal = self._death()
+            tool_error = self._exit_error()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ToolError(
-                f"{self._what} returned an unusable result: {sanitize(str(error), 200)}.",
+                f"{self._title} returned an unusable result: {sanitize(str(error), 200)}.",
                 output=self.output,
             ) from error
-        raise refusal
+        raise tool_error
 
     @property
     def output(self) -> str:
         """Return the end of what was printed."""
-        return plain(self._tail[-_SHOWN_OUTPUT:].decode("utf-8", "replace"))
+        return strip_codes(self._tail[-_OUTPUT_CHARACTERS:].decode("utf-8", "replace"))
 
-    def _death(self) -> ToolError:
+    def _exit_error(self) -> ToolError:
         """Describe a process that left no result."""
         code = self._process.returncode
         assert code is not None
-        where = f"last step: {self._doing.rstrip('…')}"
+        last_step = f"last step: {self._activity.rstrip('…')}"
         if code >= 0:
             return ToolError(
-                f"{self._what} exited with code {code}; {where}.",
+                f"{self._title} exited with code {code}; {last_step}.",
                 "Find os._exit or an error in its output.",
                 output=self.output,
             )
@@ -387,12 +391,12 @@ class _Run:
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         if number == signal.SIGKILL:
             return ToolError(
-                f"{self._what} was killed; {where}.",
+                f"{self._title} was killed; {last_step}.",
                 "The most likely cause is too little memory: try smaller data or a smaller model.",
                 output=self.output,
             )
         return ToolError(
-            f"{self._what} crashed Python ({name}); {where}.",
+            f"{self._title} crashed Python ({name}); {last_step}.",
             "The most likely cause is a C library that the code uses; its output may have details.",
             output=self.output,
         )
@@ -406,14 +410,14 @@ class _Run:
                 break
             with suppress(ValueError, KeyError, TypeError):
                 report = json.loads(line)
-                self._doing = sanitize(str(report["what"]), 120)
+                self._activity = sanitize(str(report["what"]), 120)
                 done, total = float(report["done"]), float(report["total"])
         return done, total
 
     def _drain(self, stream: IO[bytes]) -> None:
         with stream, suppress(OSError):
-            while piece := os.read(stream.fileno(), 1 << 16):
-                self._tail += piece
+            while chunk := os.read(stream.fileno(), 1 << 16):
+                self._tail += chunk
                 if len(self._tail) > 2 * _OUTPUT_BYTES:
                     del self._tail[:-_OUTPUT_BYTES]
 
@@ -423,11 +427,11 @@ class _Run:
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()
-        below = process_cleanup.descendants(process.pid) if process.pid is not None else ()
+        descendants = process_cleanup.descendants(process.pid) if process.pid is not None else ()
         # The pid of a tool that was collected may be another program's now.
         if process.poll() is None:
-            for one in below:
-                process_identity.send_signal(one, signal.SIGKILL)
+            for descendant in descendants:
+                process_identity.send_signal(descendant, signal.SIGKILL)
             process_signals.kill(process)
         process_cleanup.end(lambda: process_cleanup.tagged(self._tag), 0.0)
         self._reader.join(1.0)

@@ -36,15 +36,15 @@ AWAITS_HOROVOD = "Horovod is still being built; this run trains by DDP."
 
 def training_python() -> str:
     """Return the path of a Python. It is read each time: it may be installed meanwhile."""
-    return _built_later() or _found() or sys.executable
+    return _horovod_python() or _environment_python() or sys.executable
 
 
 def awaits_horovod() -> bool:
     """Return whether Horovod is still being built for this computer."""
-    return LATER_VARIABLE in os.environ and not _built_later()
+    return LATER_VARIABLE in os.environ and not _horovod_python()
 
 
-def of_next_run(config: JobConfig) -> JobConfig:
+def next_run_config(config: JobConfig) -> JobConfig:
     """Return the job as it can run now: by DDP on a computer that awaits Horovod.
 
     Both average the gradients of all ranks, so a later run may continue by Horovod.
@@ -57,14 +57,14 @@ def of_next_run(config: JobConfig) -> JobConfig:
 
 def has_horovod() -> bool:
     """Return whether jobs on this computer can train by Horovod."""
-    if python := _built_later() or _found():
+    if python := _horovod_python() or _environment_python():
         return any(Path(python).parents[1].glob("lib/python*/site-packages/horovod"))
     return importlib.util.find_spec("horovod") is not None
 
 
-def lack_here() -> BackendError | None:
+def training_error() -> BackendError | None:
     """Return why this computer cannot train at all and how to change that; None if it can."""
-    if not BUNDLE_FILE.exists() or _found():
+    if not BUNDLE_FILE.exists() or _environment_python():
         return None
     set_up = shlex.quote(str(BUNDLE_FILE.parent / "installers" / "run"))
     return BackendError(
@@ -73,7 +73,7 @@ def lack_here() -> BackendError | None:
     )
 
 
-def _built_later() -> str:
+def _horovod_python() -> str:
     try:
         python = Path(os.environ.get(LATER_VARIABLE, "")).read_text("utf-8").strip()
     except OSError:
@@ -81,20 +81,20 @@ def _built_later() -> str:
     return python if os.access(python, os.X_OK) else ""
 
 
-def _found() -> str:
+def _environment_python() -> str:
     """Return the Python of the newest environment; "" if there is none, or none is needed."""
     try:
-        wanted = set(json.loads(BUNDLE_FILE.read_text("utf-8"))["requirements"])
+        requirements = set(json.loads(BUNDLE_FILE.read_text("utf-8"))["requirements"])
     except FileNotFoundError:
         return ""
     import platformdirs
 
     stamps = platformdirs.user_cache_path("ringmaster").glob("environments/*/ringmaster.json")
-    for stamp in sorted(stamps, key=_age):
+    for stamp in sorted(stamps, key=_stamp_age):
         try:
             stamped = json.loads(stamp.read_text("utf-8"))
             python = str(stamped["python"])
-            if wanted <= set(stamped["requirements"]) and os.access(python, os.X_OK):
+            if requirements <= set(stamped["requirements"]) and os.access(python, os.X_OK):
                 return python
         except (OSError, ValueError, KeyError, TypeError) as error:
             swallowed(error)
@@ -102,7 +102,7 @@ def _found() -> str:
     return ""
 
 
-def _age(stamp: Path) -> float:
+def _stamp_age(stamp: Path) -> float:
     try:
         return -stamp.stat().st_mtime
     except OSError as error:

@@ -31,8 +31,8 @@ class ForkedTool:
         returncode, stdin, stdout: As in `subprocess.Popen`.
     """
 
-    def __init__(self, call: socket.socket, stdin: int, stdout: int) -> None:
-        self._call = call
+    def __init__(self, connection: socket.socket, stdin: int, stdout: int) -> None:
+        self._socket = connection
         self.pid: int | None = None
         """None until it was forked."""
         self.returncode: int | None = None
@@ -53,16 +53,16 @@ class ForkedTool:
         deadline = time.monotonic() + timeout
         while self.returncode is None:
             poll = select.poll()
-            poll.register(self._call, select.POLLIN)
+            poll.register(self._socket, select.POLLIN)
             if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 raise subprocess.TimeoutExpired("tool", timeout)
-            self._hear()
+            self._receive()
         return self.returncode
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         message = b""
         with suppress(OSError):
-            message = self._call.recv(100)
+            message = self._socket.recv(100)
         for number in message.split():
             if self.pid is None:
                 self.pid = int(number)
@@ -71,7 +71,7 @@ class ForkedTool:
         if not message:  # The warm process has ended, and with it the tool.
             self.returncode = -signal.SIGKILL
         if self.returncode is not None:
-            self._call.close()
+            self._socket.close()
 
     def kill(self) -> None:
         """Have the warm process kill it; before it was forked, give the request up."""
@@ -79,10 +79,10 @@ class ForkedTool:
             return
         if self.pid is not None:
             with suppress(OSError):
-                self._call.shutdown(socket.SHUT_WR)
+                self._socket.shutdown(socket.SHUT_WR)
         else:
             self.returncode = -signal.SIGKILL
-            self._call.close()
+            self._socket.close()
 
 
 class WarmProcess:
@@ -101,14 +101,14 @@ class WarmProcess:
         arguments: Sequence[str],
         folder: Path,
         environment: Mapping[str, str],
-        own: Sequence[str],
+        own_variables: Sequence[str],
     ) -> ForkedTool | None:
         """Fork a tool; None if that is impossible.
 
         ``own``: the names of the variables that are of this call.
         """
-        common = {name: value for name, value in environment.items() if name not in own}
-        key = (python, _installed(python), tuple(sorted(common.items())))
+        common = {name: value for name, value in environment.items() if name not in own_variables}
+        key = (python, _install_times(python), tuple(sorted(common.items())))
         request = {
             "module": module,
             "arguments": list(arguments),
@@ -118,20 +118,20 @@ class WarmProcess:
         with self._lock, suppress(OSError, AttributeError):
             if self._process is None or self._process.poll() is not None or key != self._key:
                 self._stop()
-                self._begin(python, common)
+                self._launch(python, common)
                 self._key = key
             assert self._socket is not None
-            return _sent(self._socket, json.dumps(request).encode())
+            return _send_request(self._socket, json.dumps(request).encode())
         return None
 
-    def _begin(self, python: str, environment: Mapping[str, str]) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+    def _launch(self, python: str, environment: Mapping[str, str]) -> None:
+        self._socket, child_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_socket:
             self._process = subprocess.Popen(
                 [python, "-m", _SERVER],
                 cwd="/",
                 env=dict(environment),
-                stdin=theirs.fileno(),
+                stdin=child_socket.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -151,24 +151,24 @@ class WarmProcess:
             self._stop()
 
 
-def _sent(to: socket.socket, request: bytes) -> ForkedTool:
-    call, theirs = socket.socketpair()
+def _send_request(server: socket.socket, request: bytes) -> ForkedTool:
+    own_socket, tool_socket = socket.socketpair()
     stdin, tool_stdout = os.pipe(), os.pipe()
     try:
-        socket.send_fds(to, [request], [theirs.fileno(), stdin[0], tool_stdout[1]])
+        socket.send_fds(server, [request], [tool_socket.fileno(), stdin[0], tool_stdout[1]])
     except OSError:
-        call.close()
+        own_socket.close()
         os.close(stdin[1])
         os.close(tool_stdout[0])
         raise
     finally:
-        theirs.close()
+        tool_socket.close()
         os.close(stdin[0])
         os.close(tool_stdout[1])
-    return ForkedTool(call, stdin[1], tool_stdout[0])
+    return ForkedTool(own_socket, stdin[1], tool_stdout[0])
 
 
-def _installed(python: str) -> tuple[int, ...]:
+def _install_times(python: str) -> tuple[int, ...]:
     """Return when packages were last installed for a Python."""
-    places = Path(python).parents[1].glob("lib/python*/site-packages")
-    return tuple(place.stat().st_mtime_ns for place in places)
+    folders = Path(python).parents[1].glob("lib/python*/site-packages")
+    return tuple(f.stat().st_mtime_ns for f in folders)

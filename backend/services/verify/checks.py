@@ -15,7 +15,7 @@ from pathlib import Path
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.base.room import room_of
+from backend.base.room import disk_space
 from backend.datastore.access.root_access import OpenJob, make_above, move_into
 from backend.datastore.jobs import checkpoint_files
 from backend.datastore.library import library_files, staging
@@ -25,7 +25,7 @@ from backend.node.run.finalize import Supervision
 from backend.records.base import access_modes, number_format, timestamps
 from backend.records.base.atomic_files import TEMPORARY, read_json
 from backend.records.base.layout import (
-    BY_HAND,
+    MANUAL_RUNS,
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     LATEST,
@@ -37,22 +37,22 @@ from backend.records.base.layout import (
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint, read_record
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.library.item import KINDS, WEIGHTS_FACT, Kind, Pin
+from backend.records.library.item import KINDS, WEIGHTS_DETAIL, Kind, Pin
 from backend.records.nodes.reading import Orphan
-from backend.services.verify.scan import Scan, SeenJob, SeenVersion
+from backend.services.verify.scan import Scan, ScannedJob, ScannedVersion
 from backend.ssh.interface import Unreachable
 
-_DISK = "Check the disk of the data root, and whether you may read it."
+_DISK_REMEDY = "Check the disk of the data root, and whether you may read it."
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckFinding:
     """A finding of a check: its subject, the values of the sentence, and what a repair moves.
 
     ``act`` is a repair that does more than that. Without both, only the user can act: ``remedy``.
     """
 
-    what: str
+    subject: str
     values: Mapping[str, object] = field(default_factory=dict)
     moves: Sequence[Path] = ()
     act: Callable[[], object] | None = None
@@ -70,10 +70,10 @@ class Check:
     subject: str
     finding: str
     repair: str
-    find: Callable[[Scan], Iterable[Found]]
+    find: Callable[[Scan], Iterable[CheckFinding]]
 
 
-def _is_spoiled(path: Path) -> bool:
+def _is_damaged(path: Path) -> bool:
     """Return whether a record was cut or overwritten; one that cannot be read now is not."""
     try:
         read_json(path)
@@ -83,115 +83,122 @@ def _is_spoiled(path: Path) -> bool:
     return False
 
 
-def _half_made(scan: Scan) -> Iterator[Found]:
+def _check_unfinished(scan: Scan) -> Iterator[CheckFinding]:
     for kind in Kind:
         folder = library_files.kind_folder(scan.root, kind)
-        for left in staging.stagings(folder, scan.names(folder)):
-            if left.is_left_over:
-                yield Found(f"import of the {kind.value} {sanitize(left.name)}", {}, [left.path])
+        for staging_folder in staging.stagings(folder, scan.names(folder)):
+            if staging_folder.is_left_over:
+                yield CheckFinding(
+                    f"import of the {kind.value} {sanitize(staging_folder.name)}",
+                    {},
+                    [staging_folder.path],
+                )
     for name in scan.names(scan.root.jobs):
         path = scan.root.jobs / name
-        if name.startswith(".") and name.endswith(".new") and scan.is_left(path):
-            yield Found(f"new job {sanitize(name[1:-4])}", {}, [path])
+        if name.startswith(".") and name.endswith(".new") and scan.is_stale(path):
+            yield CheckFinding(f"new job {sanitize(name[1:-4])}", {}, [path])
 
 
-def _temporary(scan: Scan) -> Iterator[Found]:
+def _check_temporary(scan: Scan) -> Iterator[CheckFinding]:
     root = scan.root
-    fixed = [root.path, root.jobs, root.queue, root.templates, root.studies, root.nodes]
-    folders = [("data root", one) for one in fixed]
+    root_folders = [root.path, root.jobs, root.queue, root.templates, root.studies, root.nodes]
+    folders = [("data root", path) for path in root_folders]
     folders += [("data root", root.nodes / name) for name in scan.names(root.nodes)]
-    folders += [(one.folder.text, one.folder.path) for one in scan.versions]
+    folders += [(path.folder.text, path.folder.path) for path in scan.versions]
     for job in scan.jobs:
-        own = job.folder
-        parts = (own.checkpoints, own.output, own.attempts, own.acts)
-        folders += [(job.what, own.path), *((job.what, one) for one in parts)]
-    for what, folder in folders:
+        job_folder = job.folder
+        parts = (job_folder.checkpoints, job_folder.output, job_folder.attempts, job_folder.acts)
+        folders += [(job.subject, job_folder.path), *((job.subject, path) for path in parts)]
+    for subject, folder in folders:
         for name in scan.names(folder):
-            if TEMPORARY.fullmatch(name) and scan.is_left(folder / name):
-                yield Found(what, {"file": sanitize(name)}, [folder / name])
+            if TEMPORARY.fullmatch(name) and scan.is_stale(folder / name):
+                yield CheckFinding(subject, {"file": sanitize(name)}, [folder / name])
 
 
-def _version_records(scan: Scan) -> Iterator[Found]:
-    for one in scan.versions:
-        folder = one.folder
-        if one.fault is None or scan.cannot_list(folder.path):
+def _check_version_records(scan: Scan) -> Iterator[CheckFinding]:
+    for version in scan.versions:
+        folder = version.folder
+        if version.error is None or scan.cannot_list(folder.path):
             continue
-        is_gone = folder.meta.name not in scan.names(folder.path) or _is_spoiled(folder.meta)
+        is_gone = folder.meta.name not in scan.names(folder.path) or _is_damaged(folder.meta)
         is_used = folder.removed.name in scan.names(folder.path.parent)
         act = partial(_move_version, scan, folder) if is_gone and not is_used else None
         moves = [folder.path] if is_gone else []
-        yield Found(folder.text, {"why": one.fault}, moves, act, one.fault.remedy)
+        yield CheckFinding(folder.text, {"why": version.error}, moves, act, version.error.remedy)
 
 
 def _move_version(scan: Scan, folder: VersionFolder) -> None:
-    root, new = scan.root, scan.to / folder.path.relative_to(scan.root.path)
-    gone = {"removed": timestamps.now("seconds"), "trash": str(new.relative_to(root.trash))}
-    root.files.replace_json(folder.removed, gone)
+    root, target = scan.root, scan.trash_folder / folder.path.relative_to(scan.root.path)
+    removal_record = {
+        "removed": timestamps.utc_now("seconds"),
+        "trash": str(target.relative_to(root.trash)),
+    }
+    root.files.replace_json(folder.removed, removal_record)
     try:
-        move_into(root, folder.path, new)
+        move_into(root, folder.path, target)
     except BaseException:
         root.files.remove(folder.removed)
         raise
     scan.services.catalogue.remove_item(folder.kind, folder.name, folder.version)
 
 
-def _version_files(scan: Scan) -> Iterator[Found]:
+def _check_version_files(scan: Scan) -> Iterator[CheckFinding]:
     library = scan.services.library
-    for number, one in enumerate(scan.versions):
+    for number, version in enumerate(scan.versions):
         scan.progress.step(number, len(scan.versions), "Reading the library")
-        if (item := one.item) is None:
+        if (item := version.item) is None:
             continue
         pin = Pin(item.name, item.version, item.sha256)
         try:
             if scan.hashes:
-                library.verify(item.kind, pin, _Bytes(scan), thorough=True)
+                library.verify(item.kind, pin, _ByteProgress(scan), thorough=True)
             else:
                 library.verify_names(item.kind, pin)
-            _check_weights(scan, one)
+            _check_weights(scan, version)
         except (Cancelled, Unreachable):
             raise
         except BackendError as error:
             added: tuple[str, ...] = ()
             with suppress(BackendError):  # The first error is shown.
                 added = library.added_files(item.kind, item.reference)
-            moves = [one.folder.content / path for path in added]
-            yield Found(one.folder.text, {"why": error}, moves, remedy=error.remedy)
+            moves = [version.folder.content / path for path in added]
+            yield CheckFinding(version.folder.text, {"why": error}, moves, remedy=error.remedy)
 
 
-class _Bytes(Progress):
+class _ByteProgress(Progress):
     """Adds the bytes of one version to those of the scan."""
 
     def __init__(self, scan: Scan) -> None:
         super().__init__()
         self._scan, self._done = scan, 0.0
 
-    def step(self, done: float, total: float, what: str) -> None:
+    def step(self, done: float, total: float, title: str) -> None:
         self._scan.on_bytes(int(done - self._done))
         self._done = done
 
 
-def _check_weights(scan: Scan, one: SeenVersion) -> None:
-    known = one.item.facts.get(WEIGHTS_FACT) if one.item is not None else None
-    if not isinstance(known, dict):
+def _check_weights(scan: Scan, version: ScannedVersion) -> None:
+    weights_record = version.item.details.get(WEIGHTS_DETAIL) if version.item is not None else None
+    if not isinstance(weights_record, dict):
         return
-    path, files = one.folder.path / str(known.get("name", "")), scan.root.files
-    why = ""
+    path, files = version.folder.path / str(weights_record.get("name", "")), scan.root.files
+    reason = ""
     try:
-        if files.size(path) != known.get("bytes"):
-            why = "their size differs"
-        elif scan.hashes and files.sha256(path, scan.on_bytes) != known.get("sha256"):
-            why = "their contents differ"
+        if files.size(path) != weights_record.get("bytes"):
+            reason = "their size differs"
+        elif scan.hashes and files.sha256(path, scan.on_bytes) != weights_record.get("sha256"):
+            reason = "their contents differ"
     except OSError as error:
-        why = error.strerror or str(error)
-    if why:
+        reason = error.strerror or str(error)
+    if reason:
         raise BackendError(
-            f"The weights of the {one.folder.text} are not those that were added to it: {why}.",
+            f"The weights of the {version.folder.text} are not those that were added to it: {reason}.",
             "Restore the file from a backup, or import the model again.",
         )
 
 
-def _pinned_versions(scan: Scan) -> Iterator[Found]:
-    there = {(one.folder.kind, one.folder.name, one.folder.version): one for one in scan.versions}
+def _check_pinned_versions(scan: Scan) -> Iterator[CheckFinding]:
+    versions = {(v.folder.kind, v.folder.name, v.folder.version): v for v in scan.versions}
     users: dict[tuple[Kind, Pin], int] = {}
     for job in scan.jobs:
         # An imported job may come without its dataset.
@@ -201,25 +208,25 @@ def _pinned_versions(scan: Scan) -> Iterator[Found]:
                     users[kind, pin] = users.get((kind, pin), 0) + 1
     for (kind, pin), count in users.items():
         folder = VersionFolder(scan.root, kind, pin.name, pin.version)
-        found = there.get((kind, pin.name, pin.version))
-        if found is None and folder.removed.name in scan.names(folder.path.parent):
+        version = versions.get((kind, pin.name, pin.version))
+        if version is None and folder.removed.name in scan.names(folder.path.parent):
             continue
-        if found is None or (found.item is not None and found.item.sha256 != pin.sha256):
-            why = "is missing" if found is None else "differs from the version that was used"
-            values = {"why": why, "jobs": f"{count} job{'' if count == 1 else 's'}"}
-            remedy = f"Restore {scan.root.shown(folder.path)} from a backup."
-            yield Found(folder.text, values, remedy=remedy)
+        if version is None or (version.item is not None and version.item.sha256 != pin.sha256):
+            reason = "is missing" if version is None else "differs from the version that was used"
+            values = {"why": reason, "jobs": f"{count} job{'' if count == 1 else 's'}"}
+            remedy = f"Restore {scan.root.display_path(folder.path)} from a backup."
+            yield CheckFinding(folder.text, values, remedy=remedy)
 
 
-def _job_records(scan: Scan) -> Iterator[Found]:
+def _check_job_records(scan: Scan) -> Iterator[CheckFinding]:
     for job in scan.jobs:
-        if job.fault is not None:
-            own = {job.folder.meta.name, job.folder.config.name}
-            moves = [] if own & job.names else [job.folder.path]
-            yield Found(job.what, {"why": job.fault}, moves, remedy=job.fault.remedy)
+        if job.error is not None:
+            record_names = {job.folder.meta.name, job.folder.config.name}
+            moves = [] if record_names & job.names else [job.folder.path]
+            yield CheckFinding(job.subject, {"why": job.error}, moves, remedy=job.error.remedy)
 
 
-def _small_records(scan: Scan) -> Iterator[Found]:
+def _check_small_records(scan: Scan) -> Iterator[CheckFinding]:
     for job in scan.jobs:
         folder = job.folder
         if job.is_live:
@@ -228,99 +235,119 @@ def _small_records(scan: Scan) -> Iterator[Found]:
         paths = [path for path in (*paths, folder.queued_launch) if path.name in job.names]
         attempt = folder.attempt(folder.newest_run())
         for path in (*paths, folder.latest, attempt.exit, attempt.supervisor):
-            if _is_spoiled(path):
-                yield Found(job.what, {"file": path.relative_to(folder.path)}, [path])
+            if _is_damaged(path):
+                yield CheckFinding(job.subject, {"file": path.relative_to(folder.path)}, [path])
 
 
-def _no_end(scan: Scan) -> Iterator[Found]:
-    known = {entry.name for entry in scan.services.cluster.entries_known()}
+def _check_run_ends(scan: Scan) -> Iterator[CheckFinding]:
+    node_names = {entry.name for entry in scan.services.cluster.known_entries()}
     for job in scan.jobs:
-        if job.seen is None:
+        if job.run_state is None:
             continue
-        facts, state = job.seen
-        values = {"job": job.folder.job_id, "run": facts.run}
+        details, state = job.run_state
+        values = {"job": job.folder.job_id, "run": details.run}
         if state.unrecorded_end is not None:
-            why = state.unrecorded_end.sentence
+            reason = state.unrecorded_end.message
             act = partial(_record_end, scan, job.folder)
-            yield Found(job.what, {**values, "why": why}, act=act)
-        elif job.is_live and facts.supervision is Supervision.ELSEWHERE and job.file is not None:
+            yield CheckFinding(job.subject, {**values, "why": reason}, act=act)
+        elif (
+            job.is_live
+            and details.supervision is Supervision.ON_OTHER_HOST
+            and job.file is not None
+        ):
             head = job.file.config.placement[0].node
-            if head not in (THIS_COMPUTER, *known):
-                why = f"Its node {sanitize(head)} was removed, and only its agent can record it."
+            if head not in (THIS_COMPUTER, *node_names):
+                reason = f"Its node {sanitize(head)} was removed, and only its agent can record it."
                 remedy = f"Add {sanitize(head)} again, or move the job to the trash."
-                yield Found(job.what, {**values, "why": why}, remedy=remedy)
+                yield CheckFinding(job.subject, {**values, "why": reason}, remedy=remedy)
 
 
 def _record_end(scan: Scan, folder: OpenJob) -> None:
     # The end replaces the last status.
     if folder.status.exists():
-        kept = scan.to / folder.status.relative_to(scan.root.path)
-        make_above(scan.root, kept)
-        scan.root.files.replace_bytes(kept, folder.status.read_bytes())
+        backup_path = scan.trash_folder / folder.status.relative_to(scan.root.path)
+        make_above(scan.root, backup_path)
+        scan.root.files.replace_bytes(backup_path, folder.status.read_bytes())
     scan.services.reaper.reap(folder.job_id)
 
 
-def _queue(scan: Scan) -> Iterator[Found]:
+def _check_queue(scan: Scan) -> Iterator[CheckFinding]:
     root = scan.root
     marks = {name for name in scan.names(root.queue) if name[0] != "." and name != root.paused.name}
     for name in sorted(marks - set(scan.job_ids)):
-        if scan.lacks(f"job {name}", root.job(name).path):
-            why = "The queue lists a job that does not exist"
-            yield Found(f"job {name}", {"why": why}, [root.queue / name])
+        if scan.is_missing(f"job {name}", root.job(name).path):
+            reason = "The queue lists a job that does not exist"
+            yield CheckFinding(f"job {name}", {"why": reason}, [root.queue / name])
     for job in scan.jobs:
         folder = job.folder
         mark, is_listed = root.queue / folder.job_id, folder.job_id in marks
         if queue_entries.entry_of(folder) is not None:
-            if not is_listed and scan.is_left(folder.queued):
-                why = "The job waits, but the queue does not list it, so it never starts"
-                act = partial(_list_again, scan, mark)
-                yield Found(job.what, {"why": why}, act=act)
+            if not is_listed and scan.is_stale(folder.queued):
+                reason = "The job waits, but the queue does not list it, so it never starts"
+                act = partial(_restore_mark, scan, mark)
+                yield CheckFinding(job.subject, {"why": reason}, act=act)
             continue
-        left = [path for path in (folder.queued, folder.queued_launch) if path.name in job.names]
-        left = [path for path in (*left, *([mark] if is_listed else [])) if scan.is_left(path)]
-        if left and not any(map(_is_spoiled, left[: len(left) - is_listed])):
-            yield Found(job.what, {"why": "The job does not wait, but was left in the queue"}, left)
+        leftover_paths = [
+            path for path in (folder.queued, folder.queued_launch) if path.name in job.names
+        ]
+        leftover_paths = [
+            path
+            for path in (*leftover_paths, *([mark] if is_listed else []))
+            if scan.is_stale(path)
+        ]
+        if leftover_paths and not any(
+            map(_is_damaged, leftover_paths[: len(leftover_paths) - is_listed])
+        ):
+            yield CheckFinding(
+                job.subject,
+                {"why": "The job does not wait, but was left in the queue"},
+                leftover_paths,
+            )
 
 
-def _list_again(scan: Scan, mark: Path) -> None:
+def _restore_mark(scan: Scan, mark: Path) -> None:
     scan.root.files.make_folder(mark.parent, exist_ok=True)
     scan.root.files.replace_bytes(mark, b"")
 
 
-def _checkpoints(scan: Scan) -> Iterator[Found]:
+def _check_checkpoints(scan: Scan) -> Iterator[CheckFinding]:
     for job in scan.jobs:
         for folder in scan.outputs(job):
-            yield from _checkpoints_in(scan, job, folder)
+            yield from _check_checkpoint_folder(scan, job, folder)
 
 
-def _checkpoints_in(scan: Scan, job: SeenJob, folder: OpenJob) -> Iterator[Found]:
-    place, names = folder.checkpoints, scan.names(folder.checkpoints)
+def _check_checkpoint_folder(
+    scan: Scan, job: ScannedJob, folder: OpenJob
+) -> Iterator[CheckFinding]:
+    checkpoint_folder, names = folder.checkpoints, scan.names(folder.checkpoints)
     newest = "" if job.is_live else checkpoint_files.newest_name(folder)
     if newest and newest + SIDECAR_SUFFIX not in names:
-        why = f"{LATEST} names {sanitize(newest)}, which does not exist"
-        yield Found(job.what, {"why": why}, [folder.latest])
+        reason = f"{LATEST} names {sanitize(newest)}, which does not exist"
+        yield CheckFinding(job.subject, {"why": reason}, [folder.latest])
     for name in names:
         stem, suffix = name[:-5], name[-5:]
         if name[0] == "." or name == LATEST or suffix != SIDECAR_SUFFIX:
             continue
         parts = (stem + CHECKPOINT_SUFFIX, name, stem + KEEP_SUFFIX)
-        moves = [place / one for one in parts if one in names]
+        moves = [checkpoint_folder / part for part in parts if part in names]
         scan.checkpoints += 1
-        fault = _fault(scan, job, place / name)
-        if fault is not None:
-            remedy = fault[1] or ("Check again when its run has ended." if job.is_live else "")
+        error = _checkpoint_error(scan, job, checkpoint_folder / name)
+        if error is not None:
+            remedy = error[1] or ("Check again when its run has ended." if job.is_live else "")
             moves += [folder.latest] if stem == newest else []
-            yield Found(job.what, {"why": fault[0]}, [] if remedy else moves, remedy=remedy)
+            yield CheckFinding(
+                job.subject, {"why": error[0]}, [] if remedy else moves, remedy=remedy
+            )
     for name in () if job.is_live else names:
         stem = name.removesuffix(CHECKPOINT_SUFFIX)
         if name[0] == "." or name == stem or stem + SIDECAR_SUFFIX in names:
             continue
-        if scan.is_left(place / name):
-            why = f"The checkpoint {sanitize(stem)} has no record, so it cannot be verified"
-            yield Found(job.what, {"why": why}, [place / name])
+        if scan.is_stale(checkpoint_folder / name):
+            reason = f"The checkpoint {sanitize(stem)} has no record, so it cannot be verified"
+            yield CheckFinding(job.subject, {"why": reason}, [checkpoint_folder / name])
 
 
-def _fault(scan: Scan, job: SeenJob, sidecar: Path) -> tuple[str, str] | None:
+def _checkpoint_error(scan: Scan, job: ScannedJob, sidecar: Path) -> tuple[str, str] | None:
     """Return the fault of a checkpoint, and a remedy if moving it is none; None if it is sound."""
     name = sidecar.stem
     try:
@@ -333,16 +360,18 @@ def _fault(scan: Scan, job: SeenJob, sidecar: Path) -> tuple[str, str] | None:
         swallowed(error)
         return f"The record of the checkpoint {name} was cut or overwritten", ""
     except OSError as error:
-        return f"The record of the checkpoint {name} cannot be read: {error.strerror}", _DISK
-    own = Path(record.path)
+        return f"The record of the checkpoint {name} cannot be read: {error.strerror}", _DISK_REMEDY
+    file_path = Path(record.path)
     has_file = (
-        scan.root.files.exists(own) if record.file else own.name in scan.names(sidecar.parent)
+        scan.root.files.exists(file_path)
+        if record.file
+        else file_path.name in scan.names(sidecar.parent)
     )
-    return _content_fault(scan, job, record, has_file)
+    return _content_error(scan, job, record, has_file)
 
 
-def _content_fault(
-    scan: Scan, job: SeenJob, record: Checkpoint, has_file: bool
+def _content_error(
+    scan: Scan, job: ScannedJob, record: Checkpoint, has_file: bool
 ) -> tuple[str, str] | None:
     if not has_file:
         # The oldest checkpoints of a live job are removed meanwhile.
@@ -361,16 +390,16 @@ def _content_fault(
     except (Cancelled, Unreachable):
         raise
     except BackendError as error:
-        return error.message.rstrip("."), _DISK
+        return error.message.rstrip("."), _DISK_REMEDY
     return None
 
 
-def _catalogue(scan: Scan) -> Iterator[Found]:
+def _check_catalogue(scan: Scan) -> Iterator[CheckFinding]:
     catalogue = scan.services.catalogue
     for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
-        if scan.lacks(f"job {job_id}", scan.root.job(job_id).path):
-            yield Found(f"job {job_id}", act=partial(catalogue.remove_job, job_id))
-    there = {(one.folder.kind, one.folder.name, one.folder.version) for one in scan.versions}
+        if scan.is_missing(f"job {job_id}", scan.root.job(job_id).path):
+            yield CheckFinding(f"job {job_id}", act=partial(catalogue.remove_job, job_id))
+    version_keys = {(v.folder.kind, v.folder.name, v.folder.version) for v in scan.versions}
     for kind in Kind:
         if not library_files.kind_folder(scan.root, kind).is_dir():
             # Nothing was imported yet, or it is not mounted at the moment.
@@ -378,14 +407,16 @@ def _catalogue(scan: Scan) -> Iterator[Found]:
         for item in catalogue.items(kind):
             folder = VersionFolder(scan.root, kind, item.name, item.version)
             key = (kind, item.name, item.version)
-            if key not in there and scan.lacks(folder.text, folder.path):
-                yield Found(folder.text, act=partial(catalogue.remove_item, *key))
+            if key not in version_keys and scan.is_missing(folder.text, folder.path):
+                yield CheckFinding(folder.text, act=partial(catalogue.remove_item, *key))
 
 
-def _processes(scan: Scan) -> Iterator[Found]:
-    nodes = [one.name for one in scan.services.cluster.entries_known() if one.is_ready]
-    asked = [THIS_COMPUTER, *nodes]
-    is_wanted = scan.only is None or any(one.startswith("process ") for one in scan.only)
+def _check_processes(scan: Scan) -> Iterator[CheckFinding]:
+    nodes = [orphan.name for orphan in scan.services.cluster.known_entries() if orphan.is_ready]
+    node_names = [THIS_COMPUTER, *nodes]
+    is_wanted = scan.subjects is None or any(
+        orphan.startswith("process ") for orphan in scan.subjects
+    )
     if not scan.job_ids or not is_wanted:
         return
 
@@ -395,67 +426,75 @@ def _processes(scan: Scan) -> Iterator[Found]:
         except BackendError as error:
             return error
 
-    with ThreadPoolExecutor(len(asked)) as pool:
-        for node, found in zip(asked, pool.map(ask, asked), strict=True):
-            if isinstance(found, BackendError):
-                scan.not_checked.append(f"{node}: {found.with_remedy}")
+    with ThreadPoolExecutor(len(node_names)) as pool:
+        for node, orphans in zip(node_names, pool.map(ask, node_names), strict=True):
+            if isinstance(orphans, BackendError):
+                scan.not_checked.append(f"{node}: {orphans.with_remedy}")
                 continue
-            for one in found:
-                what = f"process {one.process.pid} on {node}"
-                values = {"command": sanitize(one.command, 60), "why": one.why}
-                yield Found(what, values, act=partial(_end_process, scan, node, one))
+            for orphan in orphans:
+                subject = f"process {orphan.process.pid} on {node}"
+                values = {"command": sanitize(orphan.command, 60), "why": orphan.message}
+                yield CheckFinding(subject, values, act=partial(_end_process, scan, node, orphan))
 
 
 def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
-    left = scan.services.nodes.end_orphans(node, (orphan,))
-    if any(one.process == orphan.process for one in left):
+    remaining = scan.services.nodes.end_orphans(node, (orphan,))
+    if any(o.process == orphan.process for o in remaining):
         raise BackendError(
             f"The process {orphan.process.pid} on {node} did not end.",
             "Ask the administrator of the computer.",
         )
 
 
-def _access(scan: Scan) -> Iterator[Found]:
+def _check_access(scan: Scan) -> Iterator[CheckFinding]:
     if not scan.root.files.is_mounted:
         return
     root = scan.root.path.stat()
     paths = [("data root", scan.root.path / name) for name in scan.names(scan.root.path)]
     for job in scan.jobs:
-        own = job.folder
-        paths += [(job.what, path) for path in (own.path, own.history, own.tensorboard)]
-        for folder in (own.path, own.logs, own.checkpoints):
-            paths += [(job.what, folder / name) for name in scan.names(folder)]
-    for what, path in paths:
+        job_folder = job.folder
+        paths += [
+            (job.subject, path)
+            for path in (job_folder.path, job_folder.history, job_folder.tensorboard)
+        ]
+        for folder in (job_folder.path, job_folder.logs, job_folder.checkpoints):
+            paths += [(job.subject, folder / name) for name in scan.names(folder)]
+    for subject, path in paths:
         with suppress(FileNotFoundError):
             if path.name[0] != "." and access_modes.is_closed(path, root):
-                act = partial(access_modes.take_after, path, scan.root.path)
-                yield Found(what, {"path": sanitize(scan.root.shown(path), 300)}, act=act)
+                act = partial(access_modes.inherit_access, path, scan.root.path)
+                yield CheckFinding(
+                    subject, {"path": sanitize(scan.root.display_path(path), 300)}, act=act
+                )
 
 
-def _foreign(scan: Scan) -> Iterator[Found]:
-    usual = {*(kind.folder for kind in Kind), "shared", "lost+found"}
+def _check_foreign_files(scan: Scan) -> Iterator[CheckFinding]:
+    usual_names = {*(kind.folder for kind in Kind), "shared", "lost+found"}
     folders: list[tuple[str, DataRoot | JobFolder]] = [("data root", scan.root)]
     # A folder that is no job is a finding of its own.
-    folders += [(job.what, job.folder) for job in scan.jobs if job.file is not None]
-    for what, folder in folders:
-        known_names = names_in(folder) | (usual if folder is scan.root else {BY_HAND})
+    folders += [(job.subject, job.folder) for job in scan.jobs if job.file is not None]
+    for subject, folder in folders:
+        known_names = names_in(folder) | (usual_names if folder is scan.root else {MANUAL_RUNS})
         for name in scan.names(folder.path):
             if name[0] != "." and name not in known_names:
                 remedy = "Move it out of the data root if no script needs it."
-                yield Found(what, {"file": sanitize(name)}, remedy=remedy)
+                yield CheckFinding(subject, {"file": sanitize(name)}, remedy=remedy)
 
 
-def _room(scan: Scan) -> Iterator[Found]:
+def _check_disk_space(scan: Scan) -> Iterator[CheckFinding]:
     if not scan.root.files.is_mounted:
         scan.not_checked.append(
             f"{scan.root.name} is not mounted here, so its free space and imports of other "
             "computers that were not finished are checked only on its host."
         )
         return
-    needed, free = scan.needed_bytes, room_of(scan.root.path).free_bytes
-    if needed > free:
-        values = {"needed": number_format.size(needed), "free": number_format.size(free)}
-        yield Found(
+    needed_bytes, free_bytes = scan.needed_bytes, disk_space(scan.root.path).free_bytes
+    if needed_bytes > free_bytes:
+        values = {
+            "needed": number_format.size(needed_bytes),
+            "free": number_format.size(free_bytes),
+        }
+        yield CheckFinding(
             "disk", values, remedy="Free some space, or move jobs to the trash and empty it."
         )
 
@@ -466,114 +505,114 @@ CHECKS = (
         "Imports and new jobs that were begun and not finished",
         "The {what} was begun and not finished.",
         "Moves what was copied.",
-        _half_made,
+        _check_unfinished,
     ),
     Check(
         "temporary files",
         "Temporary files of the program that were not changed for an hour",
         "The temporary file {file} was left behind ({what}).",
         "Moves it.",
-        _temporary,
+        _check_temporary,
     ),
     Check(
         "version records",
         "The record of each version",
         "{why}",
         "Moves the version; its number is not used again.",
-        _version_records,
+        _check_version_records,
     ),
     Check(
         "version files",
         "The files and weights of each version, against its list of files",
         "{why}",
         "Moves the files that were added.",
-        _version_files,
+        _check_version_files,
     ),
     Check(
         "pinned versions",
         "The versions that jobs use",
         "The {what}, used by {jobs}, {why}.",
         "",
-        _pinned_versions,
+        _check_pinned_versions,
     ),
     Check(
         "job files",
         "Job file and record of each job",
         "{why}",
         "Moves a folder that holds no job.",
-        _job_records,
+        _check_job_records,
     ),
     Check(
         "small records",
         "Status, notes, placement and end of each job",
         "{file} of the {what} was cut or overwritten.",
         "Moves it; the program does without it.",
-        _small_records,
+        _check_small_records,
     ),
     Check(
         "runs without an end",
         "Runs that are over and have no end on record",
         "Run {run} of the job {job} has no end on record. {why}",
         "Ends what is left of the run, and records its end.",
-        _no_end,
+        _check_run_ends,
     ),
     Check(
         "queue",
         "The list of the queue, against the jobs that wait",
         "{why} ({what}).",
         "Moves what was left, or lists the job again.",
-        _queue,
+        _check_queue,
     ),
     Check(
         "checkpoints",
         "Each checkpoint, against its record",
         "{why} ({what}).",
         "Moves it; a resume takes an older checkpoint.",
-        _checkpoints,
+        _check_checkpoints,
     ),
     Check(
         "catalogue",
         "Jobs and versions that only the catalogue of this computer has",
         "The catalogue lists the {what}, which the data root does not have.",
         "Removes it from the catalogue.",
-        _catalogue,
+        _check_catalogue,
     ),
     Check(
         "processes",
         "Processes on this computer and the nodes whose run is over",
         "The {what} was left behind ({command}). {why}",
         "Ends it.",
-        _processes,
+        _check_processes,
     ),
     Check(
         "access",
         "Folders and files that other users of the data root could not use in the next run",
         "Not all users of the data root may use {path} ({what}).",
         "Gives it the rights of the data root; only its owner can.",
-        _access,
+        _check_access,
     ),
     Check(
         "foreign files",
         "Files of other programs in the data root, and in the folders of jobs",
         "{file} is no file of the program ({what}).",
         "",
-        _foreign,
+        _check_foreign_files,
     ),
     Check(
         "disk space",
         "The space that the next checkpoints of running and queued jobs need",
         "The next checkpoints need {needed}; {free} are free.",
         "",
-        _room,
+        _check_disk_space,
     ),
 )
 
 
-def in_markdown() -> str:
+def checks_table() -> str:
     """Return the table for the guide."""
     lines = ["| what is checked | what a repair does |", "|---|---|"]
     lines += [
-        f"| {one.subject} | {one.repair or 'Nothing: the finding says what to do.'} |"
-        for one in CHECKS
+        f"| {check.subject} | {check.repair or 'Nothing: the finding says what to do.'} |"
+        for check in CHECKS
     ]
     return "\n".join(lines)

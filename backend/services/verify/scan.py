@@ -24,21 +24,21 @@ from backend.records.library.item import Kind, LibraryItem
 if TYPE_CHECKING:
     from backend.services.context.container import Services
 
-LEFT_AFTER_S = 3600.0
+STALE_AFTER_S = 3600.0
 """What was not changed for so long has no writer any more, by the clock of the data root's disk."""
 
 
 @dataclass(frozen=True)
-class SeenVersion:
+class ScannedVersion:
     """A version and its record, or why the record cannot be read."""
 
     folder: VersionFolder
     item: LibraryItem | None
-    fault: BackendError | None = None
+    error: BackendError | None = None
 
 
 @dataclass(frozen=True)
-class SeenJob:
+class ScannedJob:
     """A folder of ``jobs/``; ``file`` is None and ``fault`` says why if it cannot be read.
 
     ``names`` are those of its entries, ``seen`` is None if its run cannot be judged.
@@ -47,25 +47,25 @@ class SeenJob:
     folder: OpenJob
     names: frozenset[str]
     file: JobFile | None
-    fault: BackendError | None
-    seen: tuple[RunFacts, RunState] | None
+    error: BackendError | None
+    run_state: tuple[RunFacts, RunState] | None
 
     @property
-    def what(self) -> str:
+    def subject(self) -> str:
         return f"job {self.folder.job_id}"
 
     @property
     def is_live(self) -> bool:
         """A process may write to its files now."""
-        if self.seen is None:
+        if self.run_state is None:
             return True
-        state = self.seen[1]
+        state = self.run_state[1]
         return state.state.is_live and state.unrecorded_end is None
 
     @property
-    def comes_next(self) -> bool:
+    def will_continue(self) -> bool:
         """It will make checkpoints without an action of the user."""
-        return self.seen is not None and (self.is_live or self.seen[1].state.is_queued)
+        return self.run_state is not None and (self.is_live or self.run_state[1].state.is_queued)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Scan:
     services: Services
     hashes: bool
     progress: Progress
-    only: frozenset[str] | None = None
+    subjects: frozenset[str] | None = None
     checkpoints: int = 0
     not_checked: list[str] = field(default_factory=list)
     _names: dict[Path, tuple[str, ...]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Scan:
         return self.services.data_root
 
     @cached_property
-    def to(self) -> Path:
+    def trash_folder(self) -> Path:
         """The folder in the trash for what a repair moves."""
         stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         return self.root.trash / f"repaired-{stamp}"
@@ -95,16 +95,18 @@ class Scan:
     def names(self, folder: Path) -> tuple[str, ...]:
         """Return the names in a folder, on the computer that has it; none if it is missing."""
         if folder not in self._names:
-            found: Sequence[str] = ()
+            names: Sequence[str] = ()
             try:
-                found = self.root.files.names(folder)
+                names = self.root.files.names(folder)
             except (FileNotFoundError, NotADirectoryError):
                 pass
             except OSError as error:
                 self._unlisted.add(folder)
-                shown = self.root.shown(folder)
-                self.not_checked.append(f"{shown} cannot be listed: {error.strerror or error}.")
-            self._names[folder] = tuple(sorted(found))
+                folder_label = self.root.display_path(folder)
+                self.not_checked.append(
+                    f"{folder_label} cannot be listed: {error.strerror or error}."
+                )
+            self._names[folder] = tuple(sorted(names))
         return self._names[folder]
 
     def cannot_list(self, folder: Path) -> bool:
@@ -112,12 +114,12 @@ class Scan:
         self.names(folder)
         return folder in self._unlisted
 
-    def wants(self, what: str) -> bool:
-        return self.only is None or what in self.only
+    def includes(self, subject: str) -> bool:
+        return self.subjects is None or subject in self.subjects
 
-    def lacks(self, what: str, path: Path) -> bool:
+    def is_missing(self, subject: str, path: Path) -> bool:
         """Return whether a subject is wanted and missing, also now: it may be new."""
-        return self.wants(what) and not self.root.files.exists(path)
+        return self.includes(subject) and not self.root.files.exists(path)
 
     def on_bytes(self, count: int) -> None:
         self.hashed_bytes += count
@@ -126,7 +128,7 @@ class Scan:
     @cached_property
     def total_bytes(self) -> int:
         """The size of all contents that have a hash."""
-        sizes = [one.item.bytes for one in self.versions if one.item is not None]
+        sizes = [v.item.bytes for v in self.versions if v.item is not None]
         for job in self.jobs:
             for folder in self.outputs(job):
                 for name in self.names(folder.checkpoints):
@@ -136,47 +138,47 @@ class Scan:
         return sum(sizes)
 
     @cached_property
-    def versions(self) -> tuple[SeenVersion, ...]:
-        found = []
+    def versions(self) -> tuple[ScannedVersion, ...]:
+        versions = []
         for kind in Kind:
             self.root.files.refresh_library(kind)
             with suppress(FileNotFoundError):
                 for folder in library_files.all_versions(self.root, kind):
-                    if not self.wants(folder.text):
+                    if not self.includes(folder.text):
                         continue
                     try:
-                        found.append(SeenVersion(folder, library_files.read_item(folder)))
+                        versions.append(ScannedVersion(folder, library_files.read_item(folder)))
                     except BackendError as error:
-                        found.append(SeenVersion(folder, None, error))
-        return tuple(found)
+                        versions.append(ScannedVersion(folder, None, error))
+        return tuple(versions)
 
     @cached_property
     def job_ids(self) -> tuple[str, ...]:
         return tuple(reversed(self.services.queries.ids()))
 
     @cached_property
-    def jobs(self) -> tuple[SeenJob, ...]:
-        ids = [one for one in self.job_ids if self.wants(f"job {one}")]
-        return tuple(self._jobs(ids))
+    def jobs(self) -> tuple[ScannedJob, ...]:
+        ids = [i for i in self.job_ids if self.includes(f"job {i}")]
+        return tuple(self._scan_jobs(ids))
 
-    def _jobs(self, ids: Sequence[str]) -> Iterator[SeenJob]:
+    def _scan_jobs(self, ids: Sequence[str]) -> Iterator[ScannedJob]:
         for number, job_id in enumerate(ids):
             self.progress.step(number, len(ids), "Reading jobs")
             folder = self.root.job(job_id)
             if self.cannot_list(folder.path):
                 continue
-            file, fault, seen = None, None, None
+            file, fault, run_state = None, None, None
             try:
-                seen = inspect(folder)
+                run_state = inspect(folder)
             except BackendError as error:
                 self.not_checked.append(error.with_remedy)
             try:
                 file = read_job(folder)
             except BackendError as error:
                 fault = error
-            yield SeenJob(folder, frozenset(self.names(folder.path)), file, fault, seen)
+            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, fault, run_state)
 
-    def outputs(self, job: SeenJob) -> Iterator[OpenJob]:
+    def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:
         """Yield the folders of a job with checkpoints: its own, and those of earlier runs.
 
         There are none while they are on a node that does not see the data root.
@@ -192,9 +194,9 @@ class Scan:
     @cached_property
     def needed_bytes(self) -> int:
         """The size of the next checkpoints of all running and queued jobs."""
-        ask = self.services.preflight.needed_bytes
-        jobs = [(job.file, job.folder.job_id) for job in self.jobs if job.comes_next]
-        return sum(ask(file.config, job_id) for file, job_id in jobs if file is not None)
+        needed_bytes = self.services.preflight.needed_bytes
+        jobs = [(job.file, job.folder.job_id) for job in self.jobs if job.will_continue]
+        return sum(needed_bytes(file.config, job_id) for file, job_id in jobs if file is not None)
 
     @cached_property
     def _now_s(self) -> float | None:
@@ -207,12 +209,12 @@ class Scan:
             )
             return None
 
-    def is_left(self, path: Path) -> bool:
+    def is_stale(self, path: Path) -> bool:
         """Return whether no file of ``path`` was changed for `LEFT_AFTER_S`."""
         if self._now_s is None:
             return False
         try:
-            return self._now_s - self._changed_s(path) >= LEFT_AFTER_S
+            return self._now_s - self._changed_s(path) >= STALE_AFTER_S
         except FileNotFoundError:
             return False
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import move_into
-from backend.records.verify.finding import Repaired, Verification, VerifyFinding
-from backend.services.verify.checks import CHECKS, Check, Found
+from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
+from backend.services.verify.checks import CHECKS, Check, CheckFinding
 from backend.services.verify.scan import Scan
 
 if TYPE_CHECKING:
@@ -48,56 +48,58 @@ class VerifyService:
 
     def repair(
         self,
-        wanted: Sequence[VerifyFinding],
+        findings: Sequence[VerifyFinding],
         *,
         hashes: bool = False,
         progress: Progress | None = None,
-    ) -> Repaired:
+    ) -> RepairResult:
         """Repair those findings that are still found; ``hashes`` is that of their check.
 
         Raises:
             BackendError: The data root cannot be read; nothing was changed.
             Cancelled: By ``progress``, before the first change.
         """
-        keys = {one.key for one in wanted if one.repair}
-        only = frozenset(one.what for one in wanted)
-        scan = Scan(self._services, hashes, progress or Progress(), only)
-        found = [pair for pair in self._findings(scan) if pair[0].key in keys]
-        done, left = [], []
-        for finding, one in found:
+        keys = {one.key for one in findings if one.repair}
+        subjects = frozenset(one.subject for one in findings)
+        scan = Scan(self._services, hashes, progress or Progress(), subjects)
+        pairs = [pair for pair in self._findings(scan) if pair[0].key in keys]
+        repaired, failed = [], []
+        for finding, one in pairs:
             try:
-                with as_backend_error(f"The {finding.what} could not be repaired"):
+                with as_backend_error(f"The {finding.subject} could not be repaired"):
                     _repair(scan, one)
             except BackendError as error:
-                left.append(replace(finding, sentence=error.with_remedy))
+                failed.append(replace(finding, message=error.with_remedy))
             else:
-                done.append(finding)
-        return Repaired(tuple(done), tuple(left), scan.root.shown(scan.to))
+                repaired.append(finding)
+        return RepairResult(
+            tuple(repaired), tuple(failed), scan.root.display_path(scan.trash_folder)
+        )
 
-    def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, Found]]:
+    def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, CheckFinding]]:
         with as_backend_error(f"The data root {scan.root.name} cannot be read"):
             for check in CHECKS:
-                for found in check.find(scan):
-                    yield self._finding(check, found), found
+                for check_finding in check.find(scan):
+                    yield self._finding(check, check_finding), check_finding
 
-    def _finding(self, check: Check, found: Found) -> VerifyFinding:
+    def _finding(self, check: Check, check_finding: CheckFinding) -> VerifyFinding:
         root = self._services.data_root.path
-        can_be_repaired = found.act is not None or bool(found.moves)
+        can_be_repaired = check_finding.act is not None or bool(check_finding.moves)
         return VerifyFinding(
             check.name,
-            found.what,
-            check.finding.format(what=found.what, **found.values),
+            check_finding.subject,
+            check.finding.format(what=check_finding.subject, **check_finding.values),
             check.repair if can_be_repaired else "",
-            found.remedy,
-            tuple(str(path.relative_to(root)) for path in found.moves),
+            check_finding.remedy,
+            tuple(str(path.relative_to(root)) for path in check_finding.moves),
         )
 
 
-def _repair(scan: Scan, one: Found) -> None:
-    if one.act is not None:
-        one.act()
+def _repair(scan: Scan, check_finding: CheckFinding) -> None:
+    if check_finding.act is not None:
+        check_finding.act()
         return
-    for path in one.moves:
+    for path in check_finding.moves:
         # An earlier repair may have moved it already.
         if scan.root.files.exists(path):
-            move_into(scan.root, path, scan.to / path.relative_to(scan.root.path))
+            move_into(scan.root, path, scan.trash_folder / path.relative_to(scan.root.path))

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from backend.base.errors import BackendError
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.jobs.config import StrategyConfig
 from backend.training.finite import norm_of
 from backend.training.strategies.base import Strategy, drop_unused, to_train
@@ -174,7 +174,7 @@ class AveragedGradients(Strategy):
         changed = [p for message in self._early for p in message.changed()]
         if changed:
             raise UserCodeError(
-                f"The gradient of {some([self._names[p] for p in changed])} changed after it was "
+                f"The gradient of {name_list([self._names[p] for p in changed])} changed after it was "
                 "sent to the other ranks. It did not in the first step.",
                 "Call torch.utils.checkpoint with use_reentrant=False, and let hooks that change "
                 "a .grad do so in each step, the first one included.",

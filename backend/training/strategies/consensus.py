@@ -13,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from backend.base.errors import BackendError
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
@@ -166,7 +166,7 @@ class Consensus(Meets, LocalGradients):
         ]
         if others:
             raise BackendError(
-                f"The model's loss uses parameters of another part: {some(others)}.",
+                f"The model's loss uses parameters of another part: {name_list(others)}.",
                 "Compute the loss from the output; weight decay is a setting of the optimizer.",
             )
 

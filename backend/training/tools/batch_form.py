@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from backend.base.log import swallowed
-from backend.records.base.number_format import some
-from backend.training.tools.preview import evenly
+from backend.records.base.number_format import name_list
+from backend.training.tools.preview import spread_indices
 from backend.training.tools.thumbnails import entries
 from backend.training.user_code import (
     UserCodeError,
@@ -25,13 +25,13 @@ from backend.training.user_code import (
     split_batch,
 )
 
-ITEMS = "items"
+ITEM_LIST = "items"
 """The form of a list with one entry for each sample."""
 Form = Any
 """An `Axis`, `ITEMS`, a dict of forms by key, or None for what has no axis of samples."""
 Keys = tuple[Any, ...]
-_EXAMPLES = 8
-_AGREE = 0.75
+_EXAMPLE_COUNT = 8
+_AGREEMENT_SHARE = 0.75
 
 
 class Axis(NamedTuple):
@@ -59,8 +59,8 @@ class BatchForm(NamedTuple):
         if scores is None:
             return self
         sums = scores.double().sum(dim=1)
-        is_one = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
-        return self._replace(has_shares=bool((scores >= 0).all()) and is_one)
+        adds_to_one = torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+        return self._replace(has_shares=bool((scores >= 0).all()) and adds_to_one)
 
     def class_shares(self, output: Any, size: int) -> torch.Tensor | None:
         """Return a row of probabilities of the classes for each sample; None for another task.
@@ -83,44 +83,50 @@ class BatchForm(NamedTuple):
         return _rows(output, form, size)
 
 
-def learn(model: torch.nn.Module, data: UserData) -> BatchForm | None:
+def learn_form(model: torch.nn.Module, data: UserData) -> BatchForm | None:
     """Find the form of the batches; None if the model takes no batches of two and three."""
     items = list(_examples(data))
     if not items:
         return None
     try:
         batches = [split_batch(data.collate(items[:1] * size)) for size in (2, 3)]
-        outputs = [compute_output(model, given) for given, _ in batches]
+        outputs = [compute_output(model, data_batch) for data_batch, _ in batches]
         form = form_of(*outputs)
-        classes, doubts = _classes(model, data, items, form)
+        classes, notes = _find_classes(model, data, items, form)
     except (UserCodeError, LookupError) as error:
         swallowed(error)
         return None
-    hidden = [".".join(map(str, keys)) for keys in _without_axis(form, outputs[0])]
-    if hidden:
-        parts = "" if hidden == [""] else f" ({some(hidden)})"
-        doubts += (f"Output that belongs to no single sample is not shown{parts}.",)
-    found = BatchForm(form, form_of(*(target for _, target in batches)), classes, doubts)
-    return found.with_shares(outputs[1], 3)
+    hidden_parts = [".".join(map(str, keys)) for keys in _keys_without_axis(form, outputs[0])]
+    if hidden_parts:
+        part_list = "" if hidden_parts == [""] else f" ({name_list(hidden_parts)})"
+        notes += (f"Output that belongs to no single sample is not shown{part_list}.",)
+    batch_form = BatchForm(form, form_of(*(target for _, target in batches)), classes, notes)
+    return batch_form.with_shares(outputs[1], 3)
 
 
-def of_first_axis(output: Any, target: Any, size: int) -> BatchForm:
+def first_axis_form(output: Any, target: Any, size: int) -> BatchForm:
     """Return the form of a batch that is the only example, taking the first axis for samples."""
 
     def form(value: Any) -> Form:
         if isinstance(value, torch.Tensor):
             return Axis(0, value.ndim) if value.shape[:1] == (size,) else None
-        forms = {key: form(one) for key, one in entries(value).items()}
+        forms = {key: form(entry) for key, entry in entries(value).items()}
         is_list = isinstance(value, (list, tuple)) and len(value) == size
-        return ITEMS if is_list and not any(forms.values()) else forms or None
+        return ITEM_LIST if is_list and not any(forms.values()) else forms or None
 
-    found = form(output)
-    fits = _fits(output, class_numbers(target, size)) if isinstance(found, Axis) else False
+    output_form = form(output)
+    has_scores = (
+        _has_class_scores(output, class_numbers(target, size))
+        if isinstance(output_form, Axis)
+        else False
+    )
     note = (
         "The model takes no batches of 2 and 3 samples: the first axis of its output is taken for "
         "the samples."
     )
-    return BatchForm(found, form(target), () if fits else None, (note,)).with_shares(output, size)
+    return BatchForm(output_form, form(target), () if has_scores else None, (note,)).with_shares(
+        output, size
+    )
 
 
 def form_of(two: Any, three: Any) -> Form:
@@ -129,33 +135,44 @@ def form_of(two: Any, three: Any) -> Form:
         if two.ndim != three.ndim:
             return None
         lengths = zip(two.shape, three.shape, strict=True)
-        growing = [number for number, (one, other) in enumerate(lengths) if one != other]
-        is_one = len(growing) == 1 and two.shape[growing[0]] == 2 and three.shape[growing[0]] == 3
-        return Axis(growing[0], two.ndim) if is_one else None
-    one, other = entries(two), entries(three)
-    if not isinstance(two, Mapping) and (len(one), len(other)) == (2, 3):
-        return ITEMS
-    if not one or one.keys() != other.keys():
+        growing_axes = [
+            number
+            for number, (two_entries, three_entries) in enumerate(lengths)
+            if two_entries != three_entries
+        ]
+        is_sample_axis = (
+            len(growing_axes) == 1
+            and two.shape[growing_axes[0]] == 2
+            and three.shape[growing_axes[0]] == 3
+        )
+        return Axis(growing_axes[0], two.ndim) if is_sample_axis else None
+    two_entries, three_entries = entries(two), entries(three)
+    if not isinstance(two, Mapping) and (len(two_entries), len(three_entries)) == (2, 3):
+        return ITEM_LIST
+    if not two_entries or two_entries.keys() != three_entries.keys():
         return None
-    return {key: form_of(value, other[key]) for key, value in one.items()}
+    return {key: form_of(value, three_entries[key]) for key, value in two_entries.items()}
 
 
-def of_sample(value: Any, form: Form, place: int, size: int) -> Any:
+def sample_part(value: Any, form: Form, index: int, size: int) -> Any:
     """Return the part of a batch that belongs to one sample; None if no part does.
 
     Raises:
         LookupError, TypeError, AttributeError: The batch has another form.
     """
-    if form == ITEMS:
+    if form == ITEM_LIST:
         if len(value) != size:
             raise LookupError
-        return value[place]
+        return value[index]
     if isinstance(form, Axis):
-        return _rows(value, form, size)[place]
+        return _rows(value, form, size)[index]
     if form is None:
         return None
-    every = entries(value)
-    parts = {key: of_sample(every[key], one, place, size) for key, one in form.items()}
+    value_entries = entries(value)
+    parts = {
+        key: sample_part(value_entries[key], entry_form, index, size)
+        for key, entry_form in form.items()
+    }
     parts = {key: part for key, part in parts.items() if part is not None}
     return parts if parts else None
 
@@ -179,9 +196,9 @@ def class_numbers(target: Any, size: int) -> torch.Tensor | None:
 
 def _examples(data: UserData) -> Iterator[Any]:
     """Yield some samples of the dataset; only one unless its target is a whole number."""
-    for place in evenly(len(data), min(_EXAMPLES, len(data))):
+    for index in spread_indices(len(data), min(_EXAMPLE_COUNT, len(data))):
         try:
-            item = data.item(place)
+            item = data.item(index)
             _, target = split_batch(data.collate([item]))
         except UserCodeError:
             continue  # Its own batch reports it.
@@ -190,37 +207,39 @@ def _examples(data: UserData) -> Iterator[Any]:
             return
 
 
-def _classes(
+def _find_classes(
     model: torch.nn.Module, data: UserData, items: list[Any], form: Form
 ) -> tuple[Keys | None, tuple[str, ...]]:
     """Find the part of the output that chooses a class; also return doubts about it."""
     try:
-        given, target = split_batch(data.collate(items))
+        data_batch, target = split_batch(data.collate(items))
     except UserCodeError:  # Of different shapes.
         items = items[:1]
-        given, target = split_batch(data.collate(items))
+        data_batch, target = split_batch(data.collate(items))
     numbers = class_numbers(target, len(items))
     if numbers is None:
         return None, ()
     with torch.enable_grad():
-        output = compute_output(model, given)
-        found = {
+        output = compute_output(model, data_batch)
+        candidates = {
             keys: (part, axis)
             for keys, part, axis in _leaves(form, output)
-            if _fits(_rows(part, axis, len(items)), numbers)
+            if _has_class_scores(_rows(part, axis, len(items)), numbers)
         }
-        if not found:
+        if not candidates:
             return None, ()
-        used = {keys: part for keys, (part, _) in found.items() if part.requires_grad}
+        trained_parts = {keys: part for keys, (part, _) in candidates.items() if part.requires_grad}
         try:
             loss = compute_loss(model, output, target)
-            slopes = torch.autograd.grad(loss, list(used.values()), allow_unused=True)
+            gradients = torch.autograd.grad(loss, list(trained_parts.values()), allow_unused=True)
         except (UserCodeError, RuntimeError):
             # Without a loss, only a part that is the whole output, or is named so, is taken.
-            named = [keys for keys in found if keys in ((), ("logits",))]
-            return (named[0] if named else None), ()
-    for keys, slope in zip(used, slopes, strict=True):
-        if slope is not None and _is_choice(_rows(slope, found[keys][1], len(items)), numbers):
+            logit_keys = [keys for keys in candidates if keys in ((), ("logits",))]
+            return (logit_keys[0] if logit_keys else None), ()
+    for keys, gradient in zip(trained_parts, gradients, strict=True):
+        if gradient is not None and _is_choice(
+            _rows(gradient, candidates[keys][1], len(items)), numbers
+        ):
             return keys, ()
     return None, (
         "The targets are whole numbers, but the model's loss does not use its output as scores of "
@@ -228,20 +247,20 @@ def _classes(
     )
 
 
-def _is_choice(slope: torch.Tensor, numbers: torch.Tensor) -> bool:
+def _is_choice(gradient: torch.Tensor, numbers: torch.Tensor) -> bool:
     """Return whether a loss with this gradient wants the score of each sample's class to rise.
 
     Of cross entropy and other losses that compare scores, the gradients of a sample add up to 0;
     of the others the score of its class rises most.
     """
-    sizes = slope.abs().sum(1)
-    counted = (sizes > 0) & sizes.isfinite() & (numbers >= 0)
-    if (slope.sum(1).abs() <= 1e-3 * sizes)[counted].all():
+    sizes = gradient.abs().sum(1)
+    is_used = (sizes > 0) & sizes.isfinite() & (numbers >= 0)
+    if (gradient.sum(1).abs() <= 1e-3 * sizes)[is_used].all():
         return True
-    return bool((slope.argmin(1) == numbers)[counted].double().mean() > _AGREE)
+    return bool((gradient.argmin(1) == numbers)[is_used].double().mean() > _AGREEMENT_SHARE)
 
 
-def _fits(part: Any, numbers: torch.Tensor | None) -> bool:
+def _has_class_scores(part: Any, numbers: torch.Tensor | None) -> bool:
     """Return whether a part has a score for each class of the targets."""
     return (
         numbers is not None
@@ -258,14 +277,14 @@ def _leaves(form: Form, value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any
     if isinstance(form, Axis):
         yield keys, value, form
     elif isinstance(form, dict):
-        for key, one in form.items():
-            yield from _leaves(one, entries(value)[key], (*keys, key))
+        for key, entry_form in form.items():
+            yield from _leaves(entry_form, entries(value)[key], (*keys, key))
 
 
-def _without_axis(form: Form, value: Any, keys: Keys = ()) -> Iterator[Keys]:
+def _keys_without_axis(form: Form, value: Any, keys: Keys = ()) -> Iterator[Keys]:
     """Yield the way to each tensor that has no axis of samples."""
     if form is None and isinstance(value, torch.Tensor):
         yield keys
     elif isinstance(form, dict):
-        for key, one in form.items():
-            yield from _without_axis(one, entries(value)[key], (*keys, key))
+        for key, entry_form in form.items():
+            yield from _keys_without_axis(entry_form, entries(value)[key], (*keys, key))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy
 
 from backend.base.log import swallowed
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import LayerRow, ModelCheck
 from backend.training.tools import protocol as tool_protocol
@@ -50,7 +50,7 @@ _MOST_LAYERS = 500
 _GENERATORS = (random.Random, numpy.random.Generator, numpy.random.RandomState)
 
 
-class _Counts(TypedDict):
+class _ParameterCounts(TypedDict):
     parameters: int
     trainable_parameters: int
     parameter_bytes: int
@@ -66,7 +66,7 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
         report("Loading a batch…")
         seed_everything(JobConfig.seed)
         try:
-            dataset, data, target, drawn = _batch(request)
+            dataset, data, target, used_generators = _first_batch(request)
         except UserCodeError as error:
             error.part = "loader"
             raise
@@ -79,7 +79,7 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
         if needs_first_batch(model):
             warnings.append("Layers that take their size from the first batch are not counted.")
         return ModelCheck(
-            **_counts(_known_parameters(model)),
+            **_parameter_counts(_known_parameters(model)),
             layers=tuple(_layer_rows(model, {})),
             has_metrics=has_metrics,
             warnings=tuple(warnings),
@@ -89,26 +89,31 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
         materialize(model, data, target)
         require_shapes(model)
     require_restorable(model)
-    check = _step(model, data, target, has_metrics, report, class_names(dataset.user_dataset))
+    check = _run_step(model, data, target, has_metrics, report, class_names(dataset.user_dataset))
     warnings = [
         f"“{name}” of the loader is its own random generator: its state is in no checkpoint, and "
         "a resumed job draws other numbers. Use random, numpy.random or torch instead."
-        for name in drawn
+        for name in used_generators
     ]
     warnings += dataset.reading_notes()
     return replace(check, warnings=(*check.warnings, *warnings)).to_dict()
 
 
-def _batch(request: Mapping[str, Any]) -> tuple[UserData, Any, Any, list[str]]:
+def _first_batch(request: Mapping[str, Any]) -> tuple[UserData, Any, Any, list[str]]:
     """Return the dataset, data and target of its first batch, and its generators that were used."""
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
     size = min(len(dataset), int(request.get("batch_size", 4)))
-    before = _generators(dataset.user_dataset)
+    previous_states = _generator_states(dataset.user_dataset)
     data, target = split_batch(dataset.collate([dataset[index] for index in range(size)]))
-    return dataset, data, target, _changed(before, _generators(dataset.user_dataset))
+    return (
+        dataset,
+        data,
+        target,
+        _changed_names(previous_states, _generator_states(dataset.user_dataset)),
+    )
 
 
-def _step(
+def _run_step(
     model: torch.nn.Module,
     data: Any,
     target: Any,
@@ -121,34 +126,34 @@ def _step(
     model.train()
     outputs: dict[str, str] = {}
     hooks = [
-        module.register_forward_hook(_noter(outputs, name))
+        module.register_forward_hook(_shape_hook(outputs, name))
         for name, module in list(model.named_modules())[:_MOST_LAYERS]
         # Compiled to TorchScript, a module accepts no hooks.
         if name and not isinstance(module, torch.jit.ScriptModule)
     ]
     report("Running the model's forward…")
-    begin = time.perf_counter()
-    shapes, before = state_shapes(model), _plain_state(model)
+    started_s = time.perf_counter()
+    shapes, previous_state = state_shapes(model), _unsaved_state(model)
     output = compute_output(model, data)
     require_same_state(model, shapes)
     for hook in hooks:
         hook.remove()
     report("Computing the model's loss…")
     loss = compute_loss(model, output, target)
-    forward_ms = (time.perf_counter() - begin) * 1000
+    forward_ms = (time.perf_counter() - started_s) * 1000
     report("Running the backward pass…")
-    begin = time.perf_counter()
+    started_s = time.perf_counter()
     with calling("The backward of the model's loss"):
         torch.autograd.backward(loss)
-    backward_ms = (time.perf_counter() - begin) * 1000
+    backward_ms = (time.perf_counter() - started_s) * 1000
     report("Computing the model's metrics…")
     metrics = compute_metrics(model, output, target)
     warnings = (
-        *_warnings(model, loss, metrics, _changed(before, _plain_state(model))),
-        *_beyond_output(output, target, classes),
+        *_warnings(model, loss, metrics, _changed_names(previous_state, _unsaved_state(model))),
+        *_unpredictable_classes(output, target, classes),
     )
     return ModelCheck(
-        **_counts(model.parameters()),
+        **_parameter_counts(model.parameters()),
         layers=tuple(_layer_rows(model, outputs)),
         loss=loss.item() if math.isfinite(loss.item()) else None,
         metrics=metrics,
@@ -162,11 +167,11 @@ def _step(
     )
 
 
-def _noter(outputs: dict[str, str], name: str) -> Any:
-    def note(module: torch.nn.Module, inputs: object, output: object) -> None:
+def _shape_hook(outputs: dict[str, str], name: str) -> Any:
+    def hook(module: torch.nn.Module, inputs: object, output: object) -> None:
         outputs[name] = shape_of(output)
 
-    return note
+    return hook
 
 
 def _activation_bytes(model: torch.nn.Module, data: Any, target: Any) -> int | None:
@@ -177,8 +182,8 @@ def _activation_bytes(model: torch.nn.Module, data: Any, target: Any) -> int | N
     """
     from backend.training.saved_tensors import SavedTensors
 
-    first = next((tensor for tensor in _tensors(data) if tensor.ndim and len(tensor)), None)
-    if first is None:
+    first_tensor = next((tensor for tensor in _tensors(data) if tensor.ndim and len(tensor)), None)
+    if first_tensor is None:
         return None
     try:
         with SavedTensors(model) as saved_tensors:
@@ -188,7 +193,7 @@ def _activation_bytes(model: torch.nn.Module, data: Any, target: Any) -> int | N
     except Exception as error:  # noqa: BLE001 - code of a user, which has run once without an error
         swallowed(error)
         return None
-    return saved_tensors.bytes // len(first)
+    return saved_tensors.bytes // len(first_tensor)
 
 
 def _tensors(values: object) -> Iterator[torch.Tensor]:
@@ -202,7 +207,7 @@ def _warnings(
     model: torch.nn.Module,
     loss: torch.Tensor,
     metrics: Mapping[str, float],
-    not_saved: Sequence[str],
+    unsaved_names: Sequence[str],
 ) -> Iterator[str]:
     import torch
 
@@ -211,29 +216,29 @@ def _warnings(
             f"The loss of the first batch is {loss.item()}. Check the data for such values, and "
             "the loss for logarithms and divisions by zero."
         )
-    idle = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
-    if idle:
+    idle_names = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    if idle_names:
         yield (
-            f"{len(idle)} parameters got no gradient ({some(idle)}); training will not change them."
+            f"{len(idle_names)} parameters got no gradient ({name_list(idle_names)}); training will not change them."
         )
-    bad = [
+    bad_names = [
         name
         for name, parameter in model.named_parameters()
         if parameter.grad is not None and not torch.isfinite(parameter.grad).all()
     ]
-    if bad and math.isfinite(loss.item()):
-        yield f"The gradient of {bad[0]} contains NaN or infinite values."
+    if bad_names and math.isfinite(loss.item()):
+        yield f"The gradient of {bad_names[0]} contains NaN or infinite values."
     for name, value in metrics.items():
         if not math.isfinite(value):
             yield f"The metric “{name}” is {value} for the first batch."
-    for name in not_saved:
+    for name in unsaved_names:
         yield (
             f"“{name}” of the model changes during training and is in no checkpoint: a resumed "
             "job begins with its first value. Make it a buffer, or use get_extra_state."
         )
 
 
-def _beyond_output(output: Any, target: Any, classes: Sequence[str]) -> Iterator[str]:
+def _unpredictable_classes(output: Any, target: Any, classes: Sequence[str]) -> Iterator[str]:
     """Yield a warning if the dataset has classes for which the output has no place."""
     import torch
 
@@ -243,7 +248,7 @@ def _beyond_output(output: Any, target: Any, classes: Sequence[str]) -> Iterator
     if 1 < output.shape[1] < len(classes):
         yield (
             f"The dataset has {len(classes)} classes, but the model's output is for "
-            f"{output.shape[1]}: {some(classes[output.shape[1] :])} cannot be predicted."
+            f"{output.shape[1]}: {name_list(classes[output.shape[1] :])} cannot be predicted."
         )
 
 
@@ -253,24 +258,24 @@ def _known_parameters(model: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
     return (parameter for parameter in model.parameters() if not is_lazy(parameter))
 
 
-def _counts(parameters: Iterable[torch.nn.Parameter]) -> _Counts:
-    counted = list(parameters)
+def _parameter_counts(parameters: Iterable[torch.nn.Parameter]) -> _ParameterCounts:
+    counted_parameters = list(parameters)
     return {
-        "parameters": sum(p.numel() for p in counted),
-        "trainable_parameters": sum(p.numel() for p in counted if p.requires_grad),
-        "parameter_bytes": sum(p.numel() * p.element_size() for p in counted),
+        "parameters": sum(p.numel() for p in counted_parameters),
+        "trainable_parameters": sum(p.numel() for p in counted_parameters if p.requires_grad),
+        "parameter_bytes": sum(p.numel() * p.element_size() for p in counted_parameters),
     }
 
 
 def _layer_rows(model: torch.nn.Module, outputs: Mapping[str, str]) -> Iterator[LayerRow]:
     """Yield modules that hold parameters themselves or have no parts. A parameter counts once."""
-    found = [one for one in layer_modules(model) if one.is_layer]
-    for name, module, own, _ in found[:_MOST_LAYERS]:
-        count = sum(parameter.numel() for parameter in own)
+    layers = [layer for layer in layer_modules(model) if layer.is_layer]
+    for name, module, parameters, _ in layers[:_MOST_LAYERS]:
+        count = sum(parameter.numel() for parameter in parameters)
         yield LayerRow(name, type(module).__name__, count, outputs.get(name, ""))
 
 
-def _plain_state(model: torch.nn.Module) -> dict[str, bytes]:
+def _unsaved_state(model: torch.nn.Module) -> dict[str, bytes]:
     """Return attributes of the user's modules, by name, except parameters, buffers and modules.
 
     torch does not save them, so a resumed job lacks what a step changes in them. Attributes of a
@@ -278,37 +283,37 @@ def _plain_state(model: torch.nn.Module) -> dict[str, bytes]:
     """
     import torch
 
-    of_torch = vars(torch.nn.Module()).keys()
-    found: dict[str, bytes] = {}
+    torch_names = vars(torch.nn.Module()).keys()
+    state: dict[str, bytes] = {}
     for path, module in model.named_modules():
-        made_by = type(module)
-        keeps_more = made_by.get_extra_state is not torch.nn.Module.get_extra_state
-        if keeps_more or made_by.__module__.partition(".")[0] in ("torch", "keras"):
+        module_type = type(module)
+        has_extra_state = module_type.get_extra_state is not torch.nn.Module.get_extra_state
+        if has_extra_state or module_type.__module__.partition(".")[0] in ("torch", "keras"):
             continue
         # A counter often begins as an attribute of the class.
-        of_class = {n: v for n, v in vars(made_by).items() if isinstance(v, (int, float))}
-        for name, value in {**of_class, **vars(module)}.items():
-            if name not in of_torch and not name.startswith("__"):
-                _keep(found, f"{path}.{name}" if path else name, value)
-    return found
+        class_values = {n: v for n, v in vars(module_type).items() if isinstance(v, (int, float))}
+        for name, value in {**class_values, **vars(module)}.items():
+            if name not in torch_names and not name.startswith("__"):
+                _add_state(state, f"{path}.{name}" if path else name, value)
+    return state
 
 
-def _generators(user_dataset: object) -> dict[str, bytes]:
+def _generator_states(user_dataset: object) -> dict[str, bytes]:
     """Return the states of a dataset's own random generators, by name."""
     import torch
 
-    found: dict[str, bytes] = {}
+    states: dict[str, bytes] = {}
     for name, value in getattr(user_dataset, "__dict__", {}).items():
         if isinstance(value, (*_GENERATORS, torch.Generator)):
-            _keep(found, name, value)
-    return found
+            _add_state(states, name, value)
+    return states
 
 
-def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
-    return [name for name, state in before.items() if after.get(name, state) != state]
+def _changed_names(previous_states: dict[str, bytes], states: dict[str, bytes]) -> list[str]:
+    return [name for name, state in previous_states.items() if states.get(name, state) != state]
 
 
-def _keep(found: dict[str, bytes], name: str, value: Any) -> None:
+def _add_state(states: dict[str, bytes], name: str, value: Any) -> None:
     import torch
 
     if isinstance(value, torch.Generator):
@@ -319,7 +324,7 @@ def _keep(found: dict[str, bytes], name: str, value: Any) -> None:
             return
         value = value.detach().cpu()
     try:
-        found[name] = pickle.dumps(value)
+        states[name] = pickle.dumps(value)
     except Exception:  # noqa: BLE001 - a user's object may refuse in any way; then nothing is claimed
         return
 

@@ -16,13 +16,13 @@ _LIMIT_S = 3.0
 """A killed process ends within milliseconds, or hangs in a share and stays."""
 
 
-def adopt() -> None:
+def adopt_descendants() -> None:
     """Make descendants whose parent ends children of this process, where the system can."""
     with suppress(OSError, AttributeError):
         prctl.become_subreaper()
 
 
-def kill_all(but: Collection[int] = ()) -> None:
+def kill_all(spared_pids: Collection[int] = ()) -> None:
     """Kill the children of this process, and those of theirs that it adopts by that.
 
     ``but``: pids of children to leave alone.
@@ -30,14 +30,14 @@ def kill_all(but: Collection[int] = ()) -> None:
     deadline = time.monotonic() + _LIMIT_S
     was_empty = False
     while time.monotonic() < deadline:
-        left = [one for one in psutil.Process().children() if one.pid not in but]
+        children = [child for child in psutil.Process().children() if child.pid not in spared_pids]
         # The processes are read one after another: one whose parent ends meanwhile is seen as a
         # child of neither, and only the next time as one of this process.
-        if not left and was_empty:
+        if not children and was_empty:
             return
-        was_empty = not left
-        for one in left:
-            process_signals.send(one.pid, one.is_running, signal.SIGKILL)
+        was_empty = not children
+        for child in children:
+            process_signals.send(child.pid, child.is_running, signal.SIGKILL)
             with suppress(ChildProcessError):
-                os.waitpid(one.pid, os.WNOHANG)
+                os.waitpid(child.pid, os.WNOHANG)
         time.sleep(0.001)

@@ -15,8 +15,8 @@ def confusion(target: Array, predicted: Array, classes: int) -> Array:
 
     Samples whose target is no class, such as -1, are left out.
     """
-    known = (target >= 0) & (target < classes)
-    pairs = target[known].astype(numpy.int64) * classes + predicted[known]
+    has_class = (target >= 0) & (target < classes)
+    pairs = target[has_class].astype(numpy.int64) * classes + predicted[has_class]
     return numpy.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
@@ -28,15 +28,17 @@ def measures(counts: Array) -> tuple[Array, Array, Array, Array]:
         return true, hits / predicted, hits / true, 2 * hits / (true + predicted)
 
 
-def most_confident_mistakes(target: Array, predicted: Array, confidence: Array, most: int) -> Array:
+def most_confident_mistakes(
+    target: Array, predicted: Array, confidence: Array, limit: int
+) -> Array:
     """Return the places of the wrong predictions, the most confident first."""
-    wrong = numpy.flatnonzero((target >= 0) & (target != predicted))
-    return wrong[numpy.argsort(-confidence[wrong], kind="stable")][:most]
+    mistakes = numpy.flatnonzero((target >= 0) & (target != predicted))
+    return mistakes[numpy.argsort(-confidence[mistakes], kind="stable")][:limit]
 
 
-def most_confident_of_each(predicted: Array, confidence: Array, each: int) -> Array:
+def most_confident_by_class(predicted: Array, confidence: Array, limit: int) -> Array:
     """Return the places of the most confident predictions of each class, class by class."""
     order = numpy.lexsort((-confidence, predicted))
     by_class = predicted[order]
-    place_in_class = numpy.arange(len(order)) - numpy.searchsorted(by_class, by_class)
-    return order[place_in_class < each]
+    rank_in_class = numpy.arange(len(order)) - numpy.searchsorted(by_class, by_class)
+    return order[rank_in_class < limit]

@@ -21,7 +21,7 @@ def serve(folder: str, token: str) -> dict[str, str]:
     except ImportError:  # its answer says so
         return {"error": ""}
     board = program.TensorBoard()
-    words = {
+    options = {
         "logdir": folder,
         "host": "127.0.0.1",
         "port": "0",
@@ -30,15 +30,17 @@ def serve(folder: str, token: str) -> dict[str, str]:
         "load_fast": "false",
     }
     try:
-        board.configure(argv=["tensorboard", *(f"--{key}={word}" for key, word in words.items())])
+        board.configure(
+            argv=["tensorboard", *(f"--{key}={value}" for key, value in options.items())]
+        )
         return {"url": board.launch()}
     except (program.TensorBoardServerException, OSError, SystemExit) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.stdin.readline())
-    sys.stdout.write(json.dumps(serve(asked["folder"], asked["token"])) + "\n")
+    request = json.loads(sys.stdin.readline())
+    sys.stdout.write(json.dumps(serve(request["folder"], request["token"])) + "\n")
     sys.stdout.flush()
     with suppress(OSError):
         sys.stdin.read()

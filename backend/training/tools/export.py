@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import torch
 
 _READ_BYTES = 1 << 22
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
 def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
@@ -49,22 +49,22 @@ def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
     The request has ``format``, ``checkpoint``, ``partial`` (where to write) and ``model``; for ONNX
     also ``loader`` and ``dataset``; for zip also ``files`` (name -> text) and ``history``.
     """
-    wanted = str(request["format"])
-    if wanted not in EXPORT_FORMATS:
+    format_name = str(request["format"])
+    if format_name not in EXPORT_FORMATS:
         raise BackendError(
-            f"“{wanted}” is not an export format; choose one of {', '.join(EXPORT_FORMATS)}."
+            f"“{format_name}” is not an export format; choose one of {', '.join(EXPORT_FORMATS)}."
         )
     record, state = load_checkpoint(Path(request["checkpoint"]), report)
     partial = Path(request["partial"])
     notes: list[str] = []
     report("Writing the export…")
     try:
-        if wanted == "pt":
+        if format_name == "pt":
             with partial.open("wb") as file:
                 _save(state, file)
-        elif wanted == "safetensors":
+        elif format_name == "safetensors":
             _save_safetensors(state, record, partial)
-        elif wanted == "onnx":
+        elif format_name == "onnx":
             notes = _save_onnx(request, state, partial, report)
         else:
             notes = _save_zip(request, state, record, partial, report)
@@ -120,14 +120,14 @@ def load_checkpoint(path: Path, report: tool_protocol.Report) -> tuple[Checkpoin
     return record, dict(state)
 
 
-def _sha256(file: IO[bytes], total: int, report: tool_protocol.Report) -> str:
-    hashed = hashlib.sha256()
-    done = 0
-    while piece := file.read(_READ_BYTES):
-        hashed.update(piece)
-        done += len(piece)
-        report("Verifying the checkpoint…", done, total)
-    return hashed.hexdigest()
+def _sha256(file: IO[bytes], total_bytes: int, report: tool_protocol.Report) -> str:
+    sha256 = hashlib.sha256()
+    read_bytes = 0
+    while chunk := file.read(_READ_BYTES):
+        sha256.update(chunk)
+        read_bytes += len(chunk)
+        report("Verifying the checkpoint…", read_bytes, total_bytes)
+    return sha256.hexdigest()
 
 
 # --- the formats ------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ def _save_safetensors(state: dict[str, Any], record: Checkpoint, partial: Path) 
     import safetensors.torch
     import torch
 
-    other = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
-    if other:
+    other_names = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
+    if other_names:
         raise BackendError(
-            f"“{other[0]}” of the model's state is not a tensor, and safetensors stores only "
+            f"“{other_names[0]}” of the model's state is not a tensor, and safetensors stores only "
             "tensors.",
             "Export it as pt or zip.",
         )
@@ -180,7 +180,7 @@ def _save_onnx(
     model = load_model(Path(request["model"]))
     if needs_first_batch(model):
         materialize(model, data)
-    fit(model, state)
+    load_state(model, state)
     model.eval()
     with torch.no_grad():
         compute_output(model, data)
@@ -209,7 +209,7 @@ def _trace(
     import torch
     from torch.utils import _pytree as pytree
 
-    any_size = pytree.tree_map(
+    free_shapes = pytree.tree_map(
         lambda value: (
             {0: torch.export.Dim.DYNAMIC}
             if isinstance(value, torch.Tensor) and value.ndim
@@ -219,13 +219,13 @@ def _trace(
     )
     names = ["data"] if isinstance(data, torch.Tensor) else None
 
-    def trace(shapes: Any) -> None:
+    def trace(dynamic_shapes: Any) -> None:
         torch.onnx.export(
             model,
             (data,),
             partial,
             dynamo=True,
-            dynamic_shapes=shapes,
+            dynamic_shapes=dynamic_shapes,
             input_names=names,
             external_data=False,
             verbose=False,
@@ -233,14 +233,14 @@ def _trace(
 
     report("Tracing the model…")
     try:
-        trace((any_size,))
+        trace((free_shapes,))
     except torch.onnx.errors.OnnxExporterError as error:
         print_to_log(clean_traceback(error))
         report("Tracing the model with a fixed batch size…")
         try:
             trace(None)
         except torch.onnx.errors.OnnxExporterError as second:
-            reason = describe(_root(second)).splitlines()[0]
+            reason = describe(_root_cause(second)).splitlines()[0]
             raise BackendError(
                 f"The model cannot be exported to ONNX: {reason}.",
                 "Export it as pt, safetensors or zip.",
@@ -249,7 +249,7 @@ def _trace(
     return []
 
 
-def _root(error: BaseException) -> BaseException:
+def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -260,16 +260,23 @@ def print_to_log(text: str) -> None:
     os.write(2, text.encode("utf-8", "replace"))
 
 
-def fit(model: torch.nn.Module, state: dict[str, Any]) -> None:
+def load_state(model: torch.nn.Module, state: dict[str, Any]) -> None:
     """Load the state into the model, or report where they differ."""
     try:
         model.load_state_dict(state)
     except (RuntimeError, KeyError) as error:
-        own = set(model.state_dict())
-        missing, unknown = sorted(own - set(state)), sorted(set(state) - own)
+        model_names = set(model.state_dict())
+        missing_names, unknown_names = (
+            sorted(model_names - set(state)),
+            sorted(set(state) - model_names),
+        )
         reasons = [
-            f"the model has {missing[0]} and the checkpoint does not" if missing else "",
-            f"the checkpoint has {unknown[0]} and the model does not" if unknown else "",
+            f"the model has {missing_names[0]} and the checkpoint does not"
+            if missing_names
+            else "",
+            f"the checkpoint has {unknown_names[0]} and the model does not"
+            if unknown_names
+            else "",
         ]
         reason = "; ".join(filter(None, reasons)) or describe(error)
         raise BackendError(
@@ -295,16 +302,16 @@ def _save_zip(
         report("Packing the weights…")
         # torch seeks in its output, and an entry can only be appended to. The file has no name, so
         # it disappears in any case.
-        with tempfile.TemporaryFile(dir=partial.parent) as whole:
-            _save(state, whole)
-            whole.seek(0)
-            hashed = hashlib.sha256()
+        with tempfile.TemporaryFile(dir=partial.parent) as weights_file:
+            _save(state, weights_file)
+            weights_file.seek(0)
+            sha256_hash = hashlib.sha256()
             entry = _entry("weights.pt", zipfile.ZIP_STORED)
-            with archive.open(entry, "w", force_zip64=True) as packed:
-                while piece := whole.read(_READ_BYTES):
-                    hashed.update(piece)
-                    packed.write(piece)
-        sums["weights.pt"] = hashed.hexdigest()
+            with archive.open(entry, "w", force_zip64=True) as member:
+                while chunk := weights_file.read(_READ_BYTES):
+                    sha256_hash.update(chunk)
+                    member.write(chunk)
+        sums["weights.pt"] = sha256_hash.hexdigest()
         report("Packing the model's source…")
         source = Path(request["model"])
         for path in _files(source):
@@ -318,26 +325,28 @@ def _save_zip(
         if history and Path(history).is_file():
             report("Packing the history…")
             blocks = list(history_table.blocks(Path(history)))
-            kept = b"".join(block for block in blocks if history_table.is_whole(block))
-            _add(archive, sums, "history.toml", kept)
+            complete_blocks = b"".join(
+                block for block in blocks if history_table.is_complete(block)
+            )
+            _add(archive, sums, "history.toml", complete_blocks)
             table = io.StringIO()
-            rows, damaged = history_table.rows(blocks)
+            rows, damaged_count = history_table.rows(blocks)
             history_table.write_csv(rows, table)
             _add(archive, sums, "history.csv", table.getvalue().encode())
-            if damaged:
+            if damaged_count:
                 notes.append(
-                    f"{damaged} of {len(blocks)} blocks of the history are damaged; history.csv "
+                    f"{damaged_count} of {len(blocks)} blocks of the history are damaged; history.csv "
                     "lacks their steps."
                 )
-        example = _example(request)
+        example = _example_batch(request)
         if example is not None:
             _add(archive, sums, "example.pt", example)
         details = json.dumps(record.to_dict(), indent=1, sort_keys=True) + "\n"
         _add(archive, sums, "checkpoint.json", details.encode())
         for name, text in dict(request.get("files", {})).items():
             _add(archive, sums, str(name), str(text).encode())
-        _add(archive, sums, "load.py", (_HERE / "export_load.py").read_bytes())
-        importer = _HERE.parent / "user_code" / "sources.py"
+        _add(archive, sums, "load.py", (_FOLDER / "export_load.py").read_bytes())
+        importer = _FOLDER.parent / "user_code" / "sources.py"
         _add(archive, sums, "model_import.py", importer.read_bytes())
         _add(archive, sums, "README.md", _readme(record, sums, notes).encode())
         lines = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(sums.items()))
@@ -345,7 +354,7 @@ def _save_zip(
     return notes
 
 
-def _example(request: Mapping[str, Any]) -> bytes | None:
+def _example_batch(request: Mapping[str, Any]) -> bytes | None:
     """Return a batch for a model that takes its sizes from the first batch, before its weights.
 
     Zeros in the shape of a batch: no user data is exported with the model.
@@ -356,9 +365,9 @@ def _example(request: Mapping[str, Any]) -> bytes | None:
     if not request.get("loader") or not needs_first_batch(load_model(Path(request["model"]))):
         return None
     zeros = pytree.tree_map_only(torch.Tensor, torch.zeros_like, _two_items(request))
-    whole = io.BytesIO()
-    _save(zeros, whole)
-    return whole.getvalue()
+    buffer = io.BytesIO()
+    _save(zeros, buffer)
+    return buffer.getvalue()
 
 
 def _entry(name: str, method: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
@@ -375,13 +384,13 @@ def _add(archive: zipfile.ZipFile, sums: dict[str, str], name: str, content: byt
 
 def _files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        if path.is_file() and not path.is_symlink() and "__pycache__" not in inside:
+        relative_parts = path.relative_to(folder).parts
+        if path.is_file() and not path.is_symlink() and "__pycache__" not in relative_parts:
             yield path
 
 
 def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -> str:
-    about = {
+    descriptions = {
         "weights.pt": "the parameters (`torch.load` with `weights_only=True`)",
         "model_source/": "the model's source, as it was trained",
         "example.pt": "a batch of zeros, from which the model takes its sizes",
@@ -394,13 +403,13 @@ def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -
         "checkpoint.json": "epoch, step, metrics and hash of the checkpoint",
         "SHA256SUMS": "checksums of every file: `sha256sum -c SHA256SUMS`",
     }
-    kept = [n for n in about if n in sums or n in ("model_source/", "SHA256SUMS")]
+    names = [n for n in descriptions if n in sums or n in ("model_source/", "SHA256SUMS")]
     lines = [
         f"# {record.name}",
         "",
         f"A model after epoch {record.epoch}, step {record.step}.",
         "",
-        *(f"- `{name}` – {about[name]}" for name in kept),
+        *(f"- `{name}` – {descriptions[name]}" for name in names),
         "",
         *(f"{note}\n" for note in notes),
         "Try it:",

@@ -27,7 +27,7 @@ LEAST_SIDE = 16
 """Of a smaller picture a field would be a single pixel, and unlike pictures would be alike."""
 _FIELDS = 9
 _MOST_BITS = 3
-_ONES_PER_BIT = 12
+_SET_BITS_PER_BIT = 12
 """A drawing on an empty ground has few edges, so fewer bits may differ."""
 _BANDS = 4
 """If at most three bits differ, one of four bands is equal."""
@@ -35,13 +35,13 @@ _FLAT = 0.02
 """Of the range of the fields: smaller differences are noise."""
 _WINDOW = 512
 """A band that more pictures share is that of an empty border; not all of them are compared."""
-_ONES = numpy.array([bin(byte).count("1") for byte in range(256)], numpy.uint8)
+_BIT_COUNTS = numpy.array([bin(byte).count("1") for byte in range(256)], numpy.uint8)
 
 
-def _count(bits: Array) -> Array:
+def _count_bits(bits: Array) -> Array:
     """Return the number of ones of each row."""
-    ones: Array = _ONES[bits.view(numpy.uint8)].sum(axis=1)
-    return ones
+    bit_counts: Array = _BIT_COUNTS[bits.view(numpy.uint8)].sum(axis=1)
+    return bit_counts
 
 
 def inputs_of(leaves: Leaves) -> list[tuple[str, Any]]:
@@ -49,34 +49,34 @@ def inputs_of(leaves: Leaves) -> list[tuple[str, Any]]:
     return [(path, value) for path, value in leaves if not path.startswith("target")]
 
 
-def exact(leaves: Leaves) -> tuple[int, str]:
+def exact_hash(leaves: Leaves) -> tuple[int, str]:
     """Return 64 bits of a hash of the inputs; 0 and the part if the content of one is not known."""
-    found = hashlib.blake2b(digest_size=8)
+    content_hash = hashlib.blake2b(digest_size=8)
     for path, value in inputs_of(leaves):
         array = as_array(value)
         if array is None and hasattr(value, "__array__"):
             array = numpy.asarray(value)  # a picture of Pillow, words, dates, a table
         if array is not None and array.dtype.kind != "O":
-            found.update(f"{path} {array.dtype.str} {array.shape}\n".encode())
-            found.update(array.tobytes())
+            content_hash.update(f"{path} {array.dtype.str} {array.shape}\n".encode())
+            content_hash.update(array.tobytes())
         elif value is None or isinstance(value, (str, bytes, int)) or _is_empty(value):
-            found.update(f"{path} {value!r}\n".encode("utf-8", "backslashreplace"))
+            content_hash.update(f"{path} {value!r}\n".encode("utf-8", "backslashreplace"))
         else:
             return 0, f"{path} is {a(type(value).__name__)}"
-    return int.from_bytes(found.digest(), "little") or 1, ""
+    return int.from_bytes(content_hash.digest(), "little") or 1, ""
 
 
 def _is_empty(value: Any) -> bool:
     return isinstance(value, (tuple, list, dict)) and not value
 
 
-def perceptual(leaves: Leaves) -> bytes:
+def perceptual_hash(leaves: Leaves) -> bytes:
     """Return 128 bits of the pictures, in four bands; all 0 if there is none to compare.
 
     A picture of one shade has no differences either. Of several pictures the bits that differ add
     up.
     """
-    found = numpy.zeros(16, numpy.uint8)
+    hash_bits = numpy.zeros(16, numpy.uint8)
     for number, (_, value) in enumerate(inputs_of(leaves)):
         array = as_array(value)
         layout = "" if array is None else picture_layout(tuple(array.shape))
@@ -89,8 +89,8 @@ def perceptual(leaves: Leaves) -> bytes:
         grey = array.astype(numpy.float64)
         bits = _difference_hash(grey if grey.ndim == 2 else grey[:, :, :3].mean(axis=2))
         # Turned by its place, or two equal pictures would cancel out.
-        found ^= numpy.roll(bits, number)
-    return found.tobytes()
+        hash_bits ^= numpy.roll(bits, number)
+    return hash_bits.tobytes()
 
 
 def _difference_hash(grey: Array) -> Array:
@@ -102,55 +102,58 @@ def _difference_hash(grey: Array) -> Array:
         fields = fields / (sizes[:, None] if axis == 0 else sizes)
     if not numpy.isfinite(fields).all():
         return numpy.zeros(16, numpy.uint8)
-    least = _FLAT * float(numpy.ptp(fields))
-    along = fields[:-1, 1:] - fields[:-1, :-1] > least
-    down = fields[1:, :-1] - fields[:-1, :-1] > least
+    least_difference = _FLAT * float(numpy.ptp(fields))
+    column_bits = fields[:-1, 1:] - fields[:-1, :-1] > least_difference
+    row_bits = fields[1:, :-1] - fields[:-1, :-1] > least_difference
     # Each band has every fourth bit, so that it covers the whole picture.
-    bits = numpy.stack((along, down)).reshape(-1, _BANDS).T
+    bits = numpy.stack((column_bits, row_bits)).reshape(-1, _BANDS).T
     return numpy.packbits(bits)
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SamplePairs:
     """Pairs of samples: ``second`` was found again, ``first`` is the first sample like it."""
 
-    first: Array
-    second: Array
+    originals: Array
+    copies: Array
 
-    def listed(self, most: int) -> tuple[tuple[int, ...], ...]:
+    def index_pairs(self, limit: int) -> tuple[tuple[int, ...], ...]:
         return tuple(
-            (int(i), int(j)) for i, j in zip(self.first[:most], self.second[:most], strict=True)
+            (int(i), int(j))
+            for i, j in zip(self.originals[:limit], self.copies[:limit], strict=True)
         )
 
-    def without(self, found: Pairs) -> Pairs:
+    def excluding(self, excluded_pairs: SamplePairs) -> SamplePairs:
         """Return the pairs whose second sample is not one of ``found``."""
-        is_new = ~numpy.isin(self.second, found.second)
-        return Pairs(self.first[is_new], self.second[is_new])
+        is_new = ~numpy.isin(self.copies, excluded_pairs.copies)
+        return SamplePairs(self.originals[is_new], self.copies[is_new])
 
     @property
     def count(self) -> int:
-        return len(self.second)
+        return len(self.copies)
 
 
-def equal_within(hashes: Array) -> Pairs:
+def equal_pairs_within(hashes: Array) -> SamplePairs:
     """Return each sample that equals an earlier one, with the first of them."""
-    _, first, group = numpy.unique(hashes, return_index=True, return_inverse=True)
-    earliest = first[group]
-    second = numpy.flatnonzero((earliest != numpy.arange(len(hashes))) & (hashes != 0))
-    return Pairs(earliest[second], second)
+    _, first_indices, group = numpy.unique(hashes, return_index=True, return_inverse=True)
+    earliest = first_indices[group]
+    copies = numpy.flatnonzero((earliest != numpy.arange(len(hashes))) & (hashes != 0))
+    return SamplePairs(earliest[copies], copies)
 
 
-def equal_between(training: Array, validation: Array) -> Pairs:
+def equal_pairs_between(training: Array, validation: Array) -> SamplePairs:
     """Return each validation sample that is a training sample, too, with the first of them."""
-    known, first = numpy.unique(training, return_index=True)
-    if not len(known):
-        return Pairs(first, first)
-    place = numpy.searchsorted(known, validation).clip(max=len(known) - 1)
-    second = numpy.flatnonzero((known[place] == validation) & (validation != 0))
-    return Pairs(first[place[second]], second)
+    distinct_hashes, first_indices = numpy.unique(training, return_index=True)
+    if not len(distinct_hashes):
+        return SamplePairs(first_indices, first_indices)
+    positions = numpy.searchsorted(distinct_hashes, validation).clip(max=len(distinct_hashes) - 1)
+    copies = numpy.flatnonzero((distinct_hashes[positions] == validation) & (validation != 0))
+    return SamplePairs(first_indices[positions[copies]], copies)
 
 
-def similar(training: Array, validation: Array) -> tuple[Pairs, Pairs, Pairs]:
+def similar_pairs(
+    training: Array, validation: Array
+) -> tuple[SamplePairs, SamplePairs, SamplePairs]:
     """Return the similar pictures within training, within validation and between them.
 
     ``training`` and ``validation`` have a row of four bands for each sample. Each later sample is
@@ -158,55 +161,69 @@ def similar(training: Array, validation: Array) -> tuple[Pairs, Pairs, Pairs]:
     """
     splits = []
     for hashes in (training, validation):
-        known, first, group = numpy.unique(hashes, axis=0, return_index=True, return_inverse=True)
-        splits.append((known, first, group.reshape(-1)))
-    bands = numpy.concatenate([known for known, _, _ in splits])
-    sample = numpy.concatenate([first for _, first, _ in splits])
-    is_validation = numpy.repeat([False, True], [len(known) for known, _, _ in splits])
-    none = max(len(training), len(validation))
-    within = numpy.full(len(bands), none)
-    between = numpy.full(len(bands), none)
+        distinct_hashes, first_indices, group = numpy.unique(
+            hashes, axis=0, return_index=True, return_inverse=True
+        )
+        splits.append((distinct_hashes, first_indices, group.reshape(-1)))
+    bands = numpy.concatenate([distinct_hashes for distinct_hashes, _, _ in splits])
+    samples = numpy.concatenate([first_indices for _, first_indices, _ in splits])
+    is_validation = numpy.repeat(
+        [False, True], [len(distinct_hashes) for distinct_hashes, _, _ in splits]
+    )
+    no_partner = max(len(training), len(validation))
+    partners_within = numpy.full(len(bands), no_partner)
+    partners_between = numpy.full(len(bands), no_partner)
     usable = numpy.flatnonzero(bands.any(axis=1))
     for band in range(_BANDS):
         order = usable[numpy.argsort(bands[usable, band], kind="stable")]
-        for apart in range(1, min(_WINDOW, len(order))):
-            one, other = order[:-apart], order[apart:]
-            same = bands[one, band] == bands[other, band]
-            if not same.any():
+        for distance in range(1, min(_WINDOW, len(order))):
+            left_rows, right_rows = order[:-distance], order[distance:]
+            has_equal_band = bands[left_rows, band] == bands[right_rows, band]
+            if not has_equal_band.any():
                 break
-            one, other = one[same], other[same]
-            differing = _count(bands[one] ^ bands[other])
-            near = differing <= numpy.minimum(
-                _MOST_BITS, _count(bands[one] | bands[other]) // _ONES_PER_BIT
+            left_rows, right_rows = left_rows[has_equal_band], right_rows[has_equal_band]
+            differing_bits = _count_bits(bands[left_rows] ^ bands[right_rows])
+            is_similar = differing_bits <= numpy.minimum(
+                _MOST_BITS, _count_bits(bands[left_rows] | bands[right_rows]) // _SET_BITS_PER_BIT
             )
-            one, other = one[near], other[near]
-            mixed = is_validation[one] != is_validation[other]
-            low, high = numpy.minimum(one, other), numpy.maximum(one, other)
+            left_rows, right_rows = left_rows[is_similar], right_rows[is_similar]
+            is_between = is_validation[left_rows] != is_validation[right_rows]
+            lower_rows, upper_rows = (
+                numpy.minimum(left_rows, right_rows),
+                numpy.maximum(left_rows, right_rows),
+            )
             # Those of validation come last, so that `high` is of validation where they mix.
-            numpy.minimum.at(between, high[mixed], sample[low[mixed]])
-            one, other = one[~mixed], other[~mixed]
-            swapped = sample[one] > sample[other]
-            early, late = numpy.where(swapped, other, one), numpy.where(swapped, one, other)
-            numpy.minimum.at(within, late, sample[early])
+            numpy.minimum.at(
+                partners_between, upper_rows[is_between], samples[lower_rows[is_between]]
+            )
+            left_rows, right_rows = left_rows[~is_between], right_rows[~is_between]
+            is_swapped = samples[left_rows] > samples[right_rows]
+            earlier_rows, later_rows = (
+                numpy.where(is_swapped, right_rows, left_rows),
+                numpy.where(is_swapped, left_rows, right_rows),
+            )
+            numpy.minimum.at(partners_within, later_rows, samples[earlier_rows])
     count = len(splits[0][0])
     return (
-        _listed(within[:count], splits[0], none),
-        _listed(within[count:], splits[1], none),
-        _by_group(between[count:], splits[1][2], none),
+        _pairs_by_hash(partners_within[:count], splits[0], no_partner),
+        _pairs_by_hash(partners_within[count:], splits[1], no_partner),
+        _pairs_by_group(partners_between[count:], splits[1][2], no_partner),
     )
 
 
-def _listed(partner: Array, split: tuple[Array, Array, Array], none: int) -> Pairs:
+def _pairs_by_hash(
+    partner: Array, split: tuple[Array, Array, Array], no_partner: int
+) -> SamplePairs:
     """Return a partner for each sample: that of its hash, or the first sample with this hash."""
-    known, first, group = split
-    is_first = first[group] == numpy.arange(len(group))
-    has_hash = numpy.any(known, axis=1)
-    partners = numpy.where(is_first, partner[group], numpy.minimum(partner, first)[group])
-    second = numpy.flatnonzero((partners != none) & numpy.take(has_hash, group))
-    return Pairs(partners[second], second)
+    distinct_hashes, first_indices, group = split
+    is_first = first_indices[group] == numpy.arange(len(group))
+    has_hash = numpy.any(distinct_hashes, axis=1)
+    partners = numpy.where(is_first, partner[group], numpy.minimum(partner, first_indices)[group])
+    copies = numpy.flatnonzero((partners != no_partner) & numpy.take(has_hash, group))
+    return SamplePairs(partners[copies], copies)
 
 
-def _by_group(partner: Array, group: Array, none: int) -> Pairs:
+def _pairs_by_group(partner: Array, group: Array, no_partner: int) -> SamplePairs:
     partners = partner[group]
-    second = numpy.flatnonzero(partners != none)
-    return Pairs(partners[second], second)
+    copies = numpy.flatnonzero(partners != no_partner)
+    return SamplePairs(partners[copies], copies)

@@ -61,22 +61,24 @@ class _Server:
             ready = {number for number, _ in poll.poll(None if self._calls else IDLE_S * 1000)}
             if not ready:
                 return
-            for call in [one for one in self._calls if one.pidfd in ready]:
+            for call in [open_call for open_call in self._calls if open_call.pidfd in ready]:
                 self._finish(call)
-            for call in [one for one in self._calls if one.socket.fileno() in ready]:
+            for call in [
+                open_call for open_call in self._calls if open_call.socket.fileno() in ready
+            ]:
                 # Nothing is sent on it: the desktop has closed it.
                 process_signals.send(call.pid, lambda: True, signal.SIGKILL)
                 self._finish(call)
-            if self._desktop.fileno() in ready and not self._serve():
+            if self._desktop.fileno() in ready and not self._start_call():
                 return
 
-    def _serve(self) -> bool:
+    def _start_call(self) -> bool:
         message, descriptors, _, _ = socket.recv_fds(self._desktop, _MESSAGE_BYTES, 3)
         if not message:
             return False
-        own, pid = os.getpid(), os.fork()
+        server_pid, pid = os.getpid(), os.fork()
         if not pid:
-            self._become(json.loads(message), descriptors, own)
+            self._run_tool(json.loads(message), descriptors, server_pid)
         for descriptor in descriptors[1:]:
             os.close(descriptor)
         call = _Call(socket.socket(fileno=descriptors[0]), pid, os.pidfd_open(pid))
@@ -85,11 +87,13 @@ class _Server:
             call.socket.send(b"%d\n" % pid)
         return True
 
-    def _become(self, request: dict[str, Any], descriptors: list[int], server: int) -> NoReturn:
+    def _run_tool(
+        self, request: dict[str, Any], descriptors: list[int], server_pid: int
+    ) -> NoReturn:
         """Be the process of a tool."""
         code = 1
         try:
-            prctl.die_with_parent(signal.SIGKILL, server)
+            prctl.die_with_parent(signal.SIGKILL, server_pid)
             os.setsid()
             for target, source in ((0, descriptors[1]), (1, descriptors[2]), (2, descriptors[2])):
                 os.dup2(source, target)
@@ -120,7 +124,7 @@ class _Server:
         """Collect a child, kill what it left behind, and report its exit code."""
         _, status = os.waitpid(call.pid, 0)
         self._calls.remove(call)
-        children.kill_all(but={one.pid for one in self._calls})
+        children.kill_all(spared_pids={open_call.pid for open_call in self._calls})
         with suppress(OSError):
             call.socket.send(b"%d\n" % os.waitstatus_to_exitcode(status))
         call.socket.close()
@@ -128,7 +132,7 @@ class _Server:
 
 
 def main() -> None:
-    children.adopt()
+    children.adopt_descendants()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     for name in _PRELOADED:
         importlib.import_module(name)

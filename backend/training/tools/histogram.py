@@ -18,7 +18,7 @@ _FINEST = 2.0**-40
 """Of the first values: the initial width of a bin."""
 
 
-class Spread:
+class ChannelSpread:
     """Statistics over many arrays, one after the other.
 
     Mean and deviation after Chan et al. 1979, which loses no digits.
@@ -37,27 +37,28 @@ class Spread:
     def add(self, row: Array) -> bool:
         """Add a row; return True if a value is NaN or infinite."""
         values = row.astype(numpy.float64)
-        bad = False
+        has_bad_values = False
         if row.dtype.kind in "fc":
             finite = numpy.isfinite(values)
             if not finite.all():
-                nan = int(numpy.isnan(values).sum())
-                self.nan_count += nan
-                self.inf_count += int(values.size - finite.sum()) - nan
+                nan_values = int(numpy.isnan(values).sum())
+                self.nan_count += nan_values
+                self.inf_count += int(values.size - finite.sum()) - nan_values
                 values = values[finite]
-                bad = True
+                has_bad_values = True
         if values.size:
             mean, n = float(values.mean()), self._n + values.size
-            apart = mean - self._mean
+            mean_difference = mean - self._mean
             self._squares += (
-                float(((values - mean) ** 2).sum()) + apart * apart * self._n * values.size / n
+                float(((values - mean) ** 2).sum())
+                + mean_difference * mean_difference * self._n * values.size / n
             )
-            self._mean += apart * values.size / n
+            self._mean += mean_difference * values.size / n
             self._n = n
             self._low = min(self._low, float(values.min()))
             self._high = max(self._high, float(values.max()))
             self._bins.add(values)
-        return bad
+        return has_bad_values
 
     def result(self, path: str, number: int) -> ChannelStatistics:
         empty = ChannelStatistics(
@@ -65,8 +66,8 @@ class Spread:
         )
         if not self._n:
             return empty
-        known = (self._mean, math.sqrt(self._squares / self._n), self._low, self._high)
-        mean, std, low, high = (value if math.isfinite(value) else None for value in known)
+        figures = (self._mean, math.sqrt(self._squares / self._n), self._low, self._high)
+        mean, std, low, high = (value if math.isfinite(value) else None for value in figures)
         return replace(
             empty, mean=mean, std=std, low=low, high=high, histogram=self._bins.histogram()
         )
@@ -93,19 +94,19 @@ class _Bins:
         if not self._width:
             size = max(abs(low), abs(high)) or 1.0
             self._width = 2.0 ** math.floor(math.log2(max(size * _FINEST, _SMALLEST)))
-        while not self._reaches(low, high):
-            self._double()
+        while not self._can_hold(low, high):
+            self._double_width()
         first, last = math.floor(low / self._width), math.floor(high / self._width)
         if not len(self._counts):
             self._first = first
-        before = max(0, self._first - first)
-        after = max(0, last - self._first - len(self._counts) + 1)
-        self._counts = numpy.pad(self._counts, (before, after))
-        self._first -= before
-        places = numpy.floor(values / self._width).astype(numpy.int64) - self._first
-        self._counts += numpy.bincount(places, minlength=len(self._counts))
+        left_padding = max(0, self._first - first)
+        right_padding = max(0, last - self._first - len(self._counts) + 1)
+        self._counts = numpy.pad(self._counts, (left_padding, right_padding))
+        self._first -= left_padding
+        bin_indices = numpy.floor(values / self._width).astype(numpy.int64) - self._first
+        self._counts += numpy.bincount(bin_indices, minlength=len(self._counts))
 
-    def _reaches(self, low: float, high: float) -> bool:
+    def _can_hold(self, low: float, high: float) -> bool:
         """Return whether these and all values before fit in few enough bins."""
         first, last = low / self._width, high / self._width
         if len(self._counts):
@@ -113,10 +114,14 @@ class _Bins:
             last = max(last, self._first + len(self._counts) - 1)
         return math.isfinite(last - first) and math.floor(last) - math.floor(first) < _BINS
 
-    def _double(self) -> None:
-        before, after = self._first % 2, (self._first + len(self._counts)) % 2
-        padded = numpy.pad(self._counts, (before, after)) if len(self._counts) else self._counts
-        self._counts = padded.reshape(-1, 2).sum(axis=1)
+    def _double_width(self) -> None:
+        left_padding, right_padding = self._first % 2, (self._first + len(self._counts)) % 2
+        padded_counts = (
+            numpy.pad(self._counts, (left_padding, right_padding))
+            if len(self._counts)
+            else self._counts
+        )
+        self._counts = padded_counts.reshape(-1, 2).sum(axis=1)
         self._first //= 2
         self._width *= 2
 
@@ -130,6 +135,6 @@ class _Bins:
         if not len(self._counts):
             return None
         while self._is_sparse():
-            self._double()
+            self._double_width()
         counts = tuple(self._counts.tolist())
         return Histogram(self._first * self._width, self._width, counts)

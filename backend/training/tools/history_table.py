@@ -16,8 +16,8 @@ from backend.records.jobs.history import BLOCK_END, BLOCK_START
 from backend.records.jobs.metric_names import headings
 
 Row = tuple[int, dict[str, float]]
-_METRIC = "metrics."
-_NAMES = json.JSONDecoder()
+_METRIC_PREFIX = "metrics."
+_DECODER = json.JSONDecoder()
 
 
 def blocks(path: Path) -> Iterator[bytes]:
@@ -26,9 +26,9 @@ def blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as lines:
         for line in lines:
             if line.endswith(BLOCK_START):
-                half = block + line[: -len(BLOCK_START)]
-                if half:
-                    yield half
+                incomplete_block = block + line[: -len(BLOCK_START)]
+                if incomplete_block:
+                    yield incomplete_block
                 block = BLOCK_START
                 continue
             block += line
@@ -37,44 +37,44 @@ def blocks(path: Path) -> Iterator[bytes]:
                 block = b""
 
 
-def is_whole(block: bytes) -> bool:
+def is_complete(block: bytes) -> bool:
     return block.startswith(BLOCK_START) and block.endswith(BLOCK_END)
 
 
-def rows(found: Iterable[bytes]) -> tuple[dict[int, Row], int]:
+def rows(history_blocks: Iterable[bytes]) -> tuple[dict[int, Row], int]:
     """Return step -> (epoch, metrics), without steps that a resumed run replaced, and the number of
     blocks in ``found`` that cannot be read.
     """
     table: dict[int, Row] = {}
-    damaged = last = 0
-    for block in found:
+    damaged_count = last_step = 0
+    for block in history_blocks:
         try:
-            first, epoch, metrics = _parse(block)
+            first_step, epoch, metrics = _parse(block)
         except (KeyError, ValueError):
             # A damaged block loses only its own steps.
-            damaged += 1
+            damaged_count += 1
             continue
-        if first <= last:
-            table = {step: row for step, row in table.items() if step < first}
+        if first_step <= last_step:
+            table = {step: row for step, row in table.items() if step < first_step}
         count = max((len(values) for values in metrics.values()), default=0)
         for number in range(count):
-            table[first + number] = (
+            table[first_step + number] = (
                 epoch,
                 {name: values[number] for name, values in metrics.items() if number < len(values)},
             )
-        last = first + count - 1
-    return table, damaged
+        last_step = first_step + count - 1
+    return table, damaged_count
 
 
 def _parse(block: bytes) -> tuple[int, int, dict[str, list[float]]]:
-    if not is_whole(block):
+    if not is_complete(block):
         raise ValueError("half a block")
     values: dict[str, str] = {}
     metrics: dict[str, list[float]] = {}
     # Not `splitlines`: a name may contain other line separators.
     for line in block.decode().split("\n"):
-        if line.startswith(_METRIC):
-            name, end = _NAMES.raw_decode(line, len(_METRIC))
+        if line.startswith(_METRIC_PREFIX):
+            name, end = _DECODER.raw_decode(line, len(_METRIC_PREFIX))
             array = line[end:].removeprefix(" = [").removesuffix("]")
             metrics[name] = [float(value) for value in array.split(",") if value]
         else:

@@ -22,15 +22,15 @@ from backend.records.library.inspection import (
 from backend.records.library.preview import SamplePart
 from backend.training.checkpoint import fit_weights, load_weights
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.histogram import Spread
+from backend.training.tools.histogram import ChannelSpread
 from backend.training.tools.layer_modules import layer_modules
-from backend.training.tools.layers import step_by_step, tensors_in
+from backend.training.tools.layers import evaluating_step_by_step, tensors_in
 from backend.training.tools.model_batch import model_batch, prepare_process
 from backend.training.tools.thumbnails import (
-    MOST_SHOWN,
+    PART_LIMIT,
     as_array,
-    part,
-    parts_of,
+    display_part,
+    leaves_of,
     picture,
     picture_layout,
     target_text,
@@ -44,9 +44,9 @@ from backend.training.user_code import (
     split_batch,
 )
 
-_MOST_ROWS = 2000
-_MOST_MAPS, _MAPS_OF_EACH = 400, 6
-_PIECE = 2**20
+_ROW_LIMIT = 2000
+_MAP_LIMIT, _MAPS_PER_LAYER = 400, 6
+_CHUNK_VALUES = 2**20
 _GRADIENT, _GRAD_CAM = "Input gradient", "Grad-CAM of {}"
 
 
@@ -64,30 +64,32 @@ def inspect_checkpoint(request: Mapping[str, Any], report: tool_protocol.Report)
             f"{number_format.count(len(batch.dataset))}.",
             "They are numbered from 0.",
         )
-    before: dict[str, torch.Tensor] = {}
+    other_weights: dict[str, torch.Tensor] = {}
     if request.get("against"):
         report("Reading the other checkpoint…")
         _load(model, Path(request["against"]))
-        before = {name: one.detach().clone() for name, one in model.named_parameters()}
+        other_weights = {
+            name: parameter.detach().clone() for name, parameter in model.named_parameters()
+        }
     report("Reading the checkpoint…")
     _load(model, Path(request["checkpoint"]))
     report(f"Passing sample {number_format.count(sample)} through the layers…")
     item = batch.dataset[sample]
     data, target = split_batch(batch.dataset.collate([item]))
-    with step_by_step(model):
-        passed = _Passed(model, data)
+    with evaluating_step_by_step(model):
+        sample_pass = _SamplePass(model, data)
     report("Computing the gradients of a batch…")
-    loss, warnings = _gradients(model, batch.data, batch.target)
+    loss, warnings = _compute_gradients(model, batch.data, batch.target)
     return CheckpointInspection(
         sample=sample,
         target=target_text(target, []),
-        data=tuple(part(*leaf) for leaf in parts_of(data_of(item))[:MOST_SHOWN]),
-        top_output=passed.top,
+        data=tuple(display_part(*leaf) for leaf in leaves_of(data_of(item))[:PART_LIMIT]),
+        top_output=sample_pass.top_output,
         loss=loss,
-        weights=tuple(_weights(model, before, report)),
-        activations=tuple(passed.rows),
-        saliency=tuple(passed.saliency),
-        warnings=(*passed.warnings, *warnings),
+        weights=tuple(_weight_rows(model, other_weights, report)),
+        activations=tuple(sample_pass.rows),
+        saliency=tuple(sample_pass.saliency),
+        warnings=(*sample_pass.warnings, *warnings),
     ).to_dict()
 
 
@@ -100,37 +102,41 @@ def _load(model: torch.nn.Module, path: Path) -> None:
     fit_weights(model, load_weights(path), path.stem)
 
 
-def values_of(tensor: torch.Tensor) -> TensorValues:
+def tensor_values(tensor: torch.Tensor) -> TensorValues:
     """Return the distribution of the numbers in a tensor."""
     array = as_array(tensor)
     assert array is not None
     flat = (numpy.abs(array) if array.dtype.kind == "c" else array).reshape(-1)
-    spread, zeros = Spread(), 0
-    for begin in range(0, flat.size, _PIECE):
-        piece = flat[begin : begin + _PIECE]
-        zeros += int((piece == 0).sum())
-        spread.add(piece)
+    spread, zeros = ChannelSpread(), 0
+    for start in range(0, flat.size, _CHUNK_VALUES):
+        chunk = flat[start : start + _CHUNK_VALUES]
+        zeros += int((chunk == 0).sum())
+        spread.add(chunk)
     return TensorValues(flat.size, zeros, spread.result("", 0))
 
 
-def _weights(
-    model: torch.nn.Module, before: Mapping[str, torch.Tensor], report: tool_protocol.Report
+def _weight_rows(
+    model: torch.nn.Module, other_weights: Mapping[str, torch.Tensor], report: tool_protocol.Report
 ) -> Iterator[WeightRow]:
-    named = list(model.named_parameters())[:_MOST_ROWS]
-    for number, (name, one) in enumerate(named):
-        report(f"Reading weight {number_format.of(number + 1, len(named))}", number, len(named))
-        value = one.detach()
+    parameters = list(model.named_parameters())[:_ROW_LIMIT]
+    for number, (name, parameter) in enumerate(parameters):
+        report(
+            f"Reading weight {number_format.count_of(number + 1, len(parameters))}",
+            number,
+            len(parameters),
+        )
+        value = parameter.detach()
         yield WeightRow(
             name,
-            tuple(one.shape),
-            one.requires_grad,
-            values_of(value),
-            values_of(value - before[name]) if name in before else None,
-            None if one.grad is None else values_of(one.grad),
+            tuple(parameter.shape),
+            parameter.requires_grad,
+            tensor_values(value),
+            tensor_values(value - other_weights[name]) if name in other_weights else None,
+            None if parameter.grad is None else tensor_values(parameter.grad),
         )
 
 
-def _gradients(
+def _compute_gradients(
     model: torch.nn.Module, data: Any, target: Any
 ) -> tuple[float | None, tuple[str, ...]]:
     """Leave the gradients of a batch in the parameters; return its loss, and a warning if none."""
@@ -146,29 +152,33 @@ def _gradients(
     return loss.item(), ()
 
 
-class _Passed:
+class _SamplePass:
     """One sample passed through the layers, and where its largest output comes from."""
 
     def __init__(self, model: torch.nn.Module, data: Any) -> None:
         self.rows: list[ActivationRow] = []
         self.saliency: list[SaliencyMap] = []
         self.warnings: list[str] = []
-        self.top: int | None = None
-        self._maps = 0
+        self.top_output: int | None = None
+        self._map_count = 0
         self._convolution: tuple[str, torch.Tensor] | None = None
         handles = [
-            one.module.register_forward_hook(self._noter(one.name, one.module))
-            for one in layer_modules(model)
-            if not one.has_parts and not isinstance(one.module, torch.jit.ScriptModule)
+            element.module.register_forward_hook(self._layer_hook(element.name, element.module))
+            for element in layer_modules(model)
+            if not element.has_parts and not isinstance(element.module, torch.jit.ScriptModule)
         ]
-        inputs = [one for one in tensors_in(data) if one.is_floating_point() and one.ndim]
-        for one in inputs:
-            one.requires_grad_()
+        inputs = [
+            element for element in tensors_in(data) if element.is_floating_point() and element.ndim
+        ]
+        for element in inputs:
+            element.requires_grad_()
         # A model may change its input in place, which only copies allow.
-        given = tree_map_only(torch.Tensor, torch.clone, data)
+        data_copy = tree_map_only(torch.Tensor, torch.clone, data)
         try:
             outputs = [
-                one for one in tensors_in(compute_output(model, given)) if one.is_floating_point()
+                element
+                for element in tensors_in(compute_output(model, data_copy))
+                if element.is_floating_point()
             ]
         finally:
             for handle in handles:
@@ -177,53 +187,53 @@ class _Passed:
             self.warnings.append("There is no saliency: the output holds no floating-point number.")
             return
         try:
-            self._explain(outputs[0], inputs)
+            self._add_saliency(outputs[0], inputs)
         except RuntimeError as error:
             self.warnings.append(f"There is no saliency: {str(error).splitlines()[0]}")
 
-    def _noter(self, name: str, module: torch.nn.Module) -> Callable[..., None]:
-        def note(_module: object, _inputs: object, output: Any) -> None:
-            found = tensors_in(output)
-            if not found:
+    def _layer_hook(self, name: str, module: torch.nn.Module) -> Callable[..., None]:
+        def hook(_module: object, _inputs: object, output: Any) -> None:
+            tensors = tensors_in(output)
+            if not tensors:
                 return
-            if isinstance(module, torch.nn.Conv2d) and found[0].ndim == 4:
-                self._convolution = name, found[0]
-            if len(self.rows) < _MOST_ROWS:
-                value = found[0].detach()
+            if isinstance(module, torch.nn.Conv2d) and tensors[0].ndim == 4:
+                self._convolution = name, tensors[0]
+            if len(self.rows) < _ROW_LIMIT:
+                value = tensors[0].detach()
                 maps = tuple(self._feature_maps(value))
                 self.rows.append(
                     ActivationRow(
-                        name, type(module).__name__, tuple(value.shape), values_of(value), maps
+                        name, type(module).__name__, tuple(value.shape), tensor_values(value), maps
                     )
                 )
 
-        return note
+        return hook
 
     def _feature_maps(self, value: torch.Tensor) -> Iterator[SamplePart]:
         if value.ndim != 4 or min(value.shape[2:]) < 2 or not value.is_floating_point():
             return
-        for number in range(min(value.shape[1], _MAPS_OF_EACH, _MOST_MAPS - self._maps)):
-            self._maps += 1
+        for number in range(min(value.shape[1], _MAPS_PER_LAYER, _MAP_LIMIT - self._map_count)):
+            self._map_count += 1
             yield _picture(f"[{number}]", value[0, number])
 
-    def _explain(self, output: torch.Tensor, inputs: list[torch.Tensor]) -> None:
-        flat = output.reshape(-1)  # All of it is of one sample, in any form.
-        self.top = int(flat.argmax())
+    def _add_saliency(self, output: torch.Tensor, inputs: list[torch.Tensor]) -> None:
+        flat_output = output.reshape(-1)  # All of it is of one sample, in any form.
+        self.top_output = int(flat_output.argmax())
         convolution = self._convolution
-        wanted = [*inputs, *([convolution[1]] if convolution else [])]
-        found = torch.autograd.grad(flat[self.top], wanted, allow_unused=True)
-        for gradient in found[: len(inputs)]:
+        sources = [*inputs, *([convolution[1]] if convolution else [])]
+        gradients = torch.autograd.grad(flat_output[self.top_output], sources, allow_unused=True)
+        for gradient in gradients[: len(inputs)]:
             if gradient is not None:
                 self.saliency.append(SaliencyMap(_GRADIENT, _saliency(gradient[0].abs())))
-        if convolution is not None and found[-1] is not None:
+        if convolution is not None and gradients[-1] is not None:
             name, activation = convolution
-            shares = found[-1].mean((2, 3), keepdim=True)
-            seen = (shares * activation.detach()).sum(1, keepdim=True).relu()
+            channel_weights = gradients[-1].mean((2, 3), keepdim=True)
+            heat_map = (channel_weights * activation.detach()).sum(1, keepdim=True).relu()
             if inputs and inputs[0].ndim == 4:
                 size = inputs[0].shape[2:]
-                seen = torch.nn.functional.interpolate(seen, size, mode="bilinear")
+                heat_map = torch.nn.functional.interpolate(heat_map, size, mode="bilinear")
             self.saliency.append(
-                SaliencyMap(_GRAD_CAM.format(name), _picture("Grad-CAM", seen[0, 0]))
+                SaliencyMap(_GRAD_CAM.format(name), _picture("Grad-CAM", heat_map[0, 0]))
             )
         if not self.saliency:
             self.warnings.append("There is no saliency: the output does not depend on the data.")
@@ -233,7 +243,7 @@ def _saliency(size: torch.Tensor) -> SamplePart:
     layout = picture_layout(tuple(size.shape))
     if layout in ("CHW", "HWC"):
         return _picture("data", size.amax(0 if layout == "CHW" else 2))
-    return part("data", size)
+    return display_part("data", size)
 
 
 def _picture(path: str, value: torch.Tensor) -> SamplePart:

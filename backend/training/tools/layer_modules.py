@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-WHOLE = "(the model)"
+MODEL_LAYER = "(the model)"
 """The name of the model itself among its layers."""
 
 
@@ -16,13 +16,13 @@ class LayerModule(NamedTuple):
 
     name: str
     module: torch.nn.Module
-    own: tuple[torch.nn.Parameter, ...]
+    parameters: tuple[torch.nn.Parameter, ...]
     has_parts: bool
 
     @property
     def is_layer(self) -> bool:
         """Return whether it holds parameters itself or has no parts."""
-        return bool(self.own) or not self.has_parts
+        return bool(self.parameters) or not self.has_parts
 
 
 def layer_modules(model: torch.nn.Module) -> list[LayerModule]:
@@ -37,23 +37,23 @@ def layer_modules(model: torch.nn.Module) -> list[LayerModule]:
     containers = (torch.nn.ParameterDict, torch.nn.ParameterList)
     modules = dict(model.named_modules())
     names = [name for name, module in modules.items() if not isinstance(module, containers)]
-    with_parts = {name.rpartition(".")[0] for name in names if name}
-    own: dict[str, list[torch.nn.Parameter]] = {name: [] for name in names}
-    counted: set[int] = set()
+    parent_names = {name.rpartition(".")[0] for name in names if name}
+    layer_parameters: dict[str, list[torch.nn.Parameter]] = {name: [] for name in names}
+    counted_ids: set[int] = set()
     for name in sorted(modules, key=lambda name: -name.count(".")):
         layer = name
-        while layer not in own:
+        while layer not in layer_parameters:
             layer = layer.rpartition(".")[0]
         for parameter in modules[name].parameters(recurse=False):
-            if id(parameter) not in counted and not is_lazy(parameter):
-                counted.add(id(parameter))
-                own[layer].append(parameter)
+            if id(parameter) not in counted_ids and not is_lazy(parameter):
+                counted_ids.add(id(parameter))
+                layer_parameters[layer].append(parameter)
     return [
         LayerModule(
-            name or WHOLE,
+            name or MODEL_LAYER,
             modules[name],
-            tuple(own[name]),
-            name in with_parts or not name,
+            tuple(layer_parameters[name]),
+            name in parent_names or not name,
         )
         for name in names
     ]

@@ -27,9 +27,9 @@ from backend.training.tools.layer_modules import LayerModule, layer_modules
 from backend.training.tools.model_batch import model_batch, prepare_process
 from backend.training.user_code import UserCodeError, compute_output, is_out_of_memory
 
-_MOST_SAMPLES = 4
+_SAMPLE_LIMIT = 4
 """Larger batches are computed from this one, because loading them takes long."""
-_MOST_INPUTS = 64
+_INPUT_LIMIT = 64
 _NOT_COUNTED = (
     "The multiply-adds could not be counted, and the layers are shown in the order in which they "
     "ran: the model's forward does not run under PyTorch's counter."
@@ -39,28 +39,31 @@ _NOT_COUNTED = (
 def layers(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``model``, ``loader``, ``dataset``; optional ``batch_size`` (1)."""
     batch_size = int(request.get("batch_size", 1))
-    batch = model_batch(request, report, min(batch_size, _MOST_SAMPLES))
+    batch = model_batch(request, report, min(batch_size, _SAMPLE_LIMIT))
     report("Running the model's forward…")
-    return layers_of(batch.model, batch.data, batch.samples).of_batch(batch_size).to_dict()
+    return model_layers(batch.model, batch.data, batch.samples).of_batch(batch_size).to_dict()
 
 
-def layers_of(model: torch.nn.Module, data: Any, samples: int) -> ModelLayers:
+def model_layers(model: torch.nn.Module, data: Any, samples: int) -> ModelLayers:
     """Return the layers of a model, from one forward pass of a batch of ``samples``."""
-    with step_by_step(model):
-        seen, is_counted = _observed(model, data)
+    with evaluating_step_by_step(model):
+        records, is_counted = _observe_pass(model, data)
     return ModelLayers(
         batch_size=samples,
-        layers=tuple(_rows(seen, samples, is_counted)),
+        layers=tuple(_layer_rows(records, samples, is_counted)),
         warnings=() if is_counted else (_NOT_COUNTED,),
     )
 
 
 @contextlib.contextmanager
-def step_by_step(model: torch.nn.Module) -> Iterator[None]:
+def evaluating_step_by_step(model: torch.nn.Module) -> Iterator[None]:
     """Evaluate a model step by step: nothing is fused into one operation."""
-    fast, fused = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+    had_fast_path, had_fused_layers = (
+        torch.backends.mha.get_fastpath_enabled(),
+        torch._C._get_mkldnn_enabled(),
+    )
     torch.backends.mha.set_fastpath_enabled(False)
-    if any(isinstance(one, torch.nn.RNNBase) for one in model.modules()):
+    if any(isinstance(module, torch.nn.RNNBase) for module in model.modules()):
         # The counter knows no fused LSTM. The public context manager warns at each use.
         torch._C._set_mkldnn_enabled(False)
     model.eval()
@@ -68,8 +71,8 @@ def step_by_step(model: torch.nn.Module) -> Iterator[None]:
         with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        torch._C._set_mkldnn_enabled(fused)
+        torch.backends.mha.set_fastpath_enabled(had_fast_path)
+        torch._C._set_mkldnn_enabled(had_fused_layers)
 
 
 def tensors_in(*values: Any) -> list[torch.Tensor]:
@@ -77,7 +80,7 @@ def tensors_in(*values: Any) -> list[torch.Tensor]:
 
 
 @dataclass
-class _Seen:
+class _LayerRecord:
     """Observations of a module in a forward pass. ``order`` is None if it was not called."""
 
     index: int
@@ -106,8 +109,8 @@ class _Trace(TorchFunctionMode):
     def __init__(self, modules: Sequence[LayerModule]) -> None:
         super().__init__()
         self._sources: MutableMapping[torch.Tensor, set[int]] = WeakTensorKeyDictionary()
-        for index, one in enumerate(modules):
-            for parameter in one.own if one.has_parts else ():
+        for index, layer in enumerate(modules):
+            for parameter in layer.parameters if layer.has_parts else ():
                 self._sources[parameter] = {index}
 
     def __torch_function__(
@@ -119,17 +122,17 @@ class _Trace(TorchFunctionMode):
     ) -> Any:
         output = func(*args, **(kwargs or {}))
         # Assigning to a part of a tensor returns nothing.
-        changed = tensors_in(output) or tensors_in(args)[:1]
-        if changed and (found := self.of(tensors_in(args, kwargs))):
-            self.mark(changed, found)
+        changed_tensors = tensors_in(output) or tensors_in(args)[:1]
+        if changed_tensors and (sources := self.sources_of(tensors_in(args, kwargs))):
+            self.set_sources(changed_tensors, sources)
         return output
 
-    def of(self, tensors: Iterable[torch.Tensor]) -> set[int]:
-        return set().union(*(self._sources.get(one, ()) for one in tensors))
+    def sources_of(self, tensors: Iterable[torch.Tensor]) -> set[int]:
+        return set().union(*(self._sources.get(tensor, ()) for tensor in tensors))
 
-    def mark(self, tensors: Iterable[torch.Tensor], sources: set[int]) -> None:
-        for one in tensors:
-            self._sources[one] = sources
+    def set_sources(self, tensors: Iterable[torch.Tensor], sources: set[int]) -> None:
+        for tensor in tensors:
+            self._sources[tensor] = sources
 
 
 class _Hooks:
@@ -138,7 +141,7 @@ class _Hooks:
     def __init__(
         self, modules: Sequence[LayerModule], trace: _Trace | None, flops: Callable[[], int]
     ) -> None:
-        self.seen = [_Seen(index, one) for index, one in enumerate(modules)]
+        self.records = [_LayerRecord(index, layer) for index, layer in enumerate(modules)]
         self._trace = trace
         self._flops = flops
         self._calls: list[_Call] = []
@@ -146,13 +149,13 @@ class _Hooks:
         self._count = 0
 
     def __enter__(self) -> _Hooks:
-        for index, one in enumerate(self.seen):
-            module = one.module.module
+        for index, record in enumerate(self.records):
+            module = record.module.module
             # Compiled to TorchScript, a module accepts no hooks.
             if not isinstance(module, torch.jit.ScriptModule):
                 self._handles += (
-                    module.register_forward_pre_hook(self._before(index), with_kwargs=True),
-                    module.register_forward_hook(self._after(index)),
+                    module.register_forward_pre_hook(self._pre_hook(index), with_kwargs=True),
+                    module.register_forward_hook(self._post_hook(index)),
                 )
         return self
 
@@ -160,46 +163,46 @@ class _Hooks:
         for handle in self._handles:
             handle.remove()
 
-    def _before(self, index: int) -> Callable[..., None]:
-        def note(_module: object, args: Any, kwargs: Any) -> None:
-            seen = self.seen[index]
-            if seen.order is None:
-                seen.order, self._count = self._count, self._count + 1
-            found = self._trace.of(tensors_in(args, kwargs)) if self._trace else set()
-            self._calls.append(_Call(index, self._flops(), found))
+    def _pre_hook(self, index: int) -> Callable[..., None]:
+        def hook(_module: object, args: Any, kwargs: Any) -> None:
+            record = self.records[index]
+            if record.order is None:
+                record.order, self._count = self._count, self._count + 1
+            sources = self._trace.sources_of(tensors_in(args, kwargs)) if self._trace else set()
+            self._calls.append(_Call(index, self._flops(), sources))
 
-        return note
+        return hook
 
-    def _after(self, index: int) -> Callable[..., None]:
-        def note(_module: object, _args: object, output: Any) -> None:
+    def _post_hook(self, index: int) -> Callable[..., None]:
+        def hook(_module: object, _args: object, output: Any) -> None:
             call = self._calls.pop()
             # The forward may have caught an error of a part, whose call then has no end.
             while call.index != index:
                 call = self._calls.pop()
-            self._take(call, tensors_in(output))
+            self._record_call(call, tensors_in(output))
 
-        return note
+        return hook
 
-    def _take(self, call: _Call, outputs: Sequence[torch.Tensor]) -> None:
-        seen = self.seen[call.index]
+    def _record_call(self, call: _Call, outputs: Sequence[torch.Tensor]) -> None:
+        record = self.records[call.index]
         total = self._flops() - call.flops
-        seen.flops += total - call.inner_flops
-        seen.shape = tuple(outputs[0].shape) if outputs else ()
-        sources = self._trace.of(outputs) if self._trace else set()
+        record.flops += total - call.inner_flops
+        record.shape = tuple(outputs[0].shape) if outputs else ()
+        sources = self._trace.sources_of(outputs) if self._trace else set()
         # A residual block adds its parts up. Without this the next block would read all before.
-        joins = call.index > 0 and len(sources) > 1 and call.index not in sources
-        if joins or not call.has_inner:
-            seen.is_node = True
-            seen.bytes += sum(one.numel() * one.element_size() for one in outputs)
-            seen.inputs |= sources if call.has_inner else call.sources | sources
+        joins_layers = call.index > 0 and len(sources) > 1 and call.index not in sources
+        if joins_layers or not call.has_inner:
+            record.is_node = True
+            record.bytes += sum(tensor.numel() * tensor.element_size() for tensor in outputs)
+            record.inputs |= sources if call.has_inner else call.sources | sources
             if self._trace is not None:
-                self._trace.mark(outputs, {call.index})
+                self._trace.set_sources(outputs, {call.index})
         if self._calls:
             self._calls[-1].inner_flops += total
             self._calls[-1].has_inner = True
 
 
-def _observed(model: torch.nn.Module, data: Any) -> tuple[list[_Seen], bool]:
+def _observe_pass(model: torch.nn.Module, data: Any) -> tuple[list[_LayerRecord], bool]:
     """Return what one forward pass shows; False if it does not run under the counter."""
     modules = layer_modules(model)
     counter = FlopCounterMode(display=False)
@@ -218,38 +221,38 @@ def _observed(model: torch.nn.Module, data: Any) -> tuple[list[_Seen], bool]:
         is_counted = False
         with torch.no_grad(), _Hooks(modules, None, lambda: 0) as hooks:
             output = compute_output(model, data)
-        _chain(hooks.seen)
+        _connect_chain(hooks.records)
     if output is None:
         raise UserCodeError(
             "The model's forward returns nothing (None).", "Return its output from forward."
         )
-    return hooks.seen, is_counted
+    return hooks.records, is_counted
 
 
-def _chain(seen: Sequence[_Seen]) -> None:
+def _connect_chain(records: Sequence[_LayerRecord]) -> None:
     """Let each layer read the one that ran before it."""
-    ran = [n for n, one in enumerate(seen) if one.is_node]
-    ran.sort(key=lambda number: seen[number].order or 0)
-    for before, after in pairwise(ran):
-        seen[after].inputs = {before}
+    node_indices = [n for n, record in enumerate(records) if record.is_node]
+    node_indices.sort(key=lambda number: records[number].order or 0)
+    for previous_index, next_index in pairwise(node_indices):
+        records[next_index].inputs = {previous_index}
 
 
-def _rows(seen: Sequence[_Seen], samples: int, is_counted: bool) -> Iterator[Layer]:
+def _layer_rows(records: Sequence[_LayerRecord], samples: int, is_counted: bool) -> Iterator[Layer]:
     """Yield the layers in the order of the forward pass, then those that it did not call."""
-    for one in sorted(seen, key=lambda one: (one.order is None, one.order or 0)):
-        name, module, own, _ = one.module
-        if not (one.module.is_layer or one.is_node or one.flops):
+    for record in sorted(records, key=lambda record: (record.order is None, record.order or 0)):
+        name, module, parameters, _ = record.module
+        if not (record.module.is_layer or record.is_node or record.flops):
             continue
-        inputs = sorted(one.inputs - {one.index})[:_MOST_INPUTS]
+        inputs = sorted(record.inputs - {record.index})[:_INPUT_LIMIT]
         yield Layer(
             name=name,
             kind=type(module).__name__,
-            output_shape=one.shape,
-            parameters=sum(parameter.numel() for parameter in own),
-            multiply_adds=round(one.flops / 2 / samples) if is_counted else None,
-            activation_bytes=one.bytes,
-            trained=any(parameter.requires_grad for parameter in own),
-            inputs=tuple(seen[number].module.name for number in inputs),
+            output_shape=record.shape,
+            parameters=sum(parameter.numel() for parameter in parameters),
+            multiply_adds=round(record.flops / 2 / samples) if is_counted else None,
+            activation_bytes=record.bytes,
+            trained=any(parameter.requires_grad for parameter in parameters),
+            inputs=tuple(records[number].module.name for number in inputs),
         )
 
 

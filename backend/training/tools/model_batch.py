@@ -41,15 +41,17 @@ def prepare_process() -> None:
     Compiling takes minutes, and a compiled forward shows nothing of its layers.
     """
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
-    used = psutil.Process().memory_info()
-    most = getattr(used, "data", used.vms) + psutil.virtual_memory().available
-    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    memory_info = psutil.Process().memory_info()
+    limit_bytes = getattr(memory_info, "data", memory_info.vms) + psutil.virtual_memory().available
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (limit_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1])
+    )
 
 
 def model_batch(
     request: Mapping[str, Any],
     report: tool_protocol.Report,
-    most: int,
+    sample_limit: int,
 ) -> ModelBatch:
     """Build the model, and a batch of the first ``most`` samples or all.
 
@@ -61,7 +63,7 @@ def model_batch(
     report("Loading a batch…")
     seed_everything(JobConfig.seed)
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
-    indices = range(min(most, len(dataset)))
+    indices = range(min(sample_limit, len(dataset)))
     data, target = split_batch(dataset.collate([dataset[index] for index in indices]))
     report("Importing and building the model…")
     seed_everything(JobConfig.seed)

@@ -27,7 +27,7 @@ from backend.training.evaluation import BatchValues, mean_of, precision
 from backend.training.subject import Subject, open_subject
 from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.export import fit
+from backend.training.tools.export import load_state
 from backend.training.tools.prediction_results import PredictionResults
 from backend.training.user_code import UserCodeError, UserData
 from backend.training.user_code.variables import set_variables
@@ -43,7 +43,7 @@ def predict(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[st
     optional are ``split``, ``samples`` (their numbers), or ``files`` (paths) below ``folder``.
     """
     try:
-        return _Trial(request, report).result()
+        return _PredictionRun(request, report).result()
     except UserCodeError as error:
         if error.remedy or "cuda" not in error.message.lower():
             raise
@@ -56,7 +56,7 @@ def predict(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[st
         ) from error
 
 
-class _Trial:
+class _PredictionRun:
     def __init__(self, request: Mapping[str, Any], report: tool_protocol.Report) -> None:
         self._report = report
         self._request = request
@@ -70,20 +70,24 @@ class _Trial:
         )
         torch.set_num_threads(_idle_cores())
         report("Opening data and model…")
-        with _within("Opening data and model", OPEN_S):
+        with _limit_time("Opening data and model", OPEN_S):
             subject = open_subject(launch, torch.device("cpu"), 0, RankHeartbeat.inherited())
-            self._examples = self._of_files(subject) if self._files else self._of_split(subject)
-            self._data = self._examples
+            self._subject_data = (
+                self._data_for_files(subject) if self._files else self._data_of_split(subject)
+            )
+            self._data = self._subject_data
             if self._files:
-                files = _Files(self._examples, self._files)
-                self._data = UserData(self._examples.source, self._examples.class_name, files)
+                files = _FileDataset(self._subject_data, self._files)
+                self._data = UserData(
+                    self._subject_data.source, self._subject_data.class_name, files
+                )
         report("Loading the checkpoint…")
         state = load_checkpoint(Path(request["checkpoint"]))
         self._model = subject.model
-        fit(self._model, state["model"])
+        load_state(self._model, state["model"])
         put_buffers(self._model, state["ranks"][0]["buffers"])
         self._model.eval()
-        self._order = _Order(self._chosen(), launch.config.batch_size)
+        self._order = _SampleOrder(self._sample_indices(), launch.config.batch_size)
         self._workers = launch.config.loader_workers
         name = launch.config.precision
         # The CPU has neither TF32 nor the kernels of float16.
@@ -94,31 +98,33 @@ class _Trial:
             )
 
     def result(self) -> dict[str, Any]:
-        measured: list[tuple[int, dict[str, float]]] = []
-        unread: dict[int, UserCodeError] = {}
+        batch_metrics: list[tuple[int, dict[str, float]]] = []
+        file_errors: dict[int, UserCodeError] = {}
         self._report("Passing some samples to the model…")
-        with torch.no_grad(), _within("The model's forward", BATCH_S):
-            form = batch_form.learn(self._model, self._examples)
+        with torch.no_grad(), _limit_time("The model's forward", BATCH_S):
+            form = batch_form.learn_form(self._model, self._subject_data)
         with (
             torch.no_grad(),
             PredictionResults(
                 Path(self._request["table"]),
                 self._data,
                 form,
-                len(self._order.chosen),
+                len(self._order.sample_indices),
                 self._files,
             ) as results,
         ):
-            batches = iter(self._batches_of_files(unread) if self._files else self._batches())
-            done = 0
+            batches = iter(self._batches_of_files(file_errors) if self._files else self._batches())
+            sample_count = 0
             while True:
-                self._report("Computing predictions…", done, len(self._order.chosen))
-                with _within("Reading a batch", BATCH_S):
+                self._report(
+                    "Computing predictions…", sample_count, len(self._order.sample_indices)
+                )
+                with _limit_time("Reading a batch", BATCH_S):
                     rows, batch = next(batches, ([], None))
                 if not rows:
                     break
                 data, target = user_code.split_batch(batch)
-                with _within("The model's forward", BATCH_S), self._autocast():
+                with _limit_time("The model's forward", BATCH_S), self._autocast():
                     output = user_code.compute_output(self._model, data)
                 if output is None:
                     raise UserCodeError(
@@ -126,22 +132,24 @@ class _Trial:
                         "End it with return and the output.",
                     )
                 if not self._files:
-                    with _within("The model's loss", BATCH_S):
-                        self._measure(measured, output, target)
+                    with _limit_time("The model's loss", BATCH_S):
+                        self._measure(batch_metrics, output, target)
                 results.add(rows, output, target)
-                done += len(rows)
-            if unread and not done:
-                raise next(iter(unread.values()))
-            if unread:
-                names = number_format.some([Path(self._files[index]).name for index in unread])
-                count = f"{len(unread)} file{'s' if len(unread) > 1 else ''}"
+                sample_count += len(rows)
+            if file_errors and not sample_count:
+                raise next(iter(file_errors.values()))
+            if file_errors:
+                names = number_format.name_list(
+                    [Path(self._files[index]).name for index in file_errors]
+                )
+                count = f"{len(file_errors)} file{'s' if len(file_errors) > 1 else ''}"
                 self._notes.append(f"{count} could not be read: {names}.")
             self._report("Choosing samples to show…")
-            metrics = mean_of(measured, self._order) if measured else {}
+            metrics = mean_of(batch_metrics, self._order) if batch_metrics else {}
             return results.prediction(metrics, self._notes).to_dict()
 
     def _measure(
-        self, measured: list[tuple[int, dict[str, float]]], output: Any, target: Any
+        self, batch_metrics: list[tuple[int, dict[str, float]]], output: Any, target: Any
     ) -> None:
         """Add loss and metrics of a batch; without them there are predictions all the same."""
         if not self._has_metrics:
@@ -152,22 +160,22 @@ class _Trial:
             metrics = user_code.compute_metrics(self._model, output, target)
         except UserCodeError as error:
             self._has_metrics = False
-            measured.clear()
+            batch_metrics.clear()
             self._notes.append(f"There are no metrics: {error.message}")
             return
-        measured.append((len(measured), BatchValues(loss, metrics, output, target)))
+        batch_metrics.append((len(batch_metrics), BatchValues(loss, metrics, output, target)))
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return precision(torch.device("cpu"), self._precision)
 
-    def _of_split(self, subject: Subject) -> UserData:
+    def _data_of_split(self, subject: Subject) -> UserData:
         if self._request.get("split", "validation") == "training":
             return subject.training
         if subject.validation is None:
             self._notes.append("There is no validation set; these are the training samples.")
         return subject.validation or subject.training
 
-    def _of_files(self, subject: Subject) -> UserData:
+    def _data_for_files(self, subject: Subject) -> UserData:
         for data in filter(None, (subject.validation, subject.training)):
             if callable(getattr(data.user_dataset, "read", None)):
                 return data
@@ -177,23 +185,23 @@ class _Trial:
             "Add def read(self, path) to it, or choose samples of the dataset.",
         )
 
-    def _chosen(self) -> Sequence[int]:
+    def _sample_indices(self) -> Sequence[int]:
         count = len(self._data)
-        chosen = [int(number) for number in self._request.get("samples", ())]
-        if chosen and max(chosen) >= count:
+        indices = [int(number) for number in self._request.get("samples", ())]
+        if indices and max(indices) >= count:
             raise BackendError(
-                f"There is no sample {number_format.count(max(chosen))}: the "
+                f"There is no sample {number_format.count(max(indices))}: the "
                 f"{number_format.count(count)} samples are counted from 0."
             )
-        return chosen or range(count)
+        return indices or range(count)
 
     def _batches(self) -> Iterator[tuple[list[int], Any]]:
         """Yield the batches that the job's validation makes."""
-        made = loader(self._data, self._order, self._workers, on_gpu=False)
-        yield from zip(self._order, made, strict=True)
+        batches = loader(self._data, self._order, self._workers, on_gpu=False)
+        yield from zip(self._order, batches, strict=True)
 
     def _batches_of_files(
-        self, unread: dict[int, UserCodeError]
+        self, file_errors: dict[int, UserCodeError]
     ) -> Iterator[tuple[list[int], Any]]:
         """Yield batches of the files; pictures of different sizes are batches of one."""
         for share in self._order:
@@ -201,7 +209,7 @@ class _Trial:
             for index in share:
                 item = self._data[index]
                 if isinstance(item, user_code.ItemFailure):
-                    unread[index] = item.error
+                    file_errors[index] = item.error
                 else:
                     items[index] = item
             batch = self._data.collate(list(items.values())) if items else None
@@ -212,19 +220,21 @@ class _Trial:
                 yield list(items), batch
 
 
-class _Order(ValidationOrder):
+class _SampleOrder(ValidationOrder):
     """The chosen samples, in batches as a validation has them."""
 
-    def __init__(self, chosen: Sequence[int], batch_size: int) -> None:
-        super().__init__(len(chosen), batch_size, 0, 1)
-        self.chosen = chosen
+    def __init__(self, sample_indices: Sequence[int], batch_size: int) -> None:
+        super().__init__(len(sample_indices), batch_size, 0, 1)
+        self.sample_indices = sample_indices
 
     def share(self, batch: int) -> BatchIndices:
-        places = super().share(batch)
-        return BatchIndices([self.chosen[place] for place in places], places.number)
+        positions = super().share(batch)
+        return BatchIndices(
+            [self.sample_indices[position] for position in positions], positions.number
+        )
 
 
-class _Files:
+class _FileDataset:
     """A user's dataset with files in place of its samples."""
 
     def __init__(self, data: UserData, files: Sequence[str]) -> None:
@@ -248,12 +258,12 @@ class _Files:
         with user_code.calling(
             f"{self._data.class_name}.read of {Path(path).name}", self._data.source
         ):
-            found = self._dataset.read(path)
+            content = self._dataset.read(path)
         data, target = self._sample
-        if _is_pair(found) and not _is_pair(data):
+        if _is_pair(content) and not _is_pair(data):
             # It returns what __getitem__ returns.
-            found = found[0]
-        return found, target
+            content = content[0]
+        return content, target
 
 
 def _is_pair(value: Any) -> bool:
@@ -261,13 +271,13 @@ def _is_pair(value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _within(what: str, limit_s: float) -> Iterator[None]:
+def _limit_time(action: str, limit_s: float) -> Iterator[None]:
     try:
-        with tool_protocol.at_most(limit_s):
+        with tool_protocol.time_limit(limit_s):
             yield
     except tool_protocol.OutOfTime:
         raise BackendError(
-            f"{what} did not end within {limit_s:.0f} s.",
+            f"{action} did not end within {limit_s:.0f} s.",
             "Check the code for an endless loop or a download.",
         ) from None
 

@@ -42,15 +42,15 @@ class Report:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8", buffering=1)
-        self._said = ""
-        self._said_at = 0.0
+        self._label = ""
+        self._reported_s = 0.0
 
-    def __call__(self, what: str, done: float = 0, total: float = 0) -> None:
-        now = time.monotonic()
-        if what == self._said and now - self._said_at < _REPORT_INTERVAL_S:
+    def __call__(self, label: str, done: float = 0, total: float = 0) -> None:
+        now_s = time.monotonic()
+        if label == self._label and now_s - self._reported_s < _REPORT_INTERVAL_S:
             return
-        self._said, self._said_at = what, now
-        self._file.write(json.dumps({"what": what, "done": done, "total": total}) + "\n")
+        self._label, self._reported_s = label, now_s
+        self._file.write(json.dumps({"what": label, "done": done, "total": total}) + "\n")
 
     def close(self) -> None:
         self._file.close()
@@ -61,36 +61,36 @@ class OutOfTime(BaseException):
 
 
 @contextlib.contextmanager
-def at_most(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Interrupt the block after this time. It cannot interrupt a call into C."""
 
-    def ring(number: int, frame: object) -> None:
+    def on_alarm(number: int, frame: object) -> None:
         raise OutOfTime
 
-    begin = time.monotonic()
-    before = signal.signal(signal.SIGALRM, ring)
+    started_s = time.monotonic()
+    previous_handler = signal.signal(signal.SIGALRM, on_alarm)
     # Another alarm may be active (a user's, a test's); it fires later as before.
-    other_s, every_s = signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    other_alarm_s, interval_s = signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        if other_s:
-            left_s = max(other_s - (time.monotonic() - begin), 0.001)
-            signal.setitimer(signal.ITIMER_REAL, left_s, every_s)
+        signal.signal(signal.SIGALRM, previous_handler)
+        if other_alarm_s:
+            remaining_s = max(other_alarm_s - (time.monotonic() - started_s), 0.001)
+            signal.setitimer(signal.ITIMER_REAL, remaining_s, interval_s)
 
 
 def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoReturn:
     """Do the work of the request named on the command line, and end the process."""
-    request, result, progress = (Path(path) for path in sys.argv[1:4])
-    asked = json.loads(request.read_bytes())
-    _settle(asked)
+    request_path, result_path, progress_path = (Path(path) for path in sys.argv[1:4])
+    request_values = json.loads(request_path.read_bytes())
+    _prepare_process(request_values)
     # Dump the stack shortly before the time is over, even within a call into C.
-    faulthandler.dump_traceback_later(max(0.9 * float(asked["time_limit_s"]), 0.1))
+    faulthandler.dump_traceback_later(max(0.9 * float(request_values["time_limit_s"]), 0.1))
     try:
-        with contextlib.closing(Report(progress)) as report:
-            answer: dict[str, Any] = {"ok": True, "result": dict(work(asked, report))}
+        with contextlib.closing(Report(progress_path)) as report:
+            answer: dict[str, Any] = {"ok": True, "result": dict(work(request_values, report))}
     except BackendError as error:
         answer = _refusal(error)
     except (MemoryError, RuntimeError) as error:
@@ -102,7 +102,7 @@ def main(work: Callable[[Mapping[str, Any], Report], Mapping[str, Any]]) -> NoRe
                 "Try it with smaller data or a smaller model, or on a node with more memory.",
             )
         )
-    replace_json(result, answer)
+    replace_json(result_path, answer)
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -125,25 +125,25 @@ def _refusal(error: BackendError) -> dict[str, Any]:
     }
 
 
-def _settle(asked: Mapping[str, Any]) -> None:
+def _prepare_process(request: Mapping[str, Any]) -> None:
     """Prepare for an end that leaves nothing behind, before any user code runs."""
-    launch = [Launch.from_dict(asked["launch"])] if "launch" in asked else []
-    sources = [path for one in launch for path in one.sources]
-    read_only.protect([*sources, *(str(asked.get(name) or "") for name in _SOURCES)])
+    launches = [Launch.from_dict(request["launch"])] if "launch" in request else []
+    sources = [path for record in launches for path in record.sources]
+    read_only.protect([*sources, *(str(request.get(name) or "") for name in _SOURCES)])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         # If memory runs out, the kernel ends this process before the desktop.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    children.adopt()
-    rope = os.dup(0)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    threading.Thread(target=_hold, args=(rope,), daemon=True).start()
+    children.adopt_descendants()
+    desktop_pipe = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    threading.Thread(target=_end_with_desktop, args=(desktop_pipe,), daemon=True).start()
 
 
-def _hold(rope: int) -> None:
-    while os.read(rope, 1):
+def _end_with_desktop(desktop_pipe: int) -> None:
+    while os.read(desktop_pipe, 1):
         pass
     children.kill_all()
     os._exit(1)

@@ -26,16 +26,16 @@ from backend.training.tools.preview import Survey
 from backend.training.tools.thumbnails import Array
 from backend.training.user_code import UserCodeError, UserData, load_loader
 
-_LISTED = 1000
+_LIST_LIMIT = 1000
 _SAMPLE_S = 30.0
-_MOST_HANGING = 10
-_SHIFT = 0.5
+_HANGING_LIMIT = 10
+_MEAN_SHIFT = 0.5
 """Standardized difference of means: a medium effect (J. Cohen, Statistical Power Analysis for the
 Behavioral Sciences, 1988)."""
-_SPREAD = 2.0
+_DEVIATION_RATIO = 2.0
 """Ratio of deviations. D. Rubin (2001) asks for a ratio of variances between 1/2 and 2; twice the
 deviation leaves room for columns with rare large values."""
-_LEAST = 100
+_LEAST_SAMPLES = 100
 """With fewer samples deviations differ by chance."""
 _CLASS_SHIFT = 0.2
 """Total variation distance: this part of the samples would have to be of another class."""
@@ -43,8 +43,8 @@ _CLASS_SHIFT = 0.2
 
 def scan(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``loader``, ``dataset``; optional ``budget_s`` (3600) and ``sample_s`` (30)."""
-    begin = time.monotonic()
-    deadline = begin + float(request.get("budget_s", 3600.0))
+    started_s = time.monotonic()
+    deadline = started_s + float(request.get("budget_s", 3600.0))
     sample_s = float(request.get("sample_s", _SAMPLE_S))
     report("Opening the loader…")
     from backend.training.data import seed_everything
@@ -53,190 +53,206 @@ def scan(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, 
     seed_everything(JobConfig.seed)
     loader = load_loader(Path(request["loader"]))
     folder = Path(request["dataset"])
-    training = _Split(loader.training(folder), "training", report)
+    training = _SplitSurvey(loader.training(folder), "training", report)
     training.read(deadline, sample_s)
-    validation: _Split | None = None
-    problem: tuple[str, ...] = ()
+    validation: _SplitSurvey | None = None
+    problems: tuple[str, ...] = ()
     if loader.has_validation:
         try:
-            validation = _Split(loader.validation(folder), "validation", report)
+            validation = _SplitSurvey(loader.validation(folder), "validation", report)
             validation.read(deadline, sample_s)
         except UserCodeError as error:
-            problem = (f"The validation set was not read: {error.message}",)
+            problems = (f"The validation set was not read: {error.message}",)
     report("Comparing the samples…")
-    return _compared(training, validation, problem, begin).to_dict()
+    return _compare_splits(training, validation, problems, started_s).to_dict()
 
 
-class _Split:
+class _SplitSurvey:
     """The samples of one split with their hashes."""
 
     def __init__(self, data: UserData, split: str, report: tool_protocol.Report) -> None:
         self._report = report
         self.split = split
         self.count = len(data)
-        self._survey = Survey(data, split, report, self._observe, _LISTED)
+        self._survey = Survey(data, split, report, self._observe, _LIST_LIMIT)
         self._indices = numbers("q")
         self._hashes = numbers("Q")
         self._pictures = bytearray()
         self._not_finite: list[int] = []
         self._not_finite_count = 0
         self._examined = 0
-        self._unknown: Counter[str] = Counter()
-        self._cut = ""
+        self._unknown_parts: Counter[str] = Counter()
+        self._cut_reason = ""
 
     def read(self, deadline: float, sample_s: float) -> None:
-        hanging = 0
+        hanging_count = 0
         for index in range(self.count):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self._cut = "in the available time"
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                self._cut_reason = "in the available time"
                 return
             self._report(f"Reading {self.split} samples", index, self.count)
-            if not self._survey.examine(index, min(sample_s, left), False):
-                hanging += 1
+            if not self._survey.examine(index, min(sample_s, remaining_s), False):
+                hanging_count += 1
             self._examined += 1
-            if hanging == _MOST_HANGING:
-                self._cut = f"because {hanging} samples hang"
+            if hanging_count == _HANGING_LIMIT:
+                self._cut_reason = f"because {hanging_count} samples hang"
                 return
 
     def _observe(self, index: int, leaves: list[tuple[str, Any]], is_bad: bool) -> None:
         self._indices.append(index)
-        content, unknown = fingerprints.exact(leaves)
-        self._hashes.append(content)
-        if unknown:
-            self._unknown[unknown] += 1
-        self._pictures += fingerprints.perceptual(leaves)
+        content_hash, unknown_part = fingerprints.exact_hash(leaves)
+        self._hashes.append(content_hash)
+        if unknown_part:
+            self._unknown_parts[unknown_part] += 1
+        self._pictures += fingerprints.perceptual_hash(leaves)
         if is_bad:
             self._not_finite_count += 1
-            if len(self._not_finite) < _LISTED:
+            if len(self._not_finite) < _LIST_LIMIT:
                 self._not_finite.append(index)
 
     @property
     def hashes(self) -> Array:
         """The hash of each sample by its index, 0 for one that was not read."""
-        found = numpy.zeros(self.count, numpy.uint64)
-        found[numpy.frombuffer(self._indices, numpy.int64)] = numpy.frombuffer(
+        hashes = numpy.zeros(self.count, numpy.uint64)
+        hashes[numpy.frombuffer(self._indices, numpy.int64)] = numpy.frombuffer(
             self._hashes, numpy.uint64
         )
-        return found
+        return hashes
 
     @property
     def pictures(self) -> Array:
         """The bands of the perceptual hash of each sample by its index."""
-        found = numpy.zeros((self.count, 4), numpy.uint32)
-        found[numpy.frombuffer(self._indices, numpy.int64)] = numpy.frombuffer(
+        bands = numpy.zeros((self.count, 4), numpy.uint32)
+        bands[numpy.frombuffer(self._indices, numpy.int64)] = numpy.frombuffer(
             bytes(self._pictures), numpy.uint32
         ).reshape(-1, 4)
-        return found
+        return bands
 
     def preview(self) -> Preview:
         return self._survey.result(self._examined)
 
-    def result(self, near: fingerprints.Pairs) -> SplitScan:
-        found = self.preview()
-        same = fingerprints.equal_within(self.hashes)
-        near = near.without(same)
-        read = number_format.of(self._examined, self.count)
-        cut = [f"Read {read} samples {self._cut}."] if self._cut else []
-        if self._unknown:
-            count = number_format.of(self._unknown.total(), self._examined)
-            cut.append(
+    def result(self, near_pairs: fingerprints.SamplePairs) -> SplitScan:
+        preview = self.preview()
+        equal_pairs = fingerprints.equal_pairs_within(self.hashes)
+        near_pairs = near_pairs.excluding(equal_pairs)
+        read_label = number_format.count_of(self._examined, self.count)
+        warnings = [f"Read {read_label} samples {self._cut_reason}."] if self._cut_reason else []
+        if self._unknown_parts:
+            count = number_format.count_of(self._unknown_parts.total(), self._examined)
+            warnings.append(
                 f"{count} samples are not compared with others, because the content of a part is "
-                f"not known: {number_format.some(list(self._unknown))}."
+                f"not known: {number_format.name_list(list(self._unknown_parts))}."
             )
         return SplitScan(
             samples=self.count,
             examined=self._examined,
-            classes={one.name: one.count for one in found.classes},
+            classes={class_count.name: class_count.count for class_count in preview.classes},
             broken=tuple(
-                BrokenSample(fault.index, fault.sentence)
-                for fault in found.faults
-                if fault.index is not None
+                BrokenSample(error.index, error.message)
+                for error in preview.errors
+                if error.index is not None
             ),
-            broken_count=found.fault_count,
-            duplicates=same.listed(_LISTED),
-            duplicate_count=same.count,
-            near_duplicates=near.listed(_LISTED),
-            near_duplicate_count=near.count,
+            broken_count=preview.error_count,
+            duplicates=equal_pairs.index_pairs(_LIST_LIMIT),
+            duplicate_count=equal_pairs.count,
+            near_duplicates=near_pairs.index_pairs(_LIST_LIMIT),
+            near_duplicate_count=near_pairs.count,
             not_finite=self._not_finite_count,
             not_finite_samples=tuple(self._not_finite),
-            shapes=found.shapes,
-            statistics=found.statistics,
-            sample_time_ms=found.item_time_ms,
-            warnings=(*cut, *self._survey.set_warnings()),
+            shapes=preview.shapes,
+            statistics=preview.statistics,
+            sample_time_ms=preview.item_time_ms,
+            warnings=(*warnings, *self._survey.set_warnings()),
         )
 
 
-def _compared(
-    training: _Split, validation: _Split | None, problem: tuple[str, ...], begin: float
+def _compare_splits(
+    training: _SplitSurvey,
+    validation: _SplitSurvey | None,
+    problems: tuple[str, ...],
+    started_s: float,
 ) -> DatasetScan:
-    other = validation.pictures if validation else numpy.zeros((0, 4), numpy.uint32)
-    near, near_validation, near_between = fingerprints.similar(training.pictures, other)
-    known = training.result(near)
-    scanned = validation.result(near_validation) if validation else None
+    validation_pictures = validation.pictures if validation else numpy.zeros((0, 4), numpy.uint32)
+    near_training, near_validation, near_between = fingerprints.similar_pairs(
+        training.pictures, validation_pictures
+    )
+    training_scan = training.result(near_training)
+    validation_scan = validation.result(near_validation) if validation else None
     hashes = validation.hashes if validation else numpy.zeros(0, numpy.uint64)
-    leaks = fingerprints.equal_between(training.hashes, hashes)
-    near_between = near_between.without(leaks)
+    leaks = fingerprints.equal_pairs_between(training.hashes, hashes)
+    near_between = near_between.excluding(leaks)
     return DatasetScan(
-        **{**vars(known), "warnings": (*known.warnings, *problem)},
-        validation=scanned,
-        leaks=leaks.listed(_LISTED),
+        **{**vars(training_scan), "warnings": (*training_scan.warnings, *problems)},
+        validation=validation_scan,
+        leaks=leaks.index_pairs(_LIST_LIMIT),
         leak_count=leaks.count,
-        near_leaks=near_between.listed(_LISTED),
+        near_leaks=near_between.index_pairs(_LIST_LIMIT),
         near_leak_count=near_between.count,
-        shifts=tuple(_shifts(known, scanned)) if scanned else (),
+        shifts=tuple(_shift_messages(training_scan, validation_scan)) if validation_scan else (),
         compares_pictures=bool(training.pictures.any()),
-        seconds=time.monotonic() - begin,
+        seconds=time.monotonic() - started_s,
     )
 
 
-def _shifts(training: SplitScan, validation: SplitScan) -> Iterator[str]:
+def _shift_messages(training: SplitScan, validation: SplitScan) -> Iterator[str]:
     """Yield the differences that are both large and larger than by chance."""
     if not training.examined or not validation.examined:
         return
     rarity = 1 / training.examined + 1 / validation.examined
-    is_many = min(training.examined, validation.examined) >= _LEAST
-    known = {(one.path, one.channel): one for one in training.statistics}
+    is_many = min(training.examined, validation.examined) >= _LEAST_SAMPLES
+    training_statistics = {
+        (channel.path, channel.channel): channel for channel in training.statistics
+    }
     parts = []
-    for one in validation.statistics:
-        base = known.get((one.path, one.channel))
-        if base is not None and _differ(base, one, max(_SHIFT, 4 * math.sqrt(rarity)), is_many):
+    for channel in validation.statistics:
+        training_channel = training_statistics.get((channel.path, channel.channel))
+        if training_channel is not None and _differ(
+            training_channel, channel, max(_MEAN_SHIFT, 4 * math.sqrt(rarity)), is_many
+        ):
             parts.append(
-                f"{one.path}[{one.channel}] has a mean of {_spread(one)}, not {_spread(base)}"
+                f"{channel.path}[{channel.channel}] has a mean of {_spread_text(channel)}, not {_spread_text(training_channel)}"
             )
     if parts:
-        more = f" ({len(parts) - 1} more differ)" if parts[1:] else ""
-        yield f"Values of validation differ from training: {parts[0]}{more}."
+        rest_message = f" ({len(parts) - 1} more differ)" if parts[1:] else ""
+        yield f"Values of validation differ from training: {parts[0]}{rest_message}."
     if training.classes and validation.classes:
-        yield from _class_shift(training.classes, validation.classes, rarity)
+        yield from _class_shift_messages(training.classes, validation.classes, rarity)
 
 
 def _differ(
-    one: ChannelStatistics, other: ChannelStatistics, most_apart: float, is_many: bool
+    channel: ChannelStatistics, other_channel: ChannelStatistics, mean_limit: float, is_many: bool
 ) -> bool:
-    if one.mean is None or other.mean is None or one.std is None or other.std is None:
+    if (
+        channel.mean is None
+        or other_channel.mean is None
+        or channel.std is None
+        or other_channel.std is None
+    ):
         return False
-    low, high = sorted((one.std, other.std))
+    low, high = sorted((channel.std, other_channel.std))
     deviation = math.sqrt((low**2 + high**2) / 2)
-    return abs(one.mean - other.mean) > most_apart * deviation or (is_many and high > _SPREAD * low)
+    return abs(channel.mean - other_channel.mean) > mean_limit * deviation or (
+        is_many and high > _DEVIATION_RATIO * low
+    )
 
 
-def _spread(one: ChannelStatistics) -> str:
-    return f"{one.mean:.3g} ± {one.std:.3g}"
+def _spread_text(channel: ChannelStatistics) -> str:
+    return f"{channel.mean:.3g} ± {channel.std:.3g}"
 
 
-def _class_shift(
+def _class_shift_messages(
     training: Mapping[str, int], validation: Mapping[str, int], rarity: float
 ) -> Iterator[str]:
     totals = sum(training.values()), sum(validation.values())
-    distance = by_chance = 0.0
+    distance = chance_distance = 0.0
     for name in {*training, *validation}:
         counts = training.get(name, 0), validation.get(name, 0)
         distance += abs(counts[0] / totals[0] - counts[1] / totals[1]) / 2
         share = sum(counts) / sum(totals)
         # The mean of |x| of a normal distribution is √(2/π) of its deviation.
-        by_chance += math.sqrt(2 / math.pi * share * (1 - share) * rarity) / 2
-    if distance > _CLASS_SHIFT + by_chance:
+        chance_distance += math.sqrt(2 / math.pi * share * (1 - share) * rarity) / 2
+    if distance > _CLASS_SHIFT + chance_distance:
         yield (
             "The classes have other shares in validation than in training "
             f"({100 * distance:.0f}{number_format.GAP}% apart)."

@@ -16,48 +16,64 @@ from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.training.script_rank import copy_script, script_program
 from backend.training.tools import protocol as tool_protocol
 
-_MOST_BYTES = 1_000_000
-_PIECE, _TICK_S = 1 << 16, 0.1
-_WIDE = "500"
+_OUTPUT_LIMIT_BYTES = 1_000_000
+_CHUNK_BYTES, _TICK_S = 1 << 16, 0.1
+_TERMINAL_COLUMNS = "500"
 """Columns, so that a program wraps no line where it can help it."""
 _REMEDY = "Type its arguments."
 
 
-def read(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
+def read_script_help(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``script`` is its folder; ``entry``, ``python``, ``words`` before the option, ``limit_s``."""
     command = [
         *script_program(Path(request["script"]), request["entry"], request["python"]),
         *map(str, request["words"]),
         "--help",
     ]
-    line = " ".join([*command[1:-1], "--help"])
-    report(f"Running {line}…")
+    command_label = " ".join([*command[1:-1], "--help"])
+    report(f"Running {command_label}…")
     folder = Path("script")
     copy_script(request["script"], folder)
     try:
-        output, code = _output(command, folder, float(request["limit_s"]), line)
+        output, code = _run_command(command, folder, float(request["limit_s"]), command_label)
     except OSError as error:
         raise BackendError(f"{command[0]} cannot be started: {error.strerror}.", _REMEDY) from error
     if b"\0" in output:
-        raise BackendError(f"{line} printed no text.", _REMEDY)
+        raise BackendError(f"{command_label} printed no text.", _REMEDY)
     text = output.decode("utf-8", "replace")
-    found = read_help(text)
-    if found:
-        return ScriptHelp(found).to_dict()
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    options = read_help(text)
+    if options:
+        return ScriptHelp(options).to_dict()
+    last_line = next(
+        (
+            command_label.strip()
+            for command_label in reversed(text.splitlines())
+            if command_label.strip()
+        ),
+        "",
+    )
     if code:
-        raise BackendError(f"{line} ended with {code}: {last or 'it printed nothing'}", _REMEDY)
-    raise BackendError(f"{line} lists no options that can be read.", _REMEDY)
+        raise BackendError(
+            f"{command_label} ended with {code}: {last_line or 'it printed nothing'}", _REMEDY
+        )
+    raise BackendError(f"{command_label} lists no options that can be read.", _REMEDY)
 
 
-def _output(command: list[str], folder: Path, limit_s: float, line: str) -> tuple[bytes, int]:
+def _run_command(
+    command: list[str], folder: Path, limit_s: float, command_label: str
+) -> tuple[bytes, int]:
     """Return what a command printed, and its exit code; both streams are one.
 
     Raises:
         BackendError: It printed too much, or did not end in time.
     """
-    plain = {"COLUMNS": _WIDE, "TERMINAL_WIDTH": _WIDE, "TERM": "dumb", "NO_COLOR": "1"}
-    environment = {**os.environ, **plain}
+    terminal_variables = {
+        "COLUMNS": _TERMINAL_COLUMNS,
+        "TERMINAL_WIDTH": _TERMINAL_COLUMNS,
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+    }
+    environment = {**os.environ, **terminal_variables}
     # Our modules are not the script's.
     environment.pop("PYTHONPATH", None)
     child = subprocess.Popen(
@@ -75,19 +91,19 @@ def _output(command: list[str], folder: Path, limit_s: float, line: str) -> tupl
         while True:
             is_over = child.poll() is not None
             ready, _, _ = select.select([child.stdout], [], [], _TICK_S)
-            piece = os.read(child.stdout.fileno(), _PIECE) if ready else b""
-            output += piece
-            if len(output) > _MOST_BYTES:
-                raise BackendError(f"{line} printed more than 1 MB.", _REMEDY)
+            chunk = os.read(child.stdout.fileno(), _CHUNK_BYTES) if ready else b""
+            output += chunk
+            if len(output) > _OUTPUT_LIMIT_BYTES:
+                raise BackendError(f"{command_label} printed more than 1 MB.", _REMEDY)
             # A process that it left may keep the pipe open.
-            if is_over and not piece:
+            if is_over and not chunk:
                 return bytes(output), child.wait()
             if time.monotonic() > deadline:
                 raise BackendError(
-                    f"{line} did not end within {limit_s:g} s; the script may have begun to train.",
+                    f"{command_label} did not end within {limit_s:g} s; the script may have begun to train.",
                     _REMEDY,
                 )
-            if ready and not piece:
+            if ready and not chunk:
                 # It closed its output, and continues.
                 time.sleep(_TICK_S)
     finally:
@@ -96,4 +112,4 @@ def _output(command: list[str], folder: Path, limit_s: float, line: str) -> tupl
 
 
 if __name__ == "__main__":
-    tool_protocol.main(read)
+    tool_protocol.main(read_script_help)

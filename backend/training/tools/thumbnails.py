@@ -24,15 +24,15 @@ Array = numpy.typing.NDArray[Any]
 
 LARGEST_SIDE = 96
 _WAVE_POINTS = 256
-_VALUES = 16
-_ROWS = 8
-_TEXT = 200
-_DEPTH = 8
-MOST_SHOWN = 32
+_VALUE_LIMIT = 16
+_ROW_LIMIT = 8
+_TEXT_CHARACTERS = 200
+_DEPTH_LIMIT = 8
+PART_LIMIT = 32
 """Parts of an item for display."""
 
 
-def parts_of(item: Any) -> list[tuple[str, Any]]:
+def leaves_of(item: Any) -> list[tuple[str, Any]]:
     """Return all leaves of an item with their paths; a pair is ``data`` and ``target``."""
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return [*leaves("data", item[0]), *leaves("target", item[1])]
@@ -41,10 +41,10 @@ def parts_of(item: Any) -> list[tuple[str, Any]]:
 
 def leaves(path: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a nested value with their paths, which begin with ``path``."""
-    parts = entries(value) if depth < _DEPTH else {}
+    parts = entries(value) if depth < _DEPTH_LIMIT else {}
     if not parts:
         yield path, value
-    elif len(parts) > MOST_SHOWN and (numbers := _as_numbers(value)) is not None:
+    elif len(parts) > PART_LIMIT and (numbers := _as_numbers(value)) is not None:
         yield path, numbers
     else:
         mark = "[{}]" if isinstance(value, (tuple, list)) else ".{}"
@@ -59,13 +59,15 @@ def entries(value: Any) -> dict[Any, Any]:
     if isinstance(value, (list, tuple)):
         return dict(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {}
 
 
 def _as_numbers(value: Any) -> Array | None:
     """Return a list of numbers as an array; None for other values."""
-    if isinstance(value, (tuple, list)) and all(isinstance(one, (int, float)) for one in value):
+    if isinstance(value, (tuple, list)) and all(
+        isinstance(number, (int, float)) for number in value
+    ):
         array = numpy.asarray(value)
         return array if array.dtype.kind in "biuf" else None
     return None
@@ -110,12 +112,12 @@ def picture_layout(shape: tuple[int, ...]) -> str:
     return "HW" if len(shape) == 2 and min(shape) >= 16 else ""
 
 
-def part(path: str, value: Any) -> SamplePart:
+def display_part(path: str, value: Any) -> SamplePart:
     """Return one leaf for display."""
     array = as_array(value)
     if array is None:
         text = repr(value) if not isinstance(value, str) else value
-        return SamplePart(path, None, type_name(value), "text", text=text[:_TEXT])
+        return SamplePart(path, None, type_name(value), "text", text=text[:_TEXT_CHARACTERS])
     shape = tuple(array.shape)
     kind = type_name(value)
     if array.dtype.kind == "c":
@@ -127,14 +129,14 @@ def part(path: str, value: Any) -> SamplePart:
         return SamplePart(
             path, shape, kind, "values", values=_floats(array), text=str(array.item())
         )
-    if array.ndim == 1 and array.size > _VALUES:
+    if array.ndim == 1 and array.size > _VALUE_LIMIT:
         return SamplePart(path, shape, kind, "wave", values=_floats(_thin(array, _WAVE_POINTS)))
-    if array.ndim == 2 and shape[0] <= 2 and shape[1] > 4 * _VALUES:
+    if array.ndim == 2 and shape[0] <= 2 and shape[1] > 4 * _VALUE_LIMIT:
         return SamplePart(path, shape, kind, "wave", values=_floats(_thin(array[0], _WAVE_POINTS)))
     if array.ndim == 2:
-        rows = tuple(_floats(row[:_VALUES]) for row in array[:_ROWS])
+        rows = tuple(_floats(row[:_VALUE_LIMIT]) for row in array[:_ROW_LIMIT])
         return SamplePart(path, shape, kind, "table", rows=rows)
-    return SamplePart(path, shape, kind, "values", values=_floats(array.reshape(-1)[:_VALUES]))
+    return SamplePart(path, shape, kind, "values", values=_floats(array.reshape(-1)[:_VALUE_LIMIT]))
 
 
 def target_text(value: Any, names: list[str]) -> str:
@@ -148,18 +150,22 @@ def target_text(value: Any, names: list[str]) -> str:
     if array is not None:
         return f"{'×'.join(map(str, array.shape))} {type_name(value)}"
     if isinstance(value, Mapping) and (boxes := as_array(value.get("boxes"))) is not None:
-        words = f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}" if boxes.ndim else ""
+        box_count_label = (
+            f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}" if boxes.ndim else ""
+        )
         labels = as_array(value.get("labels"))
         if not names or labels is None or labels.dtype.kind not in "iu":
-            return words
+            return box_count_label
         counts = Counter(target_text(label, names) for label in labels.reshape(-1))
         kinds = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-        return f"{words}: {kinds}"[:_TEXT] if kinds else words
+        return f"{box_count_label}: {kinds}"[:_TEXT_CHARACTERS] if kinds else box_count_label
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}: {target_text(v, [])}" for k, v in list(value.items())[:8])[:_TEXT]
+        return ", ".join(f"{k}: {target_text(v, [])}" for k, v in list(value.items())[:8])[
+            :_TEXT_CHARACTERS
+        ]
     if isinstance(value, (tuple, list)):
-        return ", ".join(target_text(v, []) for v in value[:8])[:_TEXT]
-    return str(value)[:_TEXT]
+        return ", ".join(target_text(v, []) for v in value[:8])[:_TEXT_CHARACTERS]
+    return str(value)[:_TEXT_CHARACTERS]
 
 
 def _thin(array: Array, points: int) -> Array:
@@ -173,19 +179,19 @@ def _floats(array: Array) -> tuple[float | None, ...]:
 
 def picture(array: Array, layout: str) -> str:
     """Return a PNG in base64."""
-    return encoded(bytes_of(array, layout))
+    return encode_png(thumbnail_pixels(array, layout))
 
 
-def encoded(pixels: Array) -> str:
+def encode_png(pixels: Array) -> str:
     return base64.b64encode(png(pixels)).decode("ascii")
 
 
-def thinning(height: int, width: int) -> int:
+def thinning_step(height: int, width: int) -> int:
     """Return which row and column of a picture is shown: every, every other …"""
     return max(1, math.ceil(max(height, width) / LARGEST_SIDE))
 
 
-def bytes_of(array: Array, layout: str) -> Array:
+def thumbnail_pixels(array: Array, layout: str) -> Array:
     """Return a thumbnail's pixels as height × width × channels.
 
     Other ranges than 0…255 or 0…1 are scaled from lowest to highest.
@@ -194,7 +200,7 @@ def bytes_of(array: Array, layout: str) -> Array:
         array = array[:, :, None]
     elif layout == "CHW":
         array = array.transpose(1, 2, 0)
-    step = thinning(*array.shape[:2])
+    step = thinning_step(*array.shape[:2])
     array = array[::step, ::step]
     if array.dtype != numpy.uint8:
         values = array.astype(numpy.float64)

@@ -22,34 +22,40 @@ from backend.training.user_code import (
     is_out_of_memory,
 )
 
-_MOST_CALLS = 2000
-_MORE_CALLS = f"The layers ran more often than {_MOST_CALLS} times: only the first ones are here."
-_ONE_SAMPLE = "One sample has no variance between samples."
+_CALL_LIMIT = 2000
+_CALL_LIMIT_WARNING = (
+    f"The layers ran more often than {_CALL_LIMIT} times: only the first ones are here."
+)
+_ONE_SAMPLE_WARNING = "One sample has no variance between samples."
 
 
 def variance(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, Any]:
     """``model``, ``loader``, ``dataset``, ``batch_size``."""
     batch = model_batch(request, report, int(request["batch_size"]))
     report("Running a step of the model…")
-    found = variance_of(batch.model, batch.data, batch.target)
+    depth_variance = compute_variance(batch.model, batch.data, batch.target)
     if batch.samples == 1:
-        found = replace(found, warnings=(*found.warnings, _ONE_SAMPLE))
-    return found.to_dict()
+        depth_variance = replace(
+            depth_variance, warnings=(*depth_variance.warnings, _ONE_SAMPLE_WARNING)
+        )
+    return depth_variance.to_dict()
 
 
-def variance_of(model: torch.nn.Module, data: Any, target: Any) -> DepthVariance:
+def compute_variance(model: torch.nn.Module, data: Any, target: Any) -> DepthVariance:
     """Return the variances of the layers with weights, or of all layers if none has some."""
-    layers = [one for one in layer_modules(model) if one.is_layer]
-    weighted = [one for one in layers if any(parameter.ndim > 1 for parameter in one.own)]
-    calls = _Calls()
+    layers = [layer for layer in layer_modules(model) if layer.is_layer]
+    weighted_layers = [
+        layer for layer in layers if any(parameter.ndim > 1 for parameter in layer.parameters)
+    ]
+    calls = _LayerCalls()
     handles = [
-        one.module.register_forward_hook(calls.noter(one.name))
-        for one in weighted or layers
+        layer.module.register_forward_hook(calls.hook_for(layer.name))
+        for layer in weighted_layers or layers
         # Compiled to TorchScript, a module accepts no hooks.
-        if not isinstance(one.module, torch.jit.ScriptModule)
+        if not isinstance(layer.module, torch.jit.ScriptModule)
     ]
     model.train()
-    warnings, sigmoids = [], 0
+    warnings, sigmoid_count = [], 0
     try:
         output = compute_output(model, data)
     finally:
@@ -57,56 +63,60 @@ def variance_of(model: torch.nn.Module, data: Any, target: Any) -> DepthVariance
             handle.remove()
     try:
         loss = compute_loss(model, output, target)
-        sigmoids = _sigmoids(loss)
+        sigmoid_count = _count_sigmoids(loss)
         torch.autograd.backward(loss)
     except (UserCodeError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
         warnings.append(f"There are no gradients: {error}")
     if calls.is_full:
-        warnings.append(_MORE_CALLS)
-    return DepthVariance(tuple(calls.rows), sigmoids, tuple(warnings))
+        warnings.append(_CALL_LIMIT_WARNING)
+    return DepthVariance(tuple(calls.rows), sigmoid_count, tuple(warnings))
 
 
-class _Calls:
+class _LayerCalls:
     """A row for each call of a layer, filled in the forward pass and in the backward pass."""
 
     def __init__(self) -> None:
         self.rows: list[LayerVariance] = []
         self.is_full = False
-        self._count: Counter[str] = Counter()
+        self._call_counts: Counter[str] = Counter()
 
-    def noter(self, name: str) -> Callable[..., None]:
+    def hook_for(self, name: str) -> Callable[..., None]:
         def note(module: torch.nn.Module, _inputs: object, output: Any) -> None:
-            found = [one for one in tensors_in(output) if one.is_floating_point() and one.ndim]
-            self.is_full |= len(self.rows) == _MOST_CALLS
-            if not found or self.is_full:
+            tensors = [
+                tensor
+                for tensor in tensors_in(output)
+                if tensor.is_floating_point() and tensor.ndim
+            ]
+            self.is_full |= len(self.rows) == _CALL_LIMIT
+            if not tensors or self.is_full:
                 return
-            self._count[name] += 1
-            calls = self._count[name]
-            place = len(self.rows)
-            value = found[0].detach()
+            self._call_counts[name] += 1
+            call_number = self._call_counts[name]
+            row_index = len(self.rows)
+            value = tensors[0].detach()
             self.rows.append(
                 LayerVariance(
-                    name if calls == 1 else f"{name}, call {calls}",
+                    name if call_number == 1 else f"{name}, call {call_number}",
                     type(module).__name__,
                     _variance(value) if len(value) > 1 else None,
                     None,
                     "" if _is_finite(value) else "output",
                 )
             )
-            if found[0].requires_grad:
-                hook = partial(self._take, place)
-                found[0].register_hook(hook)  # type: ignore[no-untyped-call]
+            if tensors[0].requires_grad:
+                gradient_hook = partial(self._add_gradient, row_index)
+                tensors[0].register_hook(gradient_hook)  # type: ignore[no-untyped-call]
 
         return note
 
-    def _take(self, place: int, gradient: torch.Tensor) -> None:
-        row, value = self.rows[place], gradient.detach()
+    def _add_gradient(self, row_index: int, gradient: torch.Tensor) -> None:
+        row, value = self.rows[row_index], gradient.detach()
         if _is_finite(value):
-            self.rows[place] = replace(row, gradient=value.double().square().mean().item())
+            self.rows[row_index] = replace(row, gradient=value.double().square().mean().item())
         else:
-            self.rows[place] = replace(row, broken=row.broken or "gradient")
+            self.rows[row_index] = replace(row, broken=row.broken or "gradient")
 
 
 def _variance(value: torch.Tensor) -> float | None:
@@ -120,15 +130,15 @@ def _is_finite(value: torch.Tensor) -> bool:
     return bool(torch.isfinite(value).all())
 
 
-def _sigmoids(loss: torch.Tensor) -> int:
+def _count_sigmoids(loss: torch.Tensor) -> int:
     """Count the sigmoids below a loss, called as modules or as functions."""
-    waiting, seen, count = [loss.grad_fn], set(), 0
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
+    pending_nodes, visited_nodes, count = [loss.grad_fn], set(), 0
+    while pending_nodes:
+        node = pending_nodes.pop()
+        if node is not None and node not in visited_nodes:
+            visited_nodes.add(node)
             count += node.name() == "SigmoidBackward0"
-            waiting += (one for one, _ in node.next_functions)
+            pending_nodes += (next_node for next_node, _ in node.next_functions)
     return count
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from backend.records.base import number_format
-from backend.records.library.reading_note import note_sentences
+from backend.records.library.reading_note import note_messages
 from backend.training.user_code.batches import ItemFailure, shape_of
 from backend.training.user_code.errors import (
     UserCodeError,
@@ -67,7 +67,7 @@ class UserData:
         with calling(f"{self.class_name}.reading_notes", self.source):
             notes = getattr(self.user_dataset, "reading_notes", ())
         try:
-            return note_sentences(notes)
+            return note_messages(notes)
         except ValueError as error:
             return (f"{self.class_name}.reading_notes cannot be shown: {error}.",)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backend.records.base.number_format import some
+from backend.records.base.number_format import name_list
 from backend.training.user_code.errors import FORWARD, LOSS, UserCodeError, a, calling, describe
 from backend.training.user_code.importing import load
 
@@ -135,7 +135,7 @@ def require_shapes(model: torch.nn.Module) -> None:
     if unknown:
         raise UserCodeError(
             "The first batch does not give these parameters a shape, in evaluation or in "
-            f"{_MOST_STEPS} steps of training: {some(unknown)}.",
+            f"{_MOST_STEPS} steps of training: {name_list(unknown)}.",
             "Use these layers in the first step, or build them with their sizes in "
             "UserModel.__init__, such as torch.nn.Linear in place of LazyLinear.",
         )
@@ -224,7 +224,7 @@ def require_same_state(model: torch.nn.Module, built: Mapping[str, tuple[int, ..
     other = [name for name in {**built, **now} if built.get(name) != now.get(name)]
     if other:
         raise UserCodeError(
-            f"Training changed the names or shapes in the model's state_dict: {some(other)}.",
+            f"Training changed the names or shapes in the model's state_dict: {name_list(other)}.",
             "Register buffers and parameters with their final shape in UserModel.__init__; a new "
             "model could not load the checkpoint otherwise. A layer that is trained later can be "
             "frozen until then: requires_grad_(False).",
@@ -237,7 +237,7 @@ def _require_readable(state: Mapping[str, Any]) -> None:
     odd = [text for name, one in state.items() if not _is_plain(one) for text in _odd(one, name)]
     if odd:
         raise UserCodeError(
-            f"A checkpoint cannot hold a part of the model's state_dict: {some(odd)}.",
+            f"A checkpoint cannot hold a part of the model's state_dict: {name_list(odd)}.",
             "Let get_extra_state return a dict of tensors, numbers and text: torch.from_numpy(…) "
             "of an array, .item() of one number, str(…) of a path or a date.",
         )

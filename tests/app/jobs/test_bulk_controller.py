@@ -18,7 +18,7 @@ from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import button, window
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
@@ -79,7 +79,7 @@ def test_the_page_keeps_and_reports_a_newer_value_of_another_desktop(acts, page,
 def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.queries.list())
-    page.job_actions.ask(do.TAG_ALL, ids[:2])
+    page.job_actions.ask(job_actions.TAG_ALL, ids[:2])
     dialog = window(TagDialog)
     assert not button(dialog, "Tag").isEnabled()
     dialog._add.setText("a, b")
@@ -98,7 +98,7 @@ def test_stop_ends_only_running_jobs(acts, page, ids):
     lines = page.table.model._rows.lines
     slot = page.table.model._rows.slot_of(ids[1])
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
-    page.job_actions.ask(do.STOP_ALL, ids)
+    page.job_actions.ask(job_actions.STOP_ALL, ids)
     assert acts.stopped == [ids[1]]
     assert acts.sentences == ["Stopping 1 job; each saves a checkpoint first."]
 
@@ -115,7 +115,7 @@ def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monke
         return acts._jobs.queries.show(job_id)
 
     monkeypatch.setattr(acts._queue, "dequeue", dequeue)
-    page.job_actions.ask(do.STOP_ALL, ids)
+    page.job_actions.ask(job_actions.STOP_ALL, ids)
     assert acts.stopped == [("left", ids[1]), ("left", ids[2]), ids[0]]
     assert acts.sentences == [
         "Removed 2 jobs from the queue. Stopping 1 job; each saves a checkpoint first."
@@ -172,7 +172,7 @@ def test_each_of_several_jobs_is_exported_to_its_own_file(acts, real_page, real_
 def test_cloning_several_jobs_makes_drafts_and_selects_them(
     acts, real_page, services, real_ids, ids
 ):
-    real_page.job_actions.ask(do.CLONE_ALL, real_ids)
+    real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids)
     new = {
         view.id: view for view in services.jobs.queries.list() if view.id not in (*ids, *real_ids)
     }
@@ -185,7 +185,7 @@ def test_cloning_several_jobs_makes_drafts_and_selects_them(
 
 def test_the_list_ticks_the_drafts_of_cloned_jobs(acts, real_page, services, real_ids, ids):
     real_page.show_list()
-    real_page.job_actions.ask(do.CLONE_ALL, real_ids)
+    real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids)
     new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
     assert set(real_page.model.ticked()) == new
     assert real_page.list.bar.isVisible()
@@ -193,13 +193,13 @@ def test_the_list_ticks_the_drafts_of_cloned_jobs(acts, real_page, services, rea
 
 def test_the_page_says_why_a_job_cannot_be_cloned(acts, real_page, real_ids, ids):
     # Of the others there is no model.
-    real_page.job_actions.ask(do.CLONE_ALL, (ids[0], real_ids[0]))
+    real_page.job_actions.ask(job_actions.CLONE_ALL, (ids[0], real_ids[0]))
     (sentence,) = acts.sentences
     assert sentence.startswith("Cloned 1 of 2 jobs. The drafts are selected. digits: ")
     assert len(real_page.table.view.chosen()) == 1
 
 
 def test_a_single_job_is_cloned_in_the_form(acts, real_page, real_ids):
-    real_page.job_actions.ask(do.CLONE_ALL, real_ids[:1])
+    real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids[:1])
     assert acts.in_form == [real_ids[0]]
     assert acts.sentences == []

@@ -23,7 +23,7 @@ from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.form.job_form import JobForm
@@ -57,7 +57,7 @@ def controller(origin, page, immediately, qtbot):
 
 
 def press(detail: JobDetail, text: str) -> None:
-    action = menu_of(detail.header.more)[text]
+    action = menu_of(detail.header.menu_button)[text]
     assert action.isEnabled()
     action.trigger()
 
@@ -139,7 +139,7 @@ def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page
     page.open_job(again.id)
     controller.see(services.jobs.queries.poll(again.id))
     assert banner.accessibleName().startswith(said), "it is said each time the job is opened"
-    with asks(page.job_actions, do.COMPARE_ALL) as compared:
+    with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
         banner.findChild(Button).click()
     assert compared.args == [(job_id, again.id)]
 
@@ -155,14 +155,14 @@ def test_a_replay_opens_a_form_with_a_choice_of_nodes_and_is_known_as_one(
     controller.replay(job_id, lambda error: pytest.fail(str(error)))
     draft = form.draft()
     assert draft.raw["name"] == "Täglich/1 (replay)"
-    assert draft.origin.replays == job_id
+    assert draft.origin.replayed_id == job_id
     elapse(form)
     assert the(Banner, form).accessibleName().startswith("Replay of “Täglich/1”.")
     # Other nodes, or more processes on the same, are still the replay; other settings are none.
     the(PlacementPicker, form).put([{"node": "this-computer", "processes": 2}])
-    assert form.draft().origin.replays == job_id
+    assert form.draft().origin.replayed_id == job_id
     setting_field(form, "epochs").control.setText("9")
-    assert form.draft().origin.replays == ""
+    assert form.draft().origin.replayed_id == ""
     form.show_draft(draft)
     form.save_requested.emit(form.draft())
     (made,) = [one for one in services.jobs.queries.list() if one.id != job_id]

@@ -18,8 +18,8 @@ from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
 from tests.windows import the
 from widgets.common import lazy_file_drag
 from widgets.common.buttons import SegmentedControl
-from widgets.common.lazy_file_drag import Promise, PromisedFile
-from widgets.jobs.actions import job_actions as do
+from widgets.common.lazy_file_drag import FilePromise, PromisedFile
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
 from widgets.jobs.detail.job_detail import JobDetail
@@ -72,7 +72,7 @@ def detail(qtbot):
 @pytest.fixture
 def carry(jobs, background, detail, monkeypatch):
     # A busy machine may take longer than a drop waits.
-    monkeypatch.setattr(lazy_file_drag, "PATIENCE_MS", LIMIT_MS)
+    monkeypatch.setattr(lazy_file_drag, "WAIT_MS", LIMIT_MS)
     carry = CheckpointDragSource(jobs, background, detail.job_actions)
     carry.heard = []
     background.notified.connect(carry.heard.append)
@@ -90,8 +90,8 @@ def hold(monkeypatch, is_held):
 
 def take(detail, one=ONE):
     """The drag begins."""
-    promise = Promise()
-    the(CheckpointTable, detail.checkpoints).drag_began.emit(one, promise)
+    promise = FilePromise()
+    the(CheckpointTable, detail.checkpoints).drag_started.emit(one, promise)
     return promise
 
 
@@ -105,7 +105,7 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(carry, 
     (path,) = dropped(take(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
     kinds = []
-    detail.job_actions.on(do.EXPORT_KIND, kinds.append)
+    detail.job_actions.on(job_actions.EXPORT_FORMAT, kinds.append)
     detail.export()
     the(SegmentedControl, detail.exports.dialog.now).choose("pt")
     detail.exports.dialog.now._request()
@@ -162,7 +162,7 @@ def test_a_message_says_when_a_slow_export_can_be_dragged_again(
     carry, detail, jobs, monkeypatch, qtbot
 ):
     jobs.may.clear()
-    monkeypatch.setattr(lazy_file_drag, "PATIENCE_MS", 30)
+    monkeypatch.setattr(lazy_file_drag, "WAIT_MS", 30)
     assert dropped(take(detail)) == []
     assert carry.heard[1:] == [
         "“digits.zip” was not ready yet; a message will say when to drag it again"
@@ -195,10 +195,10 @@ def test_a_failed_export_shows_one_sentence_and_drops_nothing(carry, detail, job
 def test_an_unaccepted_drop_cancels_the_export(carry, detail, jobs, qtbot):
     jobs.may.clear()
     promise = take(detail)
-    promise.is_let_go = True
+    promise.is_drag_over = True
     with qtbot.waitSignal(promise.settled):
         promise.abandoned.emit()
-    assert not promise.is_kept
+    assert not promise.is_fulfilled
     assert carry.heard == ["Making “digits.zip”…"]
 
 

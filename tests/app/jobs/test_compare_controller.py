@@ -14,7 +14,7 @@ from app.jobs.compare_controller import CompareController
 from app.jobs.file_export import FileExport
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobListing, line_of
+from backend.records.jobs.summary import JobListing, summary_of
 from backend.services.jobs.index import JobIndex
 from tests.job_views import changed
 from tests.widgets.compare.compare_samples import draft, eight, three, update_of
@@ -40,15 +40,15 @@ class Service:
     def find(self, query, then):
         """As the index of jobs answers."""
         index = JobIndex()
-        index.take([line_of(each.view) for each in self.updates.values()])
+        index.update([summary_of(each.view) for each in self.updates.values()])
         found = index.find(query)
-        then(JobRows(found.lines, found.order, index.slot, found.total))
+        then(JobRows(found.summaries, found.order, index.slot, found.total_count))
 
     def views(self, job_ids):
         return tuple(self.updates[job_id].view for job_id in job_ids)
 
-    def write_csv(self, job_ids, path, *, replaces):
-        self.written.append((job_ids, path, replaces))
+    def write_csv(self, job_ids, path, *, overwrite):
+        self.written.append((job_ids, path, overwrite))
         return path
 
 
@@ -133,7 +133,7 @@ def test_a_job_resumed_elsewhere_is_read_again(controller, service):
 
 def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
-    controller.see(JobListing(gone=("id1", "id2")))
+    controller.see(JobListing(removed_ids=("id1", "id2")))
     assert says(page, "is no longer in the list of jobs")
     assert page.ids == ("id0", "id1")
 
@@ -146,7 +146,7 @@ def test_a_job_of_a_sweep_shows_the_whole_sweep_and_its_changes(controller, page
     card = page.parallel
     assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
     renamed = replace(service.updates["id2"].view, name="another name")
-    controller.see(JobListing(views=(renamed,), gone=("id1",)))
+    controller.see(JobListing(views=(renamed,), removed_ids=("id1",)))
     names = {line.job_id: line.name for line in card.shown.lines}
     assert names.keys() == {"id0", "id2"}
     assert names["id2"] == "another name"

@@ -12,7 +12,7 @@ from backend.records.jobs.state import JobState
 from tests.app.main.test_bootstrap import open_program, places
 from tests.fakes import trained
 from tests.windows import button
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.nodes.page import node_actions
 
 __all__ = ["open_program", "places"]
@@ -36,7 +36,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     page = program._pages.compare
     qtbot.waitUntil(lambda: program.jobs.total == 2)
     for job_id in jobs:
-        program.jobs.detail.job_actions.ask(do.COMPARE_ALL, (job_id,))
+        program.jobs.detail.job_actions.ask(job_actions.COMPARE_ALL, (job_id,))
     assert program.window.place == "compare"
 
     def drawn(job_id):
@@ -72,7 +72,7 @@ def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatc
     program = open_program()
     qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
     for name, save in (
-        ("job", partial(program.jobs.detail.job_actions.ask, do.SAVE)),
+        ("job", partial(program.jobs.detail.job_actions.ask, job_actions.SAVE_FILE)),
         ("node", partial(program.nodes.node_actions.ask, node_actions.SAVE)),
         ("form", program.form.picture_requested.emit),
         ("compare", program._pages.compare.save_requested.emit),

@@ -15,7 +15,7 @@ from tests.conftest import Immediately
 from tests.fakes.command_line import call
 from tests.windows import the
 from widgets.common.task_status import TaskStatus
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 
 URL = "http://127.0.0.1:6006/secret/"
@@ -73,14 +73,14 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
 ):
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
-    actions.ask(do.EVENTS, "job-1")
+    actions.ask(job_actions.TENSORBOARD, "job-1")
     assert (viewers.asked, inspection.asked, opened) == (["job-1"], [], [URL])
-    assert controller.dialog.now is None
-    actions.ask(do.WEIGHTS, "job-1")
+    assert controller.dialog.dialog is None
+    actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
     assert inspection.asked == ["job-1"]
     assert opened == [URL, URL]
-    assert the(TaskStatus, controller.dialog.now).message.text() == NO_GRAPH
-    controller.dialog.now.reject()
+    assert the(TaskStatus, controller.dialog.dialog).message.text() == NO_GRAPH
+    controller.dialog.dialog.reject()
 
 
 def test_an_error_of_tensorboard_is_shown_in_its_dialog(
@@ -89,11 +89,11 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
     viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
-    actions.ask(do.EVENTS, "job-1")
-    message = the(TaskStatus, controller.dialog.now).message
+    actions.ask(job_actions.TENSORBOARD, "job-1")
+    message = the(TaskStatus, controller.dialog.dialog).message
     assert message.text() == "TensorBoard is not installed. Install it."
     assert not opened
-    controller.dialog.now.reject()
+    controller.dialog.dialog.reject()
 
 
 def test_closing_the_dialog_cancels_the_export_for_tensorboard(viewers, inspection, opened, window):
@@ -103,8 +103,8 @@ def test_closing_the_dialog_cancels_the_export_for_tensorboard(viewers, inspecti
 
     actions, runner = JobActions(), Later()
     controller = EventsController(viewers, inspection, runner, actions, window)
-    actions.ask(do.WEIGHTS, "job-1")
-    controller.dialog.now.reject()
+    actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
+    controller.dialog.dialog.reject()
     runner.work()
     assert (inspection.asked, viewers.asked, opened) == (["job-1"], [], [])
 
@@ -118,7 +118,7 @@ def test_the_command_serves_until_it_is_interrupted(
 
     monkeypatch.setattr(signal, "pause", interrupt)
     queries = SimpleNamespace(find=lambda reference: f"{reference}-found")
-    reaper = SimpleNamespace(reap=lambda _id: None, nodes=lambda _id: ())
+    reaper = SimpleNamespace(reap=lambda _id: None, agent_nodes=lambda _id: ())
     services = SimpleNamespace(
         event_viewers=viewers, inspection=inspection, queries=queries, reaper=reaper
     )

@@ -12,11 +12,11 @@ from app.jobs.fitting_parts import fitting_parts
 from backend.records.jobs.state import JobState
 from backend.records.library.item import (
     PARTS,
-    STUDY_FACT,
-    TRAINING_FACT,
+    STUDY_DETAIL,
+    TRAINING_DETAIL,
     Kind,
     LibraryItem,
-    Together,
+    Combination,
 )
 
 DAY = "2026-01-{:02}T00:00:00Z"
@@ -24,7 +24,7 @@ NAMES = st.sampled_from(["wine", "boxes", "leaf", "resnet-18"])
 
 
 def item(kind, name, day=1, **facts):
-    return LibraryItem(kind, name, 1, "0" * 64, 1, 1, DAY.format(day), facts=facts)
+    return LibraryItem(kind, name, 1, "0" * 64, 1, 1, DAY.format(day), details=facts)
 
 
 def library(*items):
@@ -37,8 +37,8 @@ def job(model, dataset, loader, day, state=JobState.FINISHED, step=9):
 
 
 GALLERY_MODELS = (
-    item(Kind.MODEL, "resnet-18", 4, **{TRAINING_FACT: {"epochs": 5}}),
-    item(Kind.MODEL, "mlp", 5, **{TRAINING_FACT: {"epochs": 5}}),
+    item(Kind.MODEL, "resnet-18", 4, **{TRAINING_DETAIL: {"epochs": 5}}),
+    item(Kind.MODEL, "mlp", 5, **{TRAINING_DETAIL: {"epochs": 5}}),
 )
 DATA = tuple(item(kind, name) for kind in PARTS[1:] for name in ("wine", "boxes"))
 WINE = job("mlp", "wine", "wine", 9)
@@ -48,17 +48,17 @@ WINE = job("mlp", "wine", "wine", 9)
     ("chosen", "worked", "jobs", "expected"),
     [
         ({"dataset": "wine", "loader": "wine"}, (), (), ("", "wine", "wine")),
-        ({"dataset": "boxes"}, (Together("wine", "wine", "mlp"),), (WINE,), ("", "boxes", "boxes")),
-        ({"dataset": "wine"}, (Together("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
-        ({"model": "mlp"}, (Together("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
+        ({"dataset": "boxes"}, (Combination("wine", "wine", "mlp"),), (WINE,), ("", "boxes", "boxes")),
+        ({"dataset": "wine"}, (Combination("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
+        ({"model": "mlp"}, (Combination("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
         ({"model": "mlp"}, (), (WINE,), ("mlp", "", "")),
         ({}, (), (WINE,), ("mlp", "wine", "wine")),
         ({}, (), (job("gone", "wine", "wine", 9),), ("", "wine", "wine")),
         ({}, (), (job("mlp", "boxes", "boxes", 9, JobState.ERROR, 0), WINE),
          ("mlp", "wine", "wine")),
         ({}, (), (job("mlp", "wine", "wine", 2),), ("mlp", "", "")),
-        ({"dataset": "wine"}, (Together("wine", "boxes"),), (), ("", "wine", "boxes")),
-        ({"loader": "boxes"}, (Together("wine", "boxes", "gone"),), (), ("", "boxes", "boxes")),
+        ({"dataset": "wine"}, (Combination("wine", "boxes"),), (), ("", "wine", "boxes")),
+        ({"loader": "boxes"}, (Combination("wine", "boxes", "gone"),), (), ("", "boxes", "boxes")),
     ],
 )  # fmt: skip
 def test_only_parts_that_are_known_to_fit_are_proposed(chosen, worked, jobs, expected):
@@ -67,10 +67,10 @@ def test_only_parts_that_are_known_to_fit_are_proposed(chosen, worked, jobs, exp
 
 
 def test_the_parts_of_a_study_are_never_proposed():
-    of_study = item(Kind.MODEL, "plain-deep-rrelu", 9, **{STUDY_FACT: "Activations"})
+    of_study = item(Kind.MODEL, "plain-deep-rrelu", 9, **{STUDY_DETAIL: "Activations"})
     items = library(of_study, *DATA)
     jobs = (job("plain-deep-rrelu", "wine", "digits-resized", 9),)
-    worked = (Together("wine", "wine", "plain-deep-rrelu"),)
+    worked = (Combination("wine", "wine", "plain-deep-rrelu"),)
     assert fitting_parts({"dataset": "wine"}, items, worked, jobs).get("model") is None
     assert "model" not in fitting_parts({}, items, worked, jobs)
 
@@ -86,7 +86,7 @@ def test_code_of_the_user_is_proposed_with_the_only_dataset():
 
 @given(
     st.fixed_dictionaries({kind: st.sets(NAMES, min_size=2) for kind in PARTS}),
-    st.lists(st.builds(Together, NAMES, NAMES, NAMES)),
+    st.lists(st.builds(Combination, NAMES, NAMES, NAMES)),
     NAMES,
 )
 def test_each_part_worked_with_the_others_or_has_the_name_of_one(names, worked, dataset):

@@ -13,7 +13,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.records.library.item import Kind
 from backend.records.library.preview import DataSize, ModelCheck
 from backend.services.jobs import service as job_service
-from backend.services.jobs.dataset_size import DataSizes
+from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from tests.app.conftest import TRIED
@@ -58,7 +58,7 @@ def runner():
 
 @pytest.fixture
 def form(qtbot, services, runner, monkeypatch):
-    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
     page, form = JobsPage(), JobForm()
     for widget in (page, form):
         qtbot.addWidget(widget)
@@ -170,7 +170,7 @@ def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
 
 
 def test_a_job_without_local_pytorch_is_tried_only_on_request(form, runner, monkeypatch):
-    monkeypatch.setattr(job_service, "lack_here", lambda: ToolError("No PyTorch here."))
+    monkeypatch.setattr(job_service, "training_error", lambda: ToolError("No PyTorch here."))
     elapse(form)
     runner.let_go()
     assert line(form).startswith("Not tried: its files or PyTorch are not on this")
@@ -275,7 +275,7 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
             raise answer
         return answer
 
-    monkeypatch.setattr(DataSizes, "known", lambda *_: None)
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: None)
     monkeypatch.setattr(form.controller._jobs, "count_items", count)
     elapse(form)
     assert says(side_of(form), "Counting samples")

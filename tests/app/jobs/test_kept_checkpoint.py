@@ -34,12 +34,12 @@ class Keeping(Jobs):
         self.found = tuple(replace(one, is_kept=is_kept) for one in self.found)
         return self.found[0]
 
-    def damage(self, _job_id, _name):
+    def find_damage(self, _job_id, _name):
         if self.refusal is not None:
             raise self.refusal
         return self.fault
 
-    def acts(self, _job_id):
+    def audit_entries(self, _job_id):
         return tuple(AuditEntry("", f"Always kept: {name}") for _, name, _ in self.done)
 
 

@@ -50,7 +50,7 @@ def test_rows_that_the_user_moved_are_not_held_for_a_later_question(
         lists._find(query)
         runner.work()
     for at_once in by_user:
-        lists._find(query, at_once=at_once)
+        lists._find(query, is_immediate=at_once)
     while runner.waiting:
         runner.work()
     while runner.answers:

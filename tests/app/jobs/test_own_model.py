@@ -100,11 +100,11 @@ def go_on_to_start(mouse: Mouse, program: Program, qtbot: QtBot) -> tuple[dict[s
     """From the dialog, which knows all three, to Start; what the job uses, and its name."""
     mouse.click("Import", dialog_of(qtbot))
     mouse.click("New job with it", program.library[Kind.DATASET].detail)
-    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    qtbot.waitUntil(lambda: program.window.page_key == "new-job")
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
-    before = program.jobs.total
+    before = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.total > before and program.window.place == "jobs")
+    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.page_key == "jobs")
     view = program.jobs.open_view
     assert view is not None
     return {kind: pin.reference for kind, pin in view.pins.items()}, view.name

@@ -51,10 +51,10 @@ def controller(qtbot, predictions, immediately):
     library = SimpleNamespace(list=lambda kind: [SimpleNamespace(reference=f"{kind.value}@1")])
     services = SimpleNamespace(predictions=predictions, library=library)
     made = PredictionController(services, immediately, JobActions(), window)
-    made.ask(LIVE, MADE, MADE[1].name)
+    made.open_dialog(LIVE, MADE, MADE[1].name)
     yield made
-    if made.dialog.now is not None:
-        made.dialog.now.reject()
+    if made.dialog.dialog is not None:
+        made.dialog.dialog.reject()
 
 
 def test_a_file_is_answered_in_the_dialog(controller, predictions):

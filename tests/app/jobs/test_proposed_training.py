@@ -8,52 +8,52 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.jobs.proposed_training import USUAL_TRAINING, ProposedTraining, training_of
-from backend.records.library.item import TRAINING_FACT, Kind, LibraryItem
+from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
+from backend.records.library.item import TRAINING_DETAIL, Kind, LibraryItem
 
 ADAM = {"epochs": 15, "batch_size": 16, "optimizer": {"name": "adam", "lr": 0.001},
         "gradient_norm": 1.0}  # fmt: skip
 
 
 def model(name, **facts):
-    return LibraryItem(Kind.MODEL, name, 1, "0" * 64, 1, 1, "2026-01-01T00:00:00Z", facts=facts)
+    return LibraryItem(Kind.MODEL, name, 1, "0" * 64, 1, 1, "2026-01-01T00:00:00Z", details=facts)
 
 
-MODELS = (model("resnet", **{TRAINING_FACT: ADAM}), model("mine"))
+MODELS = (model("resnet", **{TRAINING_DETAIL: ADAM}), model("mine"))
 
 
 def test_a_network_of_the_gallery_brings_its_settings_and_other_code_the_usual_ones():
     assert training_of("resnet", MODELS) == training_of("resnet@1", MODELS) == ADAM
-    assert training_of("mine", MODELS) == training_of("gone", MODELS) == USUAL_TRAINING
+    assert training_of("mine", MODELS) == training_of("gone", MODELS) == DEFAULT_TRAINING
 
 
 @pytest.mark.parametrize("typed", [{"epochs": 3}, {"optimizer": {"name": "sgd", "lr": 0.2}}])
 def test_another_model_changes_only_what_the_user_left(typed):
     training = ProposedTraining()
-    training.begin({**USUAL_TRAINING, "model": "mine"})
-    raw = {**USUAL_TRAINING, **typed, "model": "resnet"}
+    training.reset({**DEFAULT_TRAINING, "model": "mine"})
+    raw = {**DEFAULT_TRAINING, **typed, "model": "resnet"}
     assert training.is_of_other_model(raw)
-    changed = training.follow(raw, ADAM)
+    changed = training.follow_model(raw, ADAM)
     assert changed == {key: value for key, value in ADAM.items() if key not in typed}
     assert not training.is_of_other_model(raw)
-    back = training.follow({**raw, **changed, "model": "mine"}, USUAL_TRAINING)
-    assert back == {key: value for key, value in USUAL_TRAINING.items() if key not in typed}
+    back = training.follow_model({**raw, **changed, "model": "mine"}, DEFAULT_TRAINING)
+    assert back == {key: value for key, value in DEFAULT_TRAINING.items() if key not in typed}
 
 
 def test_a_loaded_job_keeps_its_settings():
     training = ProposedTraining()
-    training.begin({})
+    training.reset({})
     assert not training.is_of_other_model({**ADAM, "model": "mine"})
-    assert training.more_epochs(ADAM, 3) == {}
+    assert training.propose_epochs(ADAM, 3) == {}
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=5))
 def test_few_steps_an_epoch_mean_more_epochs(steps):
     training = ProposedTraining()
-    training.begin(ADAM)
+    training.reset(ADAM)
     raw = dict(ADAM)
     for steps_per_epoch in steps:
-        raw |= training.more_epochs(raw, steps_per_epoch)
+        raw |= training.propose_epochs(raw, steps_per_epoch)
         expected = max(15, math.ceil(15 * 20 / steps_per_epoch))
         assert raw["epochs"] == expected, "it depends on this dataset only"
-    assert training.more_epochs({**raw, "epochs": raw["epochs"] + 1}, 2) == {}, "the user's own"
+    assert training.propose_epochs({**raw, "epochs": raw["epochs"] + 1}, 2) == {}, "the user's own"

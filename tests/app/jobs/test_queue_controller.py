@@ -19,7 +19,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
 from tests.windows import the
 from widgets.common.banner import Banner
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -75,7 +75,7 @@ def controller(service, immediately, page, lists):
 
 
 def acts(service):
-    return [call for call in service.calls if call[0] not in ("read", "keep")]
+    return [call for call in service.calls if call[0] not in ("read", "ensure_keeper")]
 
 
 def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtbot):
@@ -85,7 +85,7 @@ def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtb
         controller.show_jobs((QUEUED,))
     assert shown.args == [service.queue]
     # After a reboot the queue service runs only after this call.
-    assert service.calls == [("keep",), ("read",)]
+    assert service.calls == [("ensure_keeper",), ("read",)]
     assert page.model.place(NAMES[1]).number == 2
     service.queue = Queue()
     controller.show_jobs(())
@@ -110,21 +110,21 @@ def test_a_slow_read_is_not_begun_twice(service, page):
 def test_each_request_is_one_act_and_the_list_is_read_again(controller, service, page, lists):
     actions = page.job_actions
     when = datetime(2026, 12, 24, 5, tzinfo=UTC)
-    actions.ask(do.QUEUE, "a")
-    actions.ask(do.LEAVE, "a")
-    actions.ask(do.TOP, "a")
-    actions.ask(do.CHANGE_QUEUED, "a", 7, when)
-    actions.ask(do.CHANGE_QUEUED, "a", 7, None)
-    actions.ask(do.MOVE_QUEUED, "a", "b", "")
-    actions.ask(do.PAUSE_QUEUE, True)
-    actions.ask(do.PAUSE_QUEUE, False)
+    actions.ask(job_actions.QUEUE, "a")
+    actions.ask(job_actions.LEAVE_QUEUE, "a")
+    actions.ask(job_actions.MOVE_TO_TOP, "a")
+    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, when)
+    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, None)
+    actions.ask(job_actions.MOVE_QUEUED, "a", "b", "")
+    actions.ask(job_actions.PAUSE_QUEUE, True)
+    actions.ask(job_actions.PAUSE_QUEUE, False)
     assert acts(service) == [
         ("enqueue", "a"),
         ("dequeue", "a"),
         ("to_top", "a"),
-        ("change", "a", 7, when, ("at_once", False)),
-        ("change", "a", 7, None, ("at_once", True)),
-        ("reorder", "a", ("after", ""), ("before", "b")),
+        ("change", "a", 7, when, ("start_now", False)),
+        ("change", "a", 7, None, ("start_now", True)),
+        ("reorder", "a", ("after_id", ""), ("before_id", "b")),
         ("pause",),
         ("resume",),
     ]
@@ -133,9 +133,9 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
 
 def test_a_refusal_is_shown_in_the_open_job_or_in_a_toast(controller, service, page, immediately):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
-    page.job_actions.ask(do.QUEUE, NAMES[0])
+    page.job_actions.ask(job_actions.QUEUE, NAMES[0])
     assert the(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
-    page.job_actions.ask(do.TOP, NAMES[1])
+    page.job_actions.ask(job_actions.MOVE_TO_TOP, NAMES[1])
     assert immediately.heard == ["It can never fit. Choose another place."]
 
 

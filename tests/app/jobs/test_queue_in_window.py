@@ -13,7 +13,7 @@ from tests.app.main.test_bootstrap import open_program, places
 from tests.waiting import wait_for
 from tests.windows import button, the
 from widgets.common.banner import Banner
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 
 __all__ = ["open_program", "places"]
 
@@ -40,12 +40,12 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
     qtbot.waitUntil(lambda: page.open_id == draft.id)
     button(page.detail.header, "Queue").click()
     qtbot.waitUntil(lambda: page.model.place(draft.id) is not None)
-    assert page.model.place(draft.id).waiting.cause is Cause.PAUSED
+    assert page.model.place(draft.id).wait_reason.cause is Cause.PAUSED
     banner = the(Banner, page.detail)
     qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName())
     assert page.list.strip.isVisible()
     button(page.list.strip, "Resume").click()
     qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1)
     qtbot.waitUntil(lambda: not page.list.strip.isVisible())
-    page.detail.job_actions.ask(do.STOP, draft.id)
+    page.detail.job_actions.ask(job_actions.STOP, draft.id)
     qtbot.waitUntil(lambda: page.model.line(draft.id).state.is_over)

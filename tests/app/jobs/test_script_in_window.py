@@ -11,7 +11,7 @@ from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a f
 from tests.windows import setting_field, texts, the
 from widgets.common.fields import LineEdit
 from widgets.jobs.form.form_sections import FormSections
-from widgets.jobs.form.swept_fields import SeveralButton
+from widgets.jobs.form.swept_fields import MultiValueButton
 
 LINE = '--out {output} --lr 0.1 --note "it\'s mine"'
 WORDS = ("--out", "{output}", "--lr", "0.1", "--note", "it's mine")
@@ -33,7 +33,7 @@ def field(program, name):  # noqa: F811
 
 def several(program):  # noqa: F811
     """The buttons for several values that Tab reaches."""
-    buttons = program.form.findChildren(SeveralButton)
+    buttons = program.form.findChildren(MultiValueButton)
     return {one.accessibleName() for one in buttons if one.isVisible()}
 
 
@@ -75,8 +75,8 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     program.form._fields.changed.emit()
     qtbot.waitUntil(lambda: "problem" in program.form._result.text())
     assert words in setting_field(program.form, "arguments").error()
-    the(FormSections, program.form).runs.choose("model")
-    the(FormSections, program.form).runs.activated.emit(0)
+    the(FormSections, program.form).job_kind.choose("model")
+    the(FormSections, program.form).job_kind.activated.emit(0)
     assert field(program, "Epochs").isVisible()
     assert "Several values of Arguments" not in several(program)
     assert "Several values of Loader" in several(program)

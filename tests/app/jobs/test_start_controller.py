@@ -109,7 +109,7 @@ class Requested:
         progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
         found = self.nodes.found(config)
-        if not found.passed:
+        if not found.succeeded:
             raise PreflightFailed(found, config)
         self.started_on.append(config.placement)
         return CREATED
@@ -124,15 +124,15 @@ def made(
         qtbot.addWidget(window)
         window.resize(1440, 900)
         nodes = Nodes(*wrong)
-        services = SimpleNamespace(preflight=nodes, canary=canary)
+        services = SimpleNamespace(preflight=nodes, trial_runs=canary)
         return StartController(services, immediately, window, window), Requested(nodes)  # type: ignore[arg-type]
 
     return make
 
 
 def talk_of(controller: StartController) -> PreflightSession:
-    assert controller.talk is not None
-    return controller.talk
+    assert controller.session is not None
+    return controller.session
 
 
 def dialog_of(controller: StartController) -> PreflightDialog:
@@ -153,7 +153,7 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     controller.start(requested.request)
     assert not says(dialog_of(controller), "Fix all"), "no button accepts it along with others"
     row_of(dialog_of(controller), finding).button.click()
-    asking = talk_of(controller)._asking.now
+    asking = talk_of(controller)._key_dialog.dialog
     assert asking is not None
     assert asking.page.fingerprint.text() == "SHA256:new"
     assert requested.nodes.repaired == []
@@ -165,7 +165,7 @@ def test_a_job_that_passes_the_check_starts_without_a_dialog(made: Make) -> None
     controller, requested = made()
     controller.start(requested.request)
     assert requested.began == [CREATED]
-    assert controller.talk is None
+    assert controller.session is None
     assert requested.busy == ["Starting…", "Checking 2 nodes…", ""]
 
 
@@ -185,7 +185,7 @@ def test_a_refused_start_lists_all_findings_and_starts_once_they_are_fixed(
     qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
     assert requested.began == [CREATED]
     assert requested.started_on == [PLACEMENT]
-    assert controller.talk is None
+    assert controller.session is None
 
 
 def test_a_node_with_several_faults_is_set_up_once(made: Make, qtbot: QtBot) -> None:
@@ -231,7 +231,7 @@ def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot)
     qtbot.mouseClick(button(dialog_of(controller), "Start on gpu09 only, 8 GPUs"), LEFT)
     assert requested.started_on == [PLACEMENT[:1]]
     assert requested.refused == []
-    assert controller.talk is None
+    assert controller.session is None
 
 
 def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(made: Make, qtbot: QtBot) -> None:
@@ -273,7 +273,7 @@ def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) ->
     ((job_id, placement),) = tried
     assert job_id == "a"
     assert [one.slots for one in placement] == [8, 7]
-    assert samples.SOUND.sentence in texts(dialog)
+    assert samples.SOUND.message in texts(dialog)
 
 
 def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(
@@ -293,12 +293,12 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
     assert button(dialog, "Install Pillow…").text() == "Install Pillow…"
     qtbot.mouseClick(button(dialog, "Install Pillow…"), LEFT)
-    assert controller.talk is not None
-    asked = controller.talk._packages.dialog.now
+    assert controller.session is not None
+    asked = controller.session._packages.dialog.dialog
     assert asked is not None
     qtbot.mouseClick(button(asked, "Install"), LEFT)
     assert installed == [("Pillow", ["gpu09", "gpu12"])]
-    assert samples.SOUND.sentence in texts(dialog)
+    assert samples.SOUND.message in texts(dialog)
     assert not button(dialog, "Install …").isVisible()
 
 
@@ -320,7 +320,7 @@ def test_another_error_is_shown_where_start_was_pressed(made: Make) -> None:
     )
     controller.start(request)
     assert [str(error) for error in requested.refused] == ["The job a has run before."]
-    assert controller.talk is None
+    assert controller.session is None
 
 
 def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
@@ -342,7 +342,7 @@ def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: "Checking 2 nodes…" in requested.busy)
     controller.cancel("a")
     qtbot.waitUntil(lambda: requested.busy[-1] == "")
-    assert (requested.began, requested.refused, controller.talk) == ([], [], None)
+    assert (requested.began, requested.refused, controller.session) == ([], [], None)
     background.close()
 
 
@@ -353,8 +353,8 @@ def test_closing_the_dialog_ends_the_check_and_lets_a_set_up_continue(
     controller.start(requested.request)
     talk = talk_of(controller)
     talk.dialog.reject()
-    assert controller.talk is None
-    assert [str(error) for error in requested.refused] == [MPI.sentence], "it stays to be read"
-    talk._repaired((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
+    assert controller.session is None
+    assert [str(error) for error in requested.refused] == [MPI.message], "it stays to be read"
+    talk._show_fix_results((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
     assert immediately.heard == ["gpu12 did not answer. Check it."]
     assert requested.nodes.asked == []

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from app.jobs.status_poller import _ROUNDS_A_LIST, StatusPoller
+from app.jobs.status_poller import _ROUNDS_PER_LIST, StatusPoller
 from app.runtime import stale_data
 from backend.base.errors import BackendError
 from backend.records.jobs.config import parse_job
@@ -60,7 +60,7 @@ class Jobs:
         if self.broken:
             raise BackendError(self.broken)
         to_reap = (self.view.id,) if self.view.unrecorded_end else ()
-        return JobListing((self.view,), total=1, to_reap=to_reap)
+        return JobListing((self.view,), total=1, reapable_ids=to_reap)
 
     def reap(self, job_id):
         """The ranks had all finished, unless the folder cannot be written."""
@@ -123,14 +123,14 @@ def test_a_poll_under_way_when_the_job_opens_does_not_double_its_points(qapp, jo
     poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, Later(), NEVER)
     seen = []
     poller.updated.connect(lambda update: seen.extend(update.history.steps))
-    poller.know(LIVE)
+    poller.take_change(LIVE)
     work, then = waiting.pop()
     then(work())
     jobs.view = changed(LIVE, step=7)
     poller.poll()
     early = waiting.pop()
     seen.clear()
-    poller.open("a")
+    poller.open_job("a")
     early[1](early[0]())
     while waiting:
         work, then = waiting.pop()
@@ -148,19 +148,19 @@ def test_f32_a_job_whose_read_hangs_is_stale_until_the_read_returns(qtbot, qapp,
     poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, Never(), NEVER)
     seen = []
     poller.updated.connect(lambda update: seen.append(update))
-    poller.know(LIVE)
+    poller.take_change(LIVE)
     poll_all(poller)
     assert not seen, "it may only be slow"
     monkeypatch.setattr(stale_data, "HANGS_S", -1.0)
     for _ in range(3):
         poll_all(poller)
     (update,) = seen
-    assert re.fullmatch(r"no news since \d\d:\d\d", update.view.doubt)
+    assert re.fullmatch(r"no news since \d\d:\d\d", update.view.contact_warning)
     assert (update.view.state, len(update.history.steps)) == (JobState.TRAINING, 0)
-    assert poller.live() == (update.view,)
+    assert poller.live_views() == (update.view,)
     work, then = hanging[0]
     then(work())
-    assert (seen[1].view.doubt, len(seen[1].history.steps)) == ("", 5)
+    assert (seen[1].view.contact_warning, len(seen[1].history.steps)) == ("", 5)
 
 
 def test_the_end_of_a_job_is_reported_once(qtbot, poller, jobs):
@@ -199,11 +199,11 @@ def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller,
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     jobs.broken = "config.toml is gone."
     poller.open("a")
-    for _ in range(2 * _ROUNDS_A_LIST):
+    for _ in range(2 * _ROUNDS_PER_LIST):
         poller.poll()
     assert len(jobs.cursors) == 1 + 2, "once with each list"
     jobs.broken = ""
-    for _ in range(2 * _ROUNDS_A_LIST):
+    for _ in range(2 * _ROUNDS_PER_LIST):
         poller.poll()
     assert len(jobs.cursors) == 1 + 2 + 1
 
@@ -239,11 +239,11 @@ def test_a_read_before_a_local_change_does_not_undo_the_change(qapp, jobs, state
     poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, AnsweredLater(), NEVER)
     names = []
     poller.updated.connect(lambda update: names.append(update.view.name))
-    poller.listed.connect(lambda views: names.extend(view.name for view in views))
-    poller.open("a")
+    poller.jobs_listed.connect(lambda views: names.extend(view.name for view in views))
+    poller.open_job("a")
     poller.poll_list()
     jobs.view = replace(before, name="renamed")
-    poller.know(jobs.view)
+    poller.take_change(jobs.view)
     while answers:
         answers.pop(0)()
     assert set(names) == {"renamed"}
@@ -297,7 +297,7 @@ def test_the_open_job_is_polled_each_time_and_the_others_every_second_time(
 
     poller = StatusPoller(poll_job, lambda: others, pytest.fail, immediately, NEVER)
     poller.poll_list()
-    poller.open("job01")
+    poller.open_job("job01")
     polled.clear()
     for _ in range(4):
         poller.poll()
@@ -326,7 +326,9 @@ def test_a_poll_that_hangs_delays_no_poll_of_another_job(slow, monkeypatch):
 def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch):
     poller, runner = slow
     reports = []
-    poller.updated.connect(lambda update: reports.append((update.view.id, update.view.doubt)))
+    poller.updated.connect(
+        lambda update: reports.append((update.view.id, update.view.contact_warning))
+    )
     poller.unlisted.connect(lambda sentence: reports.append(("", sentence)))
     poller.poll()
     poller.poll_list()
@@ -340,7 +342,7 @@ def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch)
     assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
     assert reports[-1][1].startswith("The data root does not respond: no news since ")
     first = StatusPoller(pytest.fail, pytest.fail, pytest.fail, runner, NEVER)
-    first.unlisted.connect(pytest.fail)
+    first.list_failed.connect(pytest.fail)
     first.poll_list()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 99.0)
     first.poll()

@@ -13,7 +13,7 @@ from app.jobs.study_controller import StudyController
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.studies.study import FormName
-from backend.records.sweeps.spec import SweepMade
+from backend.records.sweeps.spec import QueuedSweep
 from tests.job_views import changed
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -48,20 +48,20 @@ class Studies:
             raise BackendError(self.refusal, "Free some space.")
         progress.report(1, 4, "Making job 2 of 2")
         self.begun.append((name, form, places))
-        return SweepMade(LR, LR_JOBS[:2])
+        return QueuedSweep(LR, LR_JOBS[:2])
 
     def find(self, tag):
         return tag if tag in self.table_of else None
 
-    def named(self, tag):
+    def find_started(self, tag):
         return tag
 
     def table(self, started):
         self.read.append(started)
         return self.table_of[started]
 
-    def export(self, started, path, *, replaces):
-        self.written.append((started, path.name, replaces))
+    def export(self, started, path, *, overwrite):
+        self.written.append((started, path.name, overwrite))
         return path
 
 

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.jobs.form_controller import FormController
 from app.shell.help import read_terms
 from backend.records.jobs.settings import OPTIONS, SETTINGS
-from backend.records.library.item import Kind, Together
+from backend.records.library.item import Kind, Combination
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
@@ -122,9 +122,9 @@ def test_a_new_job_prefers_parts_that_worked_together_and_newer_imports(form, se
     form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
     form.controller.new_job()
     assert chosen(form) == ["", "plankton", ""], "the dataset came after the last job"
-    known = (Together("plankton", "nets", "tiny"),)
+    known = (Combination("plankton", "nets", "tiny"),)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(services.library), "used_together", lambda _: known)
+        patch.setattr(type(services.library), "known_combinations", lambda _: known)
         form.controller.new_job_with(Kind.DATASET, "plankton@1")
         assert chosen(form) == ["tiny", "plankton", "nets"]
 
@@ -281,7 +281,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     elapse(form)
     assert acts_of(form).start.text() == "Queue 4 jobs"
     acts_of(form).start.click()
-    assert len(services.queue.read().places) == 4
+    assert len(services.queue.read().jobs) == 4
     path.write_text("[sweep]\nrandom = 'many'\n[sweep.axes]\nlr = [1, 2]\n")
     form.controller.open_job_file(path)
     assert "sweep.random: must be a whole number, not text." in side_of(form).refusal.text()

@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
-from app.jobs.trash_controller import JobTrash
+from app.jobs.trash_controller import TrashController
 from backend.datastore.jobs import files as job_files
 from backend.services.context.container import open_services
 from tests.asks import menu_of
@@ -14,7 +14,7 @@ from tests.windows import button, on_screen, says, the, window, windows
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.common.toast import Toast
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TrashDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -50,7 +50,7 @@ def toast(qtbot):
 def trash(services, page, immediately, toast):
     """Wired to the toast as the window wires it."""
     immediately.notify = toast.show_message
-    trash = JobTrash(services, immediately, page, page)
+    trash = TrashController(services, immediately, page, page)
     trash.undoable.connect(lambda text, tag: toast.show_message(text, undo_tag=tag))
     toast.undone.connect(trash.undo)
     return trash
@@ -92,7 +92,7 @@ def test_the_dialog_shows_the_size_of_several_jobs_and_one_undo_restores_them(
     qtbot, services, page, ids, trash, toast
 ):
     fill(services, ids[0])
-    page.job_actions.ask(do.TRASH_ALL, ids[:2])
+    page.job_actions.ask(job_actions.TRASH_ALL, ids[:2])
     dialog = window(TrashDialog)
     assert says(dialog, "5.0\u00a0MB with logs, curves and checkpoints.")
     button(dialog, "Move to trash").click()
@@ -106,7 +106,7 @@ def test_the_dialog_shows_the_size_of_several_jobs_and_one_undo_restores_them(
 def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
     qtbot, services, page, ids, trash, toast
 ):
-    page.job_actions.ask(do.TRASH_ALL, ids[:2])
+    page.job_actions.ask(job_actions.TRASH_ALL, ids[:2])
     # Another user was faster with one of them.
     services.jobs.remove(ids[1])
     button(window(TrashDialog), "Move to trash").click()
@@ -122,7 +122,7 @@ def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
 
 
 def test_a_failed_removal_offers_no_undo(services, page, ids, trash, toast):
-    page.job_actions.ask(do.TRASH_ALL, ids[:1])
+    page.job_actions.ask(job_actions.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
     button(window(TrashDialog), "Move to trash").click()
     assert (
@@ -134,7 +134,7 @@ def test_a_failed_removal_offers_no_undo(services, page, ids, trash, toast):
 
 
 def test_a_rejected_dialog_moves_no_job_to_the_trash(services, page, ids, trash):
-    page.job_actions.ask(do.TRASH_ALL, ids)
+    page.job_actions.ask(job_actions.TRASH_ALL, ids)
     window(TrashDialog).reject()
     assert len(services.jobs.queries.list()) == 3
     assert not windows(TrashDialog)

@@ -35,7 +35,7 @@ def shown():
 def dialog(page, services, immediately, shown):
     page.controller = DepthController(services.gallery, immediately, shown.append, page)
     page.controller.plan()
-    return page.controller.dialog.now
+    return page.controller.dialog.dialog
 
 
 def drawn(dialog):
@@ -129,5 +129,5 @@ def test_only_the_card_of_the_planned_network_has_the_button(qtbot, services):
     assert plan.isVisible()
     with qtbot.waitSignal(dialog.plan_requested):
         plan.click()
-    dialog._select("lenet-5")
+    dialog._select_entry("lenet-5")
     assert not plan.isVisible()

@@ -11,7 +11,7 @@ from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import named, the
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import ComboBox
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
@@ -83,7 +83,7 @@ def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
     assert view._model.rows == LAYERS.layers
     the(SegmentedControl, view).choose("graph")
     view._choose("graph")
-    assert the(Stack, view).currentWidget() is view._no_graph
+    assert the(PageStack, view).currentWidget() is view._no_graph
 
 
 def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail):
@@ -115,18 +115,18 @@ def test_variances_are_measured_once_when_their_page_is_opened(service, opened):
     for key in ("variance", "table", "variance"):
         choose(opened, key)
     assert service.asked == [("net@1", "digits", "digits")]
-    assert the(Stack, opened).currentWidget() is opened.variance
+    assert the(PageStack, opened).currentWidget() is opened.variance
     assert "shrinks about 16 times a layer" in opened.variance.sentence.text()
 
 
 def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(service, opened):
     service.variances = BackendError("The model's loss raised ValueError: no.", "Change it.")
     choose(opened, "variance")
-    assert the(Stack, opened).currentWidget() is opened.no_variance
+    assert the(PageStack, opened).currentWidget() is opened.no_variance
     assert "no. Change it." in opened.no_variance.accessibleName()
     service.variances = VARIANCE
     opened.no_variance.pressed.emit()
-    assert the(Stack, opened).currentWidget() is opened.variance
+    assert the(PageStack, opened).currentWidget() is opened.variance
 
 
 def test_variances_of_another_trial_are_not_shown(service, opened, detail):

@@ -4,7 +4,7 @@ import pytest
 
 from app.library.scan_controller import ScanController
 from backend.base.errors import BackendError, Cancelled
-from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.item import Kind, LibraryItem, Combination
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan
@@ -53,7 +53,7 @@ def detail(qtbot, scans, immediately):
         qtbot.addWidget(page)
     controller = ScanController(scans, immediately, pages)
     page = pages[Kind.DATASET]
-    page.detail.show_companions((), ("reader",), (Together("digits", "reader"),))
+    page.detail.show_companions((), ("reader",), (Combination("digits", "reader"),))
     page.show_items((LibraryItem(Kind.DATASET, "digits", 1, "ab" * 32, 9, 9, "2026-11-27"),))
     page.show_item("digits")
     yield page.detail
@@ -64,7 +64,7 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
     view = detail.results.scan
     view.scan_requested.emit()
     assert scans.asked[0] == ("digits@1", "reader")
-    assert [one.sentence for one in view.model.rows] == [
+    assert [one.message for one in view.model.rows] == [
         "1 training sample is equal to earlier ones."
     ]
     assert scans.asked[1] == (
@@ -90,12 +90,12 @@ def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks
     page = LibraryPage(Kind.DATASET)
     qtbot.addWidget(page)
     facts = {**({"leaks": leaks} if leaks else {}), **({"warning": warning} if warning else {})}
-    found = LibraryItem(Kind.DATASET, "a", 1, "ab" * 32, 9, 9, "2026-11-27", facts=facts)
+    found = LibraryItem(Kind.DATASET, "a", 1, "ab" * 32, 9, 9, "2026-11-27", details=facts)
     other = LibraryItem(Kind.DATASET, "b", 1, "cd" * 32, 9, 9, "2026-11-27")
     page.show_items((found, other))
     for _ in range(2):
         page.show_item("a")
-        banner = page.detail._leaks
+        banner = page.detail._leak_banner
         assert (banner.isHidden(), banner._strong.text()) == (not shown, shown)
         assert page._entry.warning == (shown or warning)
         page.show_item("b")

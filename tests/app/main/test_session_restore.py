@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.main.session_restore import first_place
+from app.main.session_restore import first_page
 from app.runtime.settings import Preferences, Settings
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
@@ -146,7 +146,7 @@ def test_after_a_kill_place_open_job_widths_columns_and_folds_are_as_they_were(t
 
 @pytest.mark.parametrize("spoiled", ["nowhere", "new-job", ""])
 def test_an_invalid_place_is_ignored(spoiled):
-    assert first_place(Preferences(place=spoiled)) == "jobs"
+    assert first_page(Preferences(place=spoiled)) == "jobs"
 
 
 def test_settings_of_the_wrong_kind_are_left_out_and_the_others_stay(tmp_path):

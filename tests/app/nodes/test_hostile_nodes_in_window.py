@@ -49,7 +49,7 @@ def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
 
     with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
         wait_for_node(qtbot, program, is_online)
-        program.window.go("nodes")
+        program.window.open_page("nodes")
         program.nodes.open_node("gpu1")
         yield program
 
@@ -90,8 +90,8 @@ def test_f59_a_hostile_status_marks_its_node_until_it_is_fixed(program, root, re
         wait_for_node(qtbot, program, lambda node: any(not one.ok for one in node.findings))
         row = node_row(program.nodes._states["gpu1"])
         assert row.condition.is_notable, what
-        assert "status that cannot be used" in row.sentence, what
-        assert not set(row.sentence) & {"\x1b", "\n"}
+        assert "status that cannot be used" in row.description, what
+        assert not set(row.description) & {"\x1b", "\n"}
         say(root, reading, 1_000 + number)
         wait_for_node(qtbot, program, lambda node: all(one.ok for one in node.findings))
 

@@ -19,7 +19,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.nodes import samples
 from tests.windows import button, the, window, windows
 from widgets.common.banner import Banner
-from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.placement.placement_picker import PlacementPicker
@@ -66,7 +66,7 @@ class Jobs:
     def checkpoints(self, _job_id):
         return self.found
 
-    def acts(self, _job_id):
+    def audit_entries(self, _job_id):
         return ()
 
     def command(self, _job_id):
@@ -112,30 +112,30 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
         controller.move_off(RUNS.id, "gpu07")
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
     poller.listed.emit((changed(RUNS, state=JobState.STOPPING),))
-    assert not windows(ElsewhereDialog), "its checkpoint is still being written"
+    assert not windows(MoveDialog), "its checkpoint is still being written"
     over(poller)
-    dialog = window(ElsewhereDialog)
+    dialog = window(MoveDialog)
     qtbot.addWidget(dialog)
     assert [one["node"] for one in the(PlacementPicker, dialog).value()] == ["gpu01"]
     button(the(PlacementPicker, dialog), "Select 16 for me").click()
     button(dialog, "Resume on 16 processes").click()
     assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
     over(poller)
-    assert not windows(ElsewhereDialog), "it is asked once"
+    assert not windows(MoveDialog), "it is asked once"
 
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, immediately):
     controller.move_off(RUNS.id, "gpu07")
     over(poller, JobState.FINISHED)
     assert immediately.heard == [f"{RUNS.name} has finished, so it was not moved."]
-    assert not windows(ElsewhereDialog)
+    assert not windows(MoveDialog)
 
 
 def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, poller, page):
     jobs.found = ()
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
-    assert not windows(ElsewhereDialog)
+    assert not windows(MoveDialog)
     assert "has no checkpoint to resume from" in the(Banner, page.detail).accessibleName()
 
 
@@ -145,11 +145,11 @@ def test_another_request_meanwhile_cancels_the_dialog_for_the_new_place(
     controller.move_off(RUNS.id, "gpu07")
     controller.resume(RUNS.id)
     over(poller)
-    assert not windows(ElsewhereDialog)
+    assert not windows(MoveDialog)
 
 
 def test_a_refused_stop_moves_nothing(controller, jobs, poller, page):
     jobs.refusal = BackendError("The data root does not answer.")
     controller.move_off(RUNS.id, "gpu07")
     over(poller)
-    assert not windows(ElsewhereDialog)
+    assert not windows(MoveDialog)

@@ -48,7 +48,7 @@ class Cluster:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        self.entries.append(NodeEntry(name, address, no_share=no_share))
+        self.entries.append(NodeEntry(name, address, is_staged=no_share))
         return self.entries[-1]
 
     def list(self):
@@ -65,7 +65,7 @@ class Cluster:
             raise error
         self.hours = hours
 
-    def trust(self, key):
+    def accept_key(self, key):
         self.trusted.append(key)
 
     def check_banner(self, address):
@@ -103,7 +103,7 @@ def nodes(pasts):
     return SimpleNamespace(
         reading=lambda: reading("this-computer"),
         remote=lambda: (silent,),
-        past=read_pasts,
+        history=read_pasts,
         orphans=lambda name: (),
         reading_over_ssh=read_over_ssh,
     )
@@ -119,8 +119,10 @@ def controller(cluster, nodes, woken, immediately, page):
     def set_up(names, on_change, cancelled, options):
         on_change(DONE)
 
-    set_ups = SimpleNamespace(set_up=set_up, wake=woken.append, brought_mpi=lambda: "5.0.11")
-    services = SimpleNamespace(cluster=cluster, nodes=nodes, set_up=set_ups)
+    set_ups = SimpleNamespace(
+        set_up=set_up, wake=woken.append, bundled_mpi_version=lambda: "5.0.11"
+    )
+    services = SimpleNamespace(cluster=cluster, nodes=nodes, provisioning=set_ups)
     made = NodeController(services, immediately, page, page, 1_000_000)
     yield made
     made.stop()
@@ -145,14 +147,14 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
     assert not windows(AddNodeDialog)
     # What was added is set up at once, and its steps are shown.
     qtbot.addWidget(window(SetUpDialog))
-    assert window(SetUpDialog).chosen == "gpu13"
+    assert window(SetUpDialog).selected_node == "gpu13"
 
 
 def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controller, qtbot):
     cluster.answers = [None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
     qtbot.addWidget(window(SetUpDialog))
-    assert [entry.no_share for entry in cluster.entries] == [True]
+    assert [entry.is_staged for entry in cluster.entries] == [True]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
@@ -188,10 +190,10 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     page = the(PassphrasePage, dialog)
-    assert not page.keep.isEnabled()
+    assert not page.store_column.isEnabled()
     assert "This computer has no system keyring." in texts(page)
     dialog.show_keyring("")
-    assert page.keep.isEnabled()
+    assert page.store_column.isEnabled()
     assert not says(page, "has no system keyring")
 
 
@@ -277,7 +279,7 @@ def test_a_hot_node_stays_marked_until_it_has_cooled_down(controller, nodes):
         now = replace(here, heartbeat=beat, gpus=gpus)
         nodes.reading = lambda now=now: now
         controller.refresh()
-        hot.append(any("hot" in one.sentence for one in listed[-1][0].health))
+        hot.append(any("hot" in one.message for one in listed[-1][0].health))
     assert hot == [False, True, True, True, False]
 
 
@@ -290,7 +292,7 @@ def test_a_late_heartbeat_is_shown_until_some_came_in_time(controller, nodes):
         now = replace(now, reading=replace(now.reading, heartbeat=beat))
         nodes.remote = lambda now=now: (now,)
         controller.refresh()
-        words.append([one.words for one in listed[-1][1].health])
+        words.append([one.description for one in listed[-1][1].health])
     late = ["No heartbeat"]
     assert words == [[], [], late, late, late, late, late, [], []]
 
@@ -372,7 +374,7 @@ def test_f32_nodes_whose_read_hangs_are_stale_until_the_read_returns(cluster, qt
     controller = NodeController(services, OnlyHere(), page, page, 0)
     hangs, seen = [], []
     controller.refresh()
-    controller.listed.connect(seen.append)
+    controller.nodes_listed.connect(seen.append)
     hangs.append(True)
     for hangs_s in (30.0, -1.0):
         monkeypatch.setattr(stale_data, "HANGS_S", hangs_s)

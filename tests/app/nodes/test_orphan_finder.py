@@ -74,7 +74,7 @@ def test_s14_an_orphan_is_a_finding_whose_button_ends_it(finder, page, nodes, qt
     page.open_node("gpu7")
     assert list(buttons(page)) == ["End python, pid 4711"]
     sentence = (
-        the(FindingsCard, page.detail)._rows[0]._sentence.text().replace("\N{NO-BREAK SPACE}", " ")
+        the(FindingsCard, page.detail)._rows[0]._message.text().replace("\N{NO-BREAK SPACE}", " ")
     )
     assert sentence == "python, pid 4711 was left behind by job j9, 3 h old, 2.0 GiB."
     nodes.found.append(())

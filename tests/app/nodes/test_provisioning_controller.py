@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.nodes.provisioning_controller import SetUpController
+from app.nodes.provisioning_controller import ProvisioningController
 from backend.base.errors import BackendError
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
@@ -34,7 +34,7 @@ class SetUps:
         self.accepted = ""
         self.asked = {}
 
-    def brought_mpi(self):
+    def bundled_mpi_version(self):
         return "5.0.11"
 
     def set_up(self, names, on_change, cancelled, options):
@@ -57,7 +57,7 @@ class Cluster:
         self.trusted = []
         self.refusal = None
 
-    def trust(self, key):
+    def accept_key(self, key):
         self.trusted.append(key)
         self.refusal = None
 
@@ -84,8 +84,8 @@ def cluster():
 def controller(set_ups, cluster, immediately, qtbot):
     page = NodesPage()
     qtbot.addWidget(page)
-    services = SimpleNamespace(cluster=cluster, set_up=set_ups)
-    made = SetUpController(services, immediately, page, page)
+    services = SimpleNamespace(cluster=cluster, provisioning=set_ups)
+    made = ProvisioningController(services, immediately, page, page)
     yield made
     made.stop()
 
@@ -100,7 +100,7 @@ def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controll
     controller.set_up_added("gpu3", OWN)
     assert set_ups.begun == []
     dialog = window(SetUpAgainDialog)
-    assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.below(SYSTEM_MPI)
+    assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.hint_text(SYSTEM_MPI)
     dialog.choices.switch(SYSTEM_MPI).click()
     button(dialog, "Set up").click()
     assert set_ups.begun == [(("gpu3",), SetUpOptions())]
@@ -109,7 +109,7 @@ def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controll
 def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(controller, set_ups):
     controller.set_up("gpu1")
     dialog = window(SetUpAgainDialog)
-    assert (set_ups.begun, dialog.ticked()) == ([], ("gpu1",))
+    assert (set_ups.begun, dialog.selected_names()) == ([], ("gpu1",))
     button(dialog, "All").click()
     dialog.choices.switch(SYSTEM_MPI).click()
     button(dialog, "Set up 3 nodes").click()
@@ -127,7 +127,7 @@ def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
 def test_a_failed_node_can_be_set_up_with_other_options(controller, set_ups):
     controller.set_up("gpu3")
     window(SetUpDialog).choices_requested.emit("gpu3")
-    assert window(SetUpAgainDialog).ticked() == ("gpu3",)
+    assert window(SetUpAgainDialog).selected_names() == ("gpu3",)
     assert len(set_ups.begun) == 1
 
 
@@ -143,7 +143,7 @@ def test_refresh_shows_changes_on_the_node(controller, cluster):
 
 def test_one_of_several_set_ups_can_be_cancelled(controller, set_ups, monkeypatch):
     # A set-up that is still under way: its end has not come home.
-    monkeypatch.setattr(controller, "_is_over", lambda names: None)
+    monkeypatch.setattr(controller, "_finish", lambda progresses: None)
     controller._begin(("gpu1", "gpu2"), OWN)
     controller._cancel("gpu2")
     assert [set_ups.asked[name](name) for name in ("gpu1", "gpu2")] == [False, True]
@@ -168,11 +168,11 @@ def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(controller,
     set_ups.key = KEY
     controller.set_up("gpu3")
     plate = the(KeyPlate, window(SetUpDialog))
-    assert plate.trust.fingerprint.isVisible()
-    assert plate.trust.fingerprint.text() == KEY.fingerprint
+    assert plate.trust_page.fingerprint.isVisible()
+    assert plate.trust_page.fingerprint.text() == KEY.fingerprint
     assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
     set_ups.key = None
-    plate.trust.trust.click()
+    plate.trust_page.trust.click()
     assert cluster.trusted == [KEY]
     assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions())]
     assert not plate.isVisible()
@@ -182,7 +182,7 @@ def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster
     set_ups.key = KEY
     controller.set_up("gpu3")
     dialog = window(SetUpDialog)
-    the(KeyPlate, dialog).trust.default.click()
+    the(KeyPlate, dialog).trust_page.default.click()
     assert not the(KeyPlate, dialog).isVisible()
     qtbot.waitUntil(the(SetUpView, dialog).step("Reach").details.retry.isVisible)
     assert cluster.trusted == []
@@ -194,9 +194,9 @@ def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_u
     set_ups.key, set_ups.accepted = KEY, "SHA256:old"
     controller.set_up("gpu3")
     plate = the(KeyPlate, window(SetUpDialog))
-    assert plate.changed.isVisible()
-    assert not plate.trust.isVisible()
-    plate.changed.default.click()
+    assert plate.changed_key_page.isVisible()
+    assert not plate.trust_page.isVisible()
+    plate.changed_key_page.default.click()
     assert not windows(SetUpDialog)
     assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
 
@@ -213,15 +213,15 @@ def test_an_unknown_key_before_the_first_step_is_asked_about_too(
     button(dialog, "All").click()
     button(dialog, "Set up 3 nodes").click()
     assert (immediately.heard, set_ups.begun) == ([], [])
-    assert window(SetUpDialog).chosen == "gpu1"
+    assert window(SetUpDialog).selected_node == "gpu1"
     set_ups.refusal = None
-    the(KeyPlate, window(SetUpDialog)).trust.trust.click()
+    the(KeyPlate, window(SetUpDialog)).trust_page.trust.click()
     assert cluster.trusted == [KEY]
     assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions(limits_key=False))]
 
 
 def test_a_failed_node_is_retried_while_other_nodes_continue(controller, set_ups, monkeypatch):
-    monkeypatch.setattr(controller, "_is_over", lambda began: None)
+    monkeypatch.setattr(controller, "_finish", lambda progresses: None)
     controller._begin(("gpu1", "gpu2"), OWN)
     assert set(controller._under_way) == {"gpu1", "gpu2"}
     controller._show_states()
@@ -235,15 +235,15 @@ def test_a_refresh_asks_about_a_key_and_inspects_again(controller, cluster):
     controller.set_up_added("gpu3", OWN)
     dialog = window(SetUpAgainDialog)
     button(dialog, "Refresh").click()
-    assert the(KeyPlate, dialog).trust.isVisible()
-    the(KeyPlate, dialog).trust.trust.click()
+    assert the(KeyPlate, dialog).trust_page.isVisible()
+    the(KeyPlate, dialog).trust_page.trust.click()
     assert cluster.trusted == [KEY]
     assert cluster.inspected == ["gpu3", "gpu3"]
     assert not the(KeyPlate, dialog).isVisible()
 
     cluster.refusal = HostKeyChanged("gpu3 shows another key.", "Ask.", KEY, "SHA256:old")
     button(dialog, "Refresh").click()
-    assert the(KeyPlate, dialog).changed.isVisible()
-    the(KeyPlate, dialog).changed.default.click()
+    assert the(KeyPlate, dialog).changed_key_page.isVisible()
+    the(KeyPlate, dialog).changed_key_page.default.click()
     assert not windows(SetUpAgainDialog)
     assert cluster.trusted == [KEY]

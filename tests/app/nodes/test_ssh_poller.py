@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.nodes.ssh_poller import EVERY_S, SshWatch
+from app.nodes.ssh_poller import QUERY_INTERVAL_S, SshPoller
 from backend.records.nodes.reading import Presence
 from backend.ssh.interface import PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
@@ -57,7 +57,7 @@ def clock():
 
 @pytest.fixture
 def watch(remote, clock, immediately):
-    return SshWatch(SimpleNamespace(nodes=remote, cluster=remote), immediately, clock)
+    return SshPoller(SimpleNamespace(nodes=remote, cluster=remote), immediately, clock)
 
 
 def after(watch, clock, seconds, node):
@@ -69,17 +69,17 @@ def after(watch, clock, seconds, node):
 
 
 def test_f11_a_running_node_shows_that_ssh_does_not_answer(watch, clock, remote):
-    assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
+    assert after(watch, clock, QUERY_INTERVAL_S, state("gpu7")) == state("gpu7")
     remote.fault = REFUSED
-    shown = after(watch, clock, EVERY_S + 10, state("gpu7"))
+    shown = after(watch, clock, QUERY_INTERVAL_S + 10, state("gpu7"))
     condition, reason = condition_of(shown)
     assert (shown.presence, condition) == (Presence.ONLINE, Condition.UNHEALTHY)
     assert reason.startswith("No SSH since ")
     assert "Its jobs keep running and can be stopped" in shown.health[-1].remedy
     # While SSH does not answer, nothing shown changes.
-    assert after(watch, clock, 5 * EVERY_S, state("gpu7")) == shown
+    assert after(watch, clock, 5 * QUERY_INTERVAL_S, state("gpu7")) == shown
     remote.fault = None
-    assert after(watch, clock, EVERY_S + 1, state("gpu7")) == state("gpu7")
+    assert after(watch, clock, QUERY_INTERVAL_S + 1, state("gpu7")) == state("gpu7")
 
 
 def test_a_single_failure_is_tried_again_soon_and_not_shown(watch, clock, remote):
@@ -89,19 +89,19 @@ def test_a_single_failure_is_tried_again_soon_and_not_shown(watch, clock, remote
     assert after(watch, clock, 5, state("gpu7")) == state("gpu7")
     assert remote.asked == ["banner", "banner"]
     remote.fault = REFUSED
-    assert after(watch, clock, EVERY_S, state("gpu7")) == state("gpu7")
+    assert after(watch, clock, QUERY_INTERVAL_S, state("gpu7")) == state("gpu7")
 
 
 def test_a_locked_key_says_nothing_about_ssh(watch, clock, remote):
     remote.fault = PassphraseNeeded("Locked.", "", "/key")
-    assert after(watch, clock, 3 * EVERY_S, state("gpu7")) == state("gpu7")
+    assert after(watch, clock, 3 * QUERY_INTERVAL_S, state("gpu7")) == state("gpu7")
 
 
 def test_a_node_without_an_agent_shows_figures(watch, clock):
     shown = after(watch, clock, 2, NEW)
     assert (shown.presence, shown.over_ssh) == (Presence.NEW, True)
     row = node_row(shown)
-    assert (row.processor, row.memory is not None, row.beat) == (0.46, True, "over SSH")
+    assert (row.processor, row.memory is not None, row.heartbeat) == (0.46, True, "over SSH")
     assert [cell.use for cell in row.gpus] == ["other"] * 8
     assert row.free_gpus == 0
 
@@ -110,7 +110,7 @@ def test_a_silent_agent_is_shown_next_to_the_figures_until_its_heartbeat(watch, 
     shown = after(watch, clock, 2, SILENT)
     assert condition_of(shown) == (Condition.OFFLINE, "no news since 14:02, SSH responds")
     row = node_row(shown)
-    assert (row.line, row.aside, row.processor) == ("Agent stopped", "", 0.46)
+    assert (row.subtitle, row.notice, row.processor) == ("Agent stopped", "", 0.46)
     assert after(watch, clock, 2, state("gpu7")) == state("gpu7")
     remote.fault = REFUSED
     assert after(watch, clock, 2, SILENT) == SILENT
@@ -119,7 +119,7 @@ def test_a_silent_agent_is_shown_next_to_the_figures_until_its_heartbeat(watch, 
 def test_figures_vanish_with_the_ssh_that_brought_them(watch, clock, remote):
     after(watch, clock, 2, SILENT)
     remote.fault = REFUSED
-    assert after(watch, clock, EVERY_S, SILENT) == SILENT
+    assert after(watch, clock, QUERY_INTERVAL_S, SILENT) == SILENT
     assert len(remote.asked) <= 3
 
 
@@ -131,7 +131,7 @@ def test_few_of_many_nodes_are_asked_at_once_and_none_is_forgotten(clock):
             under_way.append((lane, then))
             asked.add(lane)
 
-    watch = SshWatch(SimpleNamespace(nodes=Remote(), cluster=Remote()), Later(), clock)
+    watch = SshPoller(SimpleNamespace(nodes=Remote(), cluster=Remote()), Later(), clock)
     nodes = tuple(state(f"gpu{number}") for number in range(20))
     # The first eight never answer; then they do, and the others have their turn.
     for _ in range(30):

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QObject
 
 from app.notifications import channels_controller
-from app.notifications.channels_controller import NoticeController
+from app.notifications.channels_controller import ChannelsController
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
@@ -17,8 +17,8 @@ from tests.windows import the
 from widgets.common.labels import Label
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
-HOOK = Channels("https://hooks.example/T0", since="2026-11-22T00:00:00Z")
-FAILED = changed(LIVE, state=JobState.ERROR, updated="2026-11-22T08:00:00Z")
+HOOK = Channels("https://hooks.example/T0", enabled_at="2026-11-22T00:00:00Z")
+FAILED = changed(LIVE, state=JobState.ERROR, updated_at="2026-11-22T08:00:00Z")
 
 
 class Service:
@@ -37,16 +37,16 @@ class Service:
     def has_password(self):
         return True
 
-    def keyring_fault(self):
+    def keyring_error(self):
         return ""
 
-    def keep(self, channels, password):
+    def store(self, channels, password):
         if self.fault:
             raise self.fault
         self.kept = channels
         return channels
 
-    def spread(self):
+    def copy_to_nodes(self):
         self.spread_to += 1
         return ("gpu02 does not have the settings: no answer.",)
 
@@ -75,7 +75,7 @@ def page(qtbot):
 @pytest.fixture
 def controller(service, page, immediately):
     parent = QObject()
-    yield NoticeController(service, immediately, page, parent)
+    yield ChannelsController(service, immediately, page, parent)
     parent.deleteLater()
 
 
@@ -88,7 +88,7 @@ def said(page):
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     for _ in range(3):
         controller.see((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
-    controller.see((changed(FAILED, run=2), changed(FAILED, updated="2026-11-01", id="old")))
+    controller.see((changed(FAILED, run=2), changed(FAILED, updated_at="2026-11-01", id="old")))
     assert service.delivered == [("a", 1), ("b", 1), ("a", 2)]
 
 
@@ -113,7 +113,7 @@ def test_a_delivery_that_is_given_up_is_reported(controller, service, page):
 
 
 def test_a_missing_data_root_is_tried_again(controller, service, monkeypatch, qtbot):
-    monkeypatch.setattr(channels_controller, "_AFTER_FAILURE_S", 0.01)
+    monkeypatch.setattr(channels_controller, "_RETRY_DELAY_S", 0.01)
     answer = service.notify
 
     def away(job, run):

@@ -10,11 +10,11 @@ import pytest
 
 from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice, NotificationRules
-from app.notifications.notification_store import KEPT, NotificationStore
+from app.notifications.notification_store import MAX_NOTICES, NotificationStore
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RankError
-from backend.records.jobs.summary import JobListing, line_of
+from backend.records.jobs.status import Continuation, RankError
+from backend.records.jobs.summary import JobListing, summary_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE
 from tests.job_views import changed
@@ -119,14 +119,14 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
         store.add(replace(received[0], root=root))
     store.save()
     again = NotificationStore(tmp_path / "notices.json")
-    assert [again.unread_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
+    assert [again.unread_count_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
     again.read_all()
-    assert again.unread_of("/lab/b") == 0
+    assert again.unread_count_of("/lab/b") == 0
 
 
 def test_m20_a_stalled_run_is_reported_once(notices, received):
     for _ in range(3):
-        notices.see(replace(LIVE, doubt="no news since 14:02"))
+        notices.see(replace(LIVE, contact_warning="no news since 14:02"))
     notices.send_waiting()
     assert [notice.text for notice in received] == ["No news since 14:02"]
 
@@ -139,18 +139,20 @@ def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
 
 def test_a_job_that_the_program_continued_is_reported_once(notices, received):
     notices.see(LIVE)
-    lost = Continued("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
+    lost = Continuation("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
     for _ in range(3):
-        notices.see(changed(LIVE, run=LIVE.run + 1, continued=lost))
-    again = replace(lost, since="2026-11-28T03:12:00Z")
-    notices.see(changed(LIVE, run=LIVE.run + 2, continued=again))
+        notices.see(changed(LIVE, run=LIVE.run + 1, continuation=lost))
+    again = replace(lost, started_at="2026-11-28T03:12:00Z")
+    notices.see(changed(LIVE, run=LIVE.run + 2, continuation=again))
     notices.send_waiting()
     assert titles(received) == ["Continued: digits"] * 2
     assert received[0].text == lost.reason
 
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
-    notices.see(changed(LIVE, run=2, continued=Continued("gpu02 no longer answers.", "2026-11-28")))
+    notices.see(
+        changed(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28"))
+    )
     assert received == []
 
 
@@ -163,8 +165,8 @@ def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, received):
     quiet = NotificationRules(lambda: False, merge_ms=NEVER)
     quiet.notified.connect(received.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
-        quiet.see(changed(LIVE, run=run))
-        quiet.see(changed(LIVE, run=run, state=state))
+        quiet.see_view(changed(LIVE, run=run))
+        quiet.see_view(changed(LIVE, run=run, state=state))
     assert titles(received) == ["Failed: digits"]
 
 
@@ -233,7 +235,7 @@ def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices,
     for _ in range(3):
         notices.see(changed(LIVE, alarms=(alarm,)))
     assert titles(received) == ["Diverges: digits"]
-    assert received[0].text == alarm.sentence
+    assert received[0].text == alarm.message
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
     notices.see(changed(LIVE, alarms=(alarm, still)))
     notices.send_waiting()
@@ -248,13 +250,13 @@ def test_the_rules_drop_an_ended_run(qapp):
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
     def remembered():
-        return sum(map(len, (seen._live, seen._in_doubt, seen._alarmed)))
+        return sum(map(len, (seen._live, seen._doubtful_runs, seen._reported_alarms)))
 
     for number in range(100):
-        run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", doubt="no news")
-        seen.see(run)
+        run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news")
+        seen.see_view(run)
         assert remembered() == 3
-        seen.see(changed(run, state=JobState.FINISHED))
+        seen.see_view(changed(run, state=JobState.FINISHED))
         assert remembered() == 0
 
 
@@ -280,17 +282,17 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notic
     recorder = NotificationStore(place)
     notices.see(LIVE)
     notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
-    for _ in range(KEPT + 5):
+    for _ in range(MAX_NOTICES + 5):
         recorder.add(received[0])
     recorder.save()
     assert place.stat().st_mode & 0o777 == 0o600
     again = NotificationStore(place)
-    assert (again.unread, len(again.past)) == (KEPT, KEPT)
-    assert again.past[0] == received[0]
+    assert (again.unread_count, len(again.notices)) == (MAX_NOTICES, MAX_NOTICES)
+    assert again.notices[0] == received[0]
     assert again.read_all()
     assert not again.read_all()
     again.save()
-    assert NotificationStore(place).unread == 0
+    assert NotificationStore(place).unread_count == 0
 
 
 @pytest.mark.parametrize(
@@ -308,8 +310,8 @@ def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
     place = tmp_path / "notices.json"
     place.write_text(content)
     recorder = NotificationStore(place)
-    assert (recorder.past, recorder.unread) == ((), 0)
-    assert recorder.ends("/lab") is None
+    assert (recorder.notices, recorder.unread_count) == ((), 0)
+    assert recorder.job_ends("/lab") is None
 
 
 def test_a_notification_reads_back_unchanged(notices, received):
@@ -337,13 +339,13 @@ class Window:
         self.bell.take_data_root("/lab/ring")
 
     def poll(self, *views):
-        self.bell.see(of_jobs(*views))
+        self.bell.see_listing(of_jobs(*views))
         self.bell.see_jobs(views)
         return titles(self.tray.received)
 
     @property
     def listed(self):
-        return titles(self.bell._recorder.past)
+        return titles(self.bell._store.notices)
 
 
 @pytest.fixture
@@ -360,7 +362,9 @@ def main_window(qtbot):
 
 def ended(number, state=JobState.ERROR, minute=0, **more):
     end = f"2026-11-21T15:{minute:02}:00Z"
-    return changed(LIVE, state=state, updated=end, id=f"job-{number}", name=f"job {number}", **more)
+    return changed(
+        LIVE, state=state, updated_at=end, id=f"job-{number}", name=f"job {number}", **more
+    )
 
 
 def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opened):
@@ -379,7 +383,7 @@ def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opene
     assert (summary.job_id, summary.family) == ("", "bad")
     assert summary.text == "Failed: job 2, Finished: job 1, Failed: job 3"
     past = again.bell._recorder.past
-    assert past[2].text == ON_GPU07.sentence
+    assert past[2].text == ON_GPU07.message
     assert past[2].job_id == "job-2"
     assert (
         past[2].when.isoformat()
@@ -449,5 +453,5 @@ def test_m20_ends_are_known_for_each_data_root(opened):
 def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(opened):
     opened().poll(ended(0))
     window = opened()
-    window.bell.see(JobListing(lines=(line_of(ended(1, minute=5)),), total=1))
+    window.bell.see(JobListing(summaries=(summary_of(ended(1, minute=5)),), total=1))
     assert titles(window.tray.received) == ["Failed: job 1"]

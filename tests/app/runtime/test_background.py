@@ -14,7 +14,7 @@ from tests.waiting import LIMIT_S
 
 @pytest.fixture
 def background(qapp):
-    background = Background(workers=2)
+    background = Background(worker_count=2)
     yield background
     background.close()
 
@@ -124,7 +124,7 @@ def test_a_bug_reaches_the_excepthook_and_frees_the_lane(qtbot, background):
 
 def test_no_callback_comes_after_close(qtbot, qapp):
     gate, heard = threading.Event(), []
-    background = Background(workers=1)
+    background = Background(worker_count=1)
     background.run("a", lambda: gate.wait(LIMIT_S), heard.append, heard.append)
     background.run("a", lambda: 2, heard.append, heard.append)
     background.run("b", lambda: 3, heard.append, heard.append)
@@ -162,7 +162,7 @@ def test_many_reports_do_not_flood_the_window_and_the_last_is_there(qtbot, backg
 
 
 def test_closing_cancels_work_that_reports_progress(qapp):
-    background = Background(workers=1)
+    background = Background(worker_count=1)
     progress = background.progress(lambda _share, _what: None)
     started, ended = threading.Event(), []
 
@@ -195,7 +195,7 @@ def test_the_progress_of_ended_work_is_not_kept(qtbot, background):
 
 
 def test_closing_waits_for_endless_work_only_until_its_limit(qapp):
-    background = Background(workers=2)
+    background = Background(worker_count=2)
     gate, began = threading.Event(), threading.Event()
 
     def hang():
@@ -210,7 +210,7 @@ def test_closing_waits_for_endless_work_only_until_its_limit(qapp):
 
 
 def test_no_thread_signals_a_deleted_object_after_a_close(qapp):
-    background = Background(workers=1)
+    background = Background(worker_count=1)
     gate, waited_for, closed = threading.Event(), threading.Event(), threading.Event()
     signalled_too_late = []
     at_shutdown(background, lambda waits: waits and waited_for.set())
@@ -230,7 +230,7 @@ def test_no_thread_signals_a_deleted_object_after_a_close(qapp):
 
 
 def test_closing_does_not_wait_for_work_that_never_began(qapp):
-    background = Background(workers=1)
+    background = Background(worker_count=1)
     gate, began = threading.Event(), threading.Event()
 
     def work():
@@ -247,7 +247,7 @@ def test_closing_does_not_wait_for_work_that_never_began(qapp):
 
 def test_a_callback_that_runs_the_event_loop_holds_nothing_back(qtbot):
     # With one worker what began first is delivered first.
-    background = Background(workers=1)
+    background = Background(worker_count=1)
     order, loop = [], QEventLoop()
 
     def ask(_value):

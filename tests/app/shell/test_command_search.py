@@ -3,7 +3,7 @@
 import pytest
 from PySide6.QtGui import QAction
 
-from app.shell.command_search import MOST, CommandSearch
+from app.shell.command_search import MAX_RESULTS, CommandSearch
 from widgets.shell.command_palette import PaletteEntry
 
 pytestmark = pytest.mark.usefixtures("qapp")
@@ -68,7 +68,7 @@ def test_a_job_named_like_an_action_is_opened_and_the_action_is_not_run():
 def test_only_the_best_of_many_matches_are_shown():
     go_to, _ = finder(*(f"job {number}" for number in range(5000)), "the job")
     found = go_to.find("job")
-    assert len(found) == MOST
+    assert len(found) == MAX_RESULTS
     assert titles(found)[0] == "job 0"
 
 

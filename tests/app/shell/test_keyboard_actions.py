@@ -92,7 +92,7 @@ def test_several_jobs_are_stopped(hands, table, program, data_root):
         for name in names
     ]
     for folder in folders:
-        replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+        replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     choose_rows(hands, table, names)
     hands.tab_to("Stop 2")
     hands.press("Space")
@@ -180,7 +180,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.press("Space")
         hands.wait(lambda is_paused=is_paused: program.jobs.list.strip._is_paused is is_paused)
         assert services.queue.read().paused.startswith("The queue is paused") is is_paused
-    assert last in {place.entry.job_id for place in services.queue.read().places}
+    assert last in {place.entry.job_id for place in services.queue.read().jobs}
 
 
 # To keep
@@ -279,7 +279,7 @@ def test_a_sweep_is_queued(hands, program):
     hands.write("0.1, 0.2")
     hands.press("Return")
     # A sweep can only be queued, so the one button says so.
-    start = the(FormSide, program.form).acts.start
+    start = the(FormSide, program.form).start_buttons.start
     hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
     hands.tab_until(start)
     hands.press("Space")

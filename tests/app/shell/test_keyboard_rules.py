@@ -17,10 +17,10 @@ from tests.asks import menu_of
 from tests.windows import button
 from widgets.common import theme
 from widgets.common.labels import Label
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.page.jobs_page import JobsPage
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 
 __all__ = ["ids", "ids_and_program", "program"]
 
@@ -172,11 +172,11 @@ def test_tab_leads_to_everything_on_each_tab_of_a_job(program, hands, ids, tab, 
 def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
     tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
     page: JobsPage = program.jobs
-    menu = menu_of(page.detail.header.more)
+    menu = menu_of(page.detail.header.menu_button)
     tips += [f"({action.shortcut().toString()})" for action in menu.values()]
     text = "\n".join(tips)
     native = QKeySequence.SequenceFormat.NativeText
-    keys = {QKeySequence(key.key).toString(native) for key in KEYS if not key.with_focus}
+    keys = {QKeySequence(key.key).toString(native) for key in SHORTCUTS if not key.with_focus}
     # Of a job that runs: the button says Stop then.
     keys -= {"Ctrl+."}
     assert {key for key in keys if f"({key})" not in text} == set()
@@ -190,7 +190,7 @@ def test_every_key_stands_in_the_sheet(program, hands):
 
     def missing():
         texts = {label.text() for label in sheet.findChildren(Label)}
-        return {key.does for key in KEYS} - texts
+        return {key.label for key in SHORTCUTS} - texts
 
     hands.wait(lambda: not missing())
     hands.press("Esc")
@@ -217,7 +217,7 @@ def test_undo_restores_a_job_from_the_trash(program, hands, ids, qtbot):
     page: JobsPage = program.jobs
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)
-    page.detail.job_actions.ask(do.TRASH, job_id)
+    page.detail.job_actions.ask(job_actions.TRASH, job_id)
     hands.wait(lambda: page.model.row_of(job_id) < 0 and button(toast, "Undo").isVisible())
     qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

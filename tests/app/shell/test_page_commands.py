@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.shell.page_commands import PageActs, Spot
+from app.shell.page_commands import PageCommands, CommandScope
 from widgets.common.buttons import Button
 
 SHOWN: list[str] = []
 
 
 def spot(root, words="“digits”", is_here=True):
-    return Spot(root, lambda: words, lambda: SHOWN.append(words), lambda: is_here)
+    return CommandScope(root, lambda: words, lambda: SHOWN.append(words), lambda: is_here)
 
 
 def titles(targets):
@@ -43,7 +43,7 @@ def test_the_enabled_actions_of_a_menu_are_offered_and_run(page, menu):
         action.setEnabled(is_able)
     menu.addSeparator()
     menu.addAction("For experts").setVisible(False)
-    acts = PageActs()
+    acts = PageCommands()
     acts.add(spot(page))
     here, elsewhere = acts.collect(())
     assert titles(here) == ["Export", "R&D"]
@@ -55,7 +55,7 @@ def test_the_enabled_actions_of_a_menu_are_offered_and_run(page, menu):
 
 def test_a_menu_filled_on_opening_is_read_with_its_entries(page, menu):
     menu.aboutToShow.connect(lambda: menu.addAction("Just made"))
-    acts = PageActs()
+    acts = PageCommands()
     acts.add(spot(page))
     assert titles(acts.collect(())[0]) == ["Just made"]
 
@@ -65,7 +65,7 @@ def test_disabled_hidden_and_repeated_buttons_are_not_offered(page):
     Button("Stop", parent=page).setEnabled(False)
     Button("Kill", parent=page).hide()
     Button("New job", parent=page)
-    acts = PageActs()
+    acts = PageCommands()
     acts.add(spot(page))
     assert titles(acts.collect(["New Job"])[0]) == ["Start"]
 
@@ -75,7 +75,7 @@ def test_a_command_disabled_meanwhile_does_nothing(page, menu):
     button = Button("Start", parent=page)
     button.clicked.connect(lambda: done.append("Start"))
     action = menu.addAction("Export", lambda: done.append("Export"))
-    acts = PageActs()
+    acts = PageCommands()
     acts.add(spot(page))
     keys = [target.key for target in acts.collect(())[0]]
     assert len(keys) == 2
@@ -91,13 +91,13 @@ def test_a_part_about_another_object_has_its_own_actions(page):
     empty = QWidget(page)
     for root, text in ((page, "Start"), (part, "Refresh"), (part, "Refresh"), (empty, "Forget")):
         Button(text, parent=root)
-    acts = PageActs()
+    acts = PageCommands()
     acts.add(spot(page))
     acts.add(spot(part, "node3", is_here=False))
     acts.add(spot(empty, ""))
     here, elsewhere = acts.collect(())
     assert titles(here) == ["Start"]
-    assert [(target.title, target.aside) for target in elsewhere] == [
+    assert [(target.title, target.remark) for target in elsewhere] == [
         ("Refresh", "node3"),
         ("Refresh (2)", "node3"),
     ]

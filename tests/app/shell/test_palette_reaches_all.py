@@ -18,7 +18,7 @@ from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_name import JobName
 from widgets.library import item_actions
 from widgets.nodes.page import node_actions
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 
 __all__ = ["ids", "ids_and_program", "program"]
 
@@ -157,7 +157,7 @@ def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, place):
 
 def test_every_key_that_works_everywhere_has_an_act(program):
     acts = set(program.frame.go_to.acts)
-    without = {key.does for key in KEYS if not key.where and not key.with_focus} - acts
+    without = {key.label for key in SHORTCUTS if not key.page_title and not key.with_focus} - acts
     # Back and forward are offered by name, whether there is somewhere to go or not.
     assert without == set(KEYS_WITHOUT_AN_ACT)
 
@@ -258,7 +258,7 @@ def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
 
 def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, ids):
     raw = program._services.jobs.queries.show(ids["slow"]).config.to_dict()
-    program._services.templates.save("nightly", {**raw, "name": "x"}, replaces=True)
+    program._services.templates.save("nightly", {**raw, "name": "x"}, overwrite=True)
     (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
     program.frame.go_to.open(template)
     qtbot.waitUntil(lambda: program.window.place == "new-job")

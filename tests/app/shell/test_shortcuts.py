@@ -12,9 +12,9 @@ from tests.app.key_desk import PRESSED, Desk
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.windows import the
 from widgets.common.fields import ComboBox
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 
 __all__ = ["ids", "ids_and_program", "program"]
 
@@ -38,10 +38,12 @@ def desk(qtbot, program, ids, tmp_path):
 
 
 def test_no_key_of_the_sheet_is_left_out():
-    assert set(PRESSED) == {(key.where, key.does) for key in KEYS}
+    assert set(PRESSED) == {(key.page_title, key.label) for key in SHORTCUTS}
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: f"{key.where or 'everywhere'}: {key.key}")
+@pytest.mark.parametrize(
+    "key", SHORTCUTS, ids=lambda key: f"{key.where or 'everywhere'}: {key.key}"
+)
 def test_a_key_does_what_its_sheet_says(desk, key):
     PRESSED[key.where, key.does](desk, partial(desk.press, key.key))
 
@@ -50,10 +52,10 @@ def _of_pages():
     """The keys of each page, with the places on it that take a click and no focus."""
     places = {"Jobs": ("plot", "card", "row", "head"), "Compare": ("plot", "card", "head")}
     return [
-        pytest.param(key, place, id=f"{key.where}: {key.key} after a {place}")
-        for key in KEYS
-        if key.where and not key.with_focus
-        for place in places.get(key.where, ("head",))
+        pytest.param(key, place, id=f"{key.page_title}: {key.key} after a {place}")
+        for key in SHORTCUTS
+        if key.page_title and not key.with_focus
+        for place in places.get(key.page_title, ("head",))
         # It starts on the tab Ranks, which has none.
         if (key.key, place) != ("[", "plot")
     ]
@@ -88,7 +90,7 @@ def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     detail = desk.open("slow")
     frame = desk.program.frame
     asked = []
-    detail.job_actions.on(do.STOP, asked.append)
+    detail.job_actions.on(job_actions.STOP, asked.append)
     if open_layer == "bell":
         frame.bell.show()
     else:

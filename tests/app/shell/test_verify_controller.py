@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.shell.verify_controller import VerifyController
 from backend.base.errors import BackendError, Cancelled
-from backend.records.verify.finding import Repaired, Verification, VerifyFinding
+from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.shell.verify_section import VerifySection
@@ -71,7 +71,10 @@ def repair(section: VerifySection, press: Callable[[], None]) -> tuple[str, ...]
 
 
 def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, service):
-    service.answers += [found(CUT, TORN, GONE, hashed=9), Repaired((CUT,), (), "/r/trash/repaired")]
+    service.answers += [
+        found(CUT, TORN, GONE, hashed=9),
+        RepairResult((CUT,), (), "/r/trash/repaired"),
+    ]
     section.contents.setChecked(True)
     section.check.click()
     assert service.asked[0][1]["hashes"] is True
@@ -89,7 +92,7 @@ def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, servi
 
 
 def test_all_are_repaired_together_and_one_that_fails_stays(section, service):
-    service.answers += [found(CUT, TORN, GONE), Repaired((TORN,), (CUT,), "/r/trash/repaired")]
+    service.answers += [found(CUT, TORN, GONE), RepairResult((TORN,), (CUT,), "/r/trash/repaired")]
     section.check.click()
     asked = repair(section, button(section, "Repair all…").click)
     assert {"jobs/a/x.pt", "jobs/b/s"} <= set(asked)

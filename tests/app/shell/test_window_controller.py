@@ -36,7 +36,7 @@ from widgets.shell.help_page import HelpPage
 from widgets.shell.overlay import RECORD_ROLE
 from widgets.shell.settings_page import SettingsPage
 from widgets.shell.settings_rows import SettingsRow
-from widgets.shell.shortcuts import KEYS
+from widgets.shell.shortcuts import SHORTCUTS
 from widgets.shell.verify_section import RepairDialog
 
 
@@ -101,12 +101,12 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
     assert program.window.place == "settings"
-    page.theme.chosen.emit("dark")
+    page.theme.key_chosen.emit("dark")
     assert theme.current().name == "dark"
     page.motion.click()
     assert theme.motion_reduced()
-    page.notices.finished.click()
-    page._scale.chosen.emit("125")
+    page.notices.finished_switch.click()
+    page._scale.key_chosen.emit("125")
     assert page._restart_line.isVisible()
     program._keeping.save()
     kept = Settings(settings_file()).preferences
@@ -149,7 +149,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     program.frame.notices.notified.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notification"
     kept = notices_file()
-    qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread == 1)
+    qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread_count == 1)
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
     assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
@@ -157,7 +157,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     assert the(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
     notices.opened.emit(0)
     assert program.window.place == "nodes"
-    qtbot.waitUntil(lambda: NotificationStore(kept).unread == 0)
+    qtbot.waitUntil(lambda: NotificationStore(kept).unread_count == 0)
     notices.close_again()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
     program.frame.open_settings()
@@ -177,7 +177,7 @@ def test_the_sheet_lists_exactly_the_keys_of_the_window(program):
     has |= {act.shortcut() for act in window.actions() if not act.shortcut().isEmpty()}
     # Esc closes what is open wherever one is, as everywhere.
     has -= {QKeySequence("Esc")}
-    listed = {QKeySequence(key.key) for key in KEYS if not key.with_focus}
+    listed = {QKeySequence(key.key) for key in SHORTCUTS if not key.with_focus}
     assert {key.toString() for key in has - listed} == set(), "keys that the sheet does not list"
     assert {key.toString() for key in listed - has} == set(), "keys that do nothing"
 
@@ -311,10 +311,10 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = the(SettingsPage, program.window)
     node = program.nodes.detail
     program.window.go("nodes")
-    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).facts))
+    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).items))
 
     def left():
-        return next(fact.value for fact in the(KeyValueRow, node).facts if "free" in fact.value)
+        return next(fact.value for fact in the(KeyValueRow, node).items if "free" in fact.value)
 
     controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
     assert "iB" not in left()
@@ -343,7 +343,7 @@ def test_more_contrast_applies_at_once_and_is_remembered(program):
 def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program):
     cluster = services_of(program).cluster
     for port in (22, 2222):
-        cluster.trust(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
+        cluster.accept_key(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
     program.window.go("jobs")
     program.frame.open_settings()
     ssh = the(SettingsPage, program.window).ssh
@@ -352,14 +352,14 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
         "gpu07.lab",
         "gpu07.lab, port 2222",
     ]
-    assert the(SettingsRow, ssh).sentence.text().startswith("ssh-ed25519 SHA256:")
+    assert the(SettingsRow, ssh).description.text().startswith("ssh-ed25519 SHA256:")
     the(ComboBox, ssh).choose("gpu07.lab:2222")
     qtbot.mouseClick(button(ssh, "Forget"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 1)
     assert the(Label, program.window.toast).text() == (
         "The next connection to gpu07.lab will ask you to confirm its key"
     )
-    assert [key.port for key in cluster.ssh_facts().accepted] == [22]
+    assert [key.port for key in cluster.ssh_details().accepted_keys] == [22]
     cluster.remove_host_key("gpu07.lab")
 
 
@@ -367,7 +367,7 @@ def test_the_settings_show_why_ssh_facts_cannot_be_read(qtbot, program, monkeypa
     def refuse():
         raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 
-    monkeypatch.setattr(services_of(program).cluster, "ssh_facts", refuse)
+    monkeypatch.setattr(services_of(program).cluster, "ssh_details", refuse)
     program.window.go("jobs")
     program.frame.open_settings()
     page = the(SettingsPage, program.window)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QRect
 from pytestqt.qtbot import QtBot
 
-from app.shell.window_geometry import on_a_screen
+from app.shell.window_geometry import frame_on_screen
 from tests.pictures import lab
 from tests.pictures.flaws import flaws
 from widgets.shell.main_window import MainWindow
@@ -33,7 +33,7 @@ RIGHT_OF_IT = QRect(960, 0, 1920, 1080)
 def test_a_remembered_window_is_on_its_screen(
     wanted: QRect, screens: list[QRect], found: QRect
 ) -> None:
-    assert on_a_screen(wanted, screens) == found
+    assert frame_on_screen(wanted, screens) == found
 
 
 @given(
@@ -46,7 +46,7 @@ def test_a_remembered_window_is_on_its_screen(
 def test_no_side_of_a_window_is_longer_than_that_of_its_screen(
     left: int, top: int, width: int, height: int, screen: QRect
 ) -> None:
-    found = on_a_screen(QRect(left, top, width, height), [screen])
+    found = frame_on_screen(QRect(left, top, width, height), [screen])
     assert found.width() == min(width, screen.width())
     assert found.height() == min(height, screen.height())
     assert screen.intersects(found)
@@ -60,7 +60,7 @@ def test_the_smallest_height_follows_the_screen_from_480_on(
 ) -> None:
     window = MainWindow()
     qtbot.addWidget(window)
-    window.fit_smallest(room)
+    window.set_min_height(room)
     assert (window.minimumWidth(), window.minimumHeight()) == (900, least)
 
 
@@ -71,7 +71,7 @@ def test_in_a_low_window_the_foot_of_the_side_bar_is_seen(
 ) -> None:
     window = MainWindow()
     qtbot.addWidget(window)
-    window.fit_smallest(size[1])
+    window.set_min_height(size[1])
     bar = window.side_bar
     bar.show_nodes(lab.nodes())
     bar.show_live((lab.LIVE,) * live)

@@ -34,7 +34,7 @@ def item(name: str = "digits", version: int = 1, kind: Kind = Kind.DATASET) -> L
         files=3,
         created="2026-11-21T08:00:00Z",
         source="/home/anna/digits",
-        facts={"items": 1797, "warning": ""},
+        details={"items": 1797, "warning": ""},
     )
 
 
@@ -59,8 +59,8 @@ def job(number: int = 1, **changes: Any) -> JobView:
             metrics={"loss": 0.5, "validation/loss": None},
             message="Rank 1 failed",
             error=RankError("Rank 1: division by zero", 1, "gpu3", "Traceback …"),
-            started="2026-11-21T08:01:00Z",
-            updated="2026-11-21T08:02:00Z",
+            started_at="2026-11-21T08:01:00Z",
+            updated_at="2026-11-21T08:02:00Z",
             earlier_gpu_s=0.0,
             earlier_energy_j=0.0,
         ),

@@ -294,7 +294,7 @@ def test_what_an_earlier_ringmaster_verified_is_not_hashed_again(tmp_path: Path)
     with closing(sqlite3.connect(path)) as before, before:
         before.execute("UPDATE library_item SET trusted = 'fingerprint'")
     with closing(open_catalogue(path)) as opened:
-        assert opened.trusted(Kind.DATASET, item().name, 1) == "fingerprint"
+        assert opened.trusted_fingerprint(Kind.DATASET, item().name, 1) == "fingerprint"
 
 
 def test_a_rebuild_that_fails_leaves_the_catalogue_as_it_was(

@@ -18,7 +18,7 @@ from backend.base.errors import BackendError
 from backend.catalogue.store import CACHE_KIB, Catalogue, open_catalogue
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import CONFIG, item, job
 
@@ -42,7 +42,7 @@ def test_a_job_and_its_line_have_the_time_of_all_runs(catalogue: Catalogue) -> N
     catalogue.put_job(resumed)
     assert catalogue.jobs() == (resumed,)
     (line,) = catalogue.job_lines()
-    assert line == line_of(resumed)
+    assert line == summary_of(resumed)
     assert line.took_s(0.0) == 150.5
 
 
@@ -52,7 +52,7 @@ def test_a_job_and_its_line_have_gpu_time_and_energy(catalogue: Catalogue) -> No
         catalogue.put_job(job(number, config=config, earlier_gpu_s=earlier, energy_j=energy))
     lines = {line.id: line for line in catalogue.job_lines()}
     for view in catalogue.jobs():
-        assert lines[view.id] == line_of(view)
+        assert lines[view.id] == summary_of(view)
         assert lines[view.id].gpu_s(0.0) == view.gpu_s(0.0)
     newest, oldest = catalogue.jobs()
     # Two GPUs, a minute.
@@ -88,10 +88,10 @@ def test_items_are_listed_by_name_and_newest_first(catalogue: Catalogue) -> None
 
 def test_new_facts_of_an_item_keep_its_verification(catalogue: Catalogue) -> None:
     catalogue.put_item(item(), fingerprint="fingerprint")
-    catalogue.put_item(replace(item(), facts={"items": 3}))
-    assert catalogue.items(Kind.DATASET)[0].facts == {"items": 3}
-    assert catalogue.trusted(Kind.DATASET, "digits", 1) == "fingerprint"
-    assert catalogue.trusted(Kind.DATASET, "digits", 2) == ""
+    catalogue.put_item(replace(item(), details={"items": 3}))
+    assert catalogue.items(Kind.DATASET)[0].details == {"items": 3}
+    assert catalogue.trusted_fingerprint(Kind.DATASET, "digits", 1) == "fingerprint"
+    assert catalogue.trusted_fingerprint(Kind.DATASET, "digits", 2) == ""
 
 
 def test_one_step_adds_found_items_and_removes_missing_ones(catalogue: Catalogue) -> None:

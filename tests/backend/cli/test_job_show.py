@@ -13,12 +13,12 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.cli import runs
-from backend.records.jobs.alarm import LEFT_OUT, NOT_SAVED, Alarm
+from backend.records.jobs.alarm import METRICS_LEFT_OUT, NOT_SAVED, Alarm
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RunStatus
+from backend.records.jobs.status import Continuation, RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
@@ -44,7 +44,7 @@ def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = Fal
     queries = SimpleNamespace(find=str, show=lambda _job_id: view)
     services = SimpleNamespace(
         queries=queries,
-        reaper=SimpleNamespace(reap=lambda _id: None, nodes=lambda _id: ()),
+        reaper=SimpleNamespace(reap=lambda _id: None, agent_nodes=lambda _id: ()),
         data_root=mounted(Path("root")),
     )
     assert call(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0
@@ -67,18 +67,21 @@ def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
 def test_each_warning_of_the_run_is_shown(
     state: JobState, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alarms = (Alarm(NOT_SAVED, 6, "It is not saved."), Alarm(LEFT_OUT, 9, "“a” is left out."))
+    alarms = (
+        Alarm(NOT_SAVED, 6, "It is not saved."),
+        Alarm(METRICS_LEFT_OUT, 9, "“a” is left out."),
+    )
     text = shown(changed(SLOW, state=state, alarms=alarms), capsys)
-    assert all(alarm.sentence in text for alarm in alarms)
+    assert all(alarm.message in text for alarm in alarms)
 
 
 def test_a_job_that_the_program_continued_says_why_and_on_how_many_nodes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     reason = "node3 no longer answers. Continues on node1 and node2, without node3."
-    continued = Continued(reason, "2026-11-28T03:12:00Z", before=("a", "b", "c"))
+    continued = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"))
     continued = replace(continued, placement=SLOW.config.placement)
-    view = changed(SLOW, continued=continued)
+    view = changed(SLOW, continuation=continued)
     text = shown(view, capsys)
     assert reason in text
     assert "2 of 3 nodes since" in text
@@ -150,7 +153,7 @@ def test_a_command_about_a_job_starts_the_silent_agents_of_its_nodes_or_says_why
     services: Any = SimpleNamespace(
         queries=queries,
         reaper=reaper,
-        set_up=SimpleNamespace(wake_silent=wake_silent),
+        provisioning=SimpleNamespace(wake_silent_nodes=wake_silent),
         cluster=SimpleNamespace(check_banner=None),
     )
     runs.reap(services, "j1")

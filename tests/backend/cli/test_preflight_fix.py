@@ -46,8 +46,8 @@ def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
 ) -> None:
     kept: list[HostKey] = []
     monkeypatch.setattr(questions, "accepts", lambda key: answer)
-    cluster: Any = SimpleNamespace(trust=kept.append)
-    set_up: Any = SimpleNamespace(let_in_again=None)
+    cluster: Any = SimpleNamespace(accept_key=kept.append)
+    set_up: Any = SimpleNamespace(authorize_all=None)
     fixer = PreflightFixes(PreflightContext(mounted(Path("unused")), cluster, set_up, lambda: ""))
     services: Any = SimpleNamespace(preflight=SimpleNamespace(fix_all=fixer.fix))
     done = fixed_any(services, Preflight(("gpu1",), (finding,), 1.0), asks)

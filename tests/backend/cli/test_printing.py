@@ -8,7 +8,7 @@ import math
 import pytest
 
 from backend.cli.printing import in_bytes, in_time, print_json, print_table, shown
-from backend.records.base.schema import plain
+from backend.records.base.schema import json_value
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding
@@ -27,7 +27,7 @@ def test_json_has_null_where_a_number_is_none(capsys: pytest.CaptureFixture[str]
 
 def test_a_checkpoint_has_the_keys_that_scripts_rely_on() -> None:
     record = Checkpoint("n", 1, 2, 3, 0, 4, "s", "c", "t", {"loss": math.nan}, is_best=True)
-    raw = plain(record, documents=True)
+    raw = json_value(record, documents=True)
     assert raw.keys() >= {
         "name",
         "epoch",

@@ -44,7 +44,7 @@ def job(placement: Sequence[dict[str, Any]], **settings: Any) -> JobConfig:
             **settings,
         }
     )
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     return parsed.config
 
 
@@ -227,11 +227,11 @@ def test_f57_text_of_users_is_byte_exact_and_only_in_arguments(
     assert [part for part in argv if "/data/" in part] == ["/data/" + text]
     assert "MINE" not in argv
     variables = mpirun.environment(config, job_id="7", run=1, code_root="/code")
-    assert shlex.split(mpirun.shown(argv, variables))[-len(argv) :] == list(argv)
+    assert shlex.split(mpirun.shell_line(argv, variables))[-len(argv) :] == list(argv)
 
 
 def test_m04_the_command_as_shown_runs_when_it_is_pasted() -> None:
-    line = mpirun.shown(["/bin/sh", "-c", 'printf %s "$A"'], {"A": "it's; $(touch bad)"})
+    line = mpirun.shell_line(["/bin/sh", "-c", 'printf %s "$A"'], {"A": "it's; $(touch bad)"})
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True)
     assert done.stdout == "it's; $(touch bad)"
 

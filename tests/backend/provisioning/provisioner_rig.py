@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from backend.provisioning import agent_commands, cluster_key, horovod_wheels
-from backend.provisioning.agent_commands import AgentPlace
+from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.code_archive import make_bundle
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.provisioner import SetUpPlan
@@ -16,8 +16,8 @@ from backend.provisioning.wheelhouse import UV, Wheelhouse, describe
 from backend.records.nodes.entry import (
     NodeAddress,
     NodeEntry,
-    NodeFacts,
-    PythonFound,
+    NodeInfo,
+    NodePython,
     SetUp,
     StepState,
 )
@@ -98,7 +98,7 @@ def without_horovod(house: Wheelhouse) -> Wheelhouse:
     return replace(house, wheels=tuple(one for one in house.wheels if one.package != "horovod"))
 
 
-def start_fake(place: AgentPlace) -> Sequence[str]:
+def start_fake(place: AgentPaths) -> Sequence[str]:
     command = ["env", f"PYTHONPATH={place.bundle}", place.python, str(FAKE_AGENT)]
     return [*command, place.folder, place.bundle]
 
@@ -109,10 +109,10 @@ class Node:
 
     shell: LocalShell
     house: Wheelhouse
-    facts: NodeFacts
+    facts: NodeInfo
     entry: NodeEntry
     updates: list[SetUp] = field(default_factory=list)
-    start_agent: Callable[[AgentPlace], Sequence[str]] = start_fake
+    start_agent: Callable[[AgentPaths], Sequence[str]] = start_fake
     gathered: int = 0
     horovod: bool = True
     asked_more: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Node:
     @classmethod
     def make(cls, folder: Path, house: Wheelhouse, name: str = "gpu1") -> Node:
         shell = LocalShell(folder / name)
-        facts = NodeFacts(
+        facts = NodeInfo(
             hostname=name,
             system="Debian GNU/Linux 12",
             machine="x86_64",
@@ -130,14 +130,14 @@ class Node:
             home=str(shell.home / ".ringmaster"),
             glibc="2.36",
             cores=2,
-            pythons=(PythonFound(NODE_PYTHON, "3.11.2", False),),
+            pythons=(NodePython(NODE_PYTHON, "3.11.2", False),),
         )
         address = NodeAddress("127.0.0.1")
         return cls(shell, house, facts, NodeEntry(name, address, ranks_address="10.77.0.2/24"))
 
     def choose(
-        self, name: str, facts: NodeFacts
-    ) -> tuple[PythonFound, WheelTarget, HorovodWheel | None]:
+        self, name: str, facts: NodeInfo
+    ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
         built = HorovodWheel(
             self.house.folder, "0" * 64, TARGET, "2.13.0+cpu", "5.0.11", horovod_wheels.LEAST_GLIBC
         )
@@ -188,7 +188,7 @@ class Node:
 
     @property
     def sentences(self) -> list[str]:
-        return [step.sentence for step in self.last.steps]
+        return [step.message for step in self.last.steps]
 
     @property
     def home(self) -> Path:
@@ -201,5 +201,5 @@ class Node:
         """Whatever agent this node was left with."""
         self.shell.broken = False
         for bundle in (self.home / "bundles").glob("*"):
-            place = AgentPlace(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
+            place = AgentPaths(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
             self.shell.run(agent_commands.stop(place))

@@ -13,7 +13,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.provisioning import node_facts
 from backend.provisioning.node_facts import inspect, ranks_address
-from backend.records.nodes.entry import Interface, NodeFacts
+from backend.records.nodes.entry import Interface, NodeInfo
 from backend.ssh.interface import CommandResult, Shell
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
@@ -146,10 +146,10 @@ def test_f59_facts_that_make_no_sense_are_a_sentence(
         inspect_node(Answers(**facts), tmp_path)
 
 
-def facts_with(*interfaces: tuple[str, str]) -> NodeFacts:
+def facts_with(*interfaces: tuple[str, str]) -> NodeInfo:
     raw = {key: value for key, value in FACTS.items() if key not in ("reached_at", "home_fault")}
     raw["interfaces"] = [Interface(*one).__dict__ for one in interfaces]
-    return NodeFacts.from_dict(raw)
+    return NodeInfo.from_dict(raw)
 
 
 @pytest.mark.parametrize(

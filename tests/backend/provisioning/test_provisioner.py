@@ -18,7 +18,7 @@ from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.status import ProcessIdentity
-from backend.records.nodes.entry import NodeEntry, PythonFound, SetUp, StepState
+from backend.records.nodes.entry import NodeEntry, NodePython, SetUp, StepState
 from backend.ssh.interface import CommandResult, Unreachable
 from tests.backend.provisioning.provisioner_rig import (
     BUNDLE,
@@ -187,7 +187,7 @@ def test_each_failure_shows_its_cause_and_fix_and_a_repetition_continues(node: N
         failed = node.last.failed
         assert failed is not None
         assert (failed.title, failed.state) == (title, StepState.FAILED)
-        assert sentence in failed.sentence
+        assert sentence in failed.message
         assert failed.remedy or title == "Open MPI"
         assert "libmpi.so.40" in failed.output
         assert not [name for name in node.environments() if name.startswith(".building")]
@@ -248,7 +248,7 @@ def test_a_connection_that_breaks_is_the_step_s_failure(node: Node) -> None:
     with pytest.raises(Unreachable):
         go(node)
     assert node.last.failed is not None
-    assert node.last.failed.sentence == "The connection is gone."
+    assert node.last.failed.message == "The connection is gone."
     node.shell.on_run = lambda argv: None
     assert go(node).is_ready
     # What the broken connection left is younger than an hour: it may be another desktop's.
@@ -295,7 +295,7 @@ def test_a_disk_that_fills_up_meanwhile_is_named_and_the_half_goes(node: Node) -
 def test_without_a_python_that_can_train_nothing_is_made(
     node: Node, versions: tuple[str, ...], sentence: str
 ) -> None:
-    found = tuple(PythonFound(f"/usr/bin/python{v}", v, True) for v in versions)
+    found = tuple(NodePython(f"/usr/bin/python{v}", v, True) for v in versions)
     node.facts = replace(node.facts, pythons=found)
     with pytest.raises(BackendError, match=sentence) as caught:
         go(node)
@@ -450,10 +450,10 @@ def test_nothing_is_removed_under_a_run(node: Node) -> None:
 
 def test_a_foreign_home_is_never_removed(node: Node, tmp_path: Path) -> None:
     entry = go(node)
-    assert entry.facts is not None
+    assert entry.info is not None
     node.shell.broken = False
     for strange in (str(node.shell.home), str(tmp_path), "/"):
-        moved = replace(entry, facts=replace(entry.facts, home=strange), installation=None)
+        moved = replace(entry, info=replace(entry.info, home=strange), installation=None)
         with pytest.raises(BackendError, match="not inside the home folder"):
             unprovision.remove(moved, node.shell)
     assert node.home.is_dir()
@@ -487,7 +487,7 @@ def test_a_fault_of_the_program_shows_in_the_step_and_flies(node: Node) -> None:
         go(node, inspect=inspect)
     failed: SetUp = node.last
     assert failed.failed is not None
-    assert "ZeroDivisionError" in failed.failed.sentence
+    assert "ZeroDivisionError" in failed.failed.message
 
 
 def test_a_package_of_user_code_is_added_and_nothing_in_the_environment_changes(

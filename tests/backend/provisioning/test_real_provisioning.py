@@ -13,8 +13,8 @@ import pytest
 from backend.provisioning import horovod_wheels
 from backend.provisioning.provisioner import set_up
 from backend.provisioning.wheelhouse import Wheelhouses
-from backend.records.nodes.entry import NodeEntry, PythonFound
-from backend.services.nodes.provisioning import default_places
+from backend.records.nodes.entry import NodeEntry, NodePython
+from backend.services.nodes.provisioning import default_paths
 from tests.backend.provisioning.provisioner_rig import Node
 from tests.fakes.local_shell import LocalShell
 
@@ -29,7 +29,7 @@ class Built:
     """The node that the session's tests share."""
 
     def __init__(self, folder: Path) -> None:
-        places = default_places("tests", CONSTRAINTS)
+        places = default_paths("tests", CONSTRAINTS)
         wheel = horovod_wheels.built_wheels(places.horovod)[0]
         # A node's own Python, not the one of the environment that tests run in.
         python = Path(f"/usr/bin/python{wheel.target.python}")
@@ -38,7 +38,7 @@ class Built:
         self.wheel = wheel
         self.house = Wheelhouses(places.wheels, CONSTRAINTS).gather(wheel.target, wheel)
         self.node = Node.make(folder, self.house)
-        pythons = (PythonFound(str(python), version, False),)
+        pythons = (NodePython(str(python), version, False),)
         self.node.facts = replace(self.node.facts, pythons=pythons, machine=wheel.target.machine)
         self.node.choose = lambda name, facts: (pythons[0], wheel.target, wheel)  # type: ignore[method-assign]
 

@@ -16,12 +16,12 @@ from backend.base.errors import BackendError, Cancelled
 from backend.provisioning import horovod_wheels, wheelhouse
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.wheelhouse import PACKAGES, UV, Wheelhouses
-from backend.records.nodes.entry import NodeFacts, PythonFound
+from backend.records.nodes.entry import NodeInfo, NodePython
 from tests.installers.small_project import put_wheel
 
 CONSTRAINTS = Path(__file__).parents[3] / "installers/constraints.txt"
 TARGET = WheelTarget("3.11", "x86_64")
-FACTS = NodeFacts(
+FACTS = NodeInfo(
     "gpu1",
     "Debian GNU/Linux 12",
     "x86_64",
@@ -29,7 +29,7 @@ FACTS = NodeFacts(
     "lab",
     "/home/lab/.ringmaster",
     glibc="2.36",
-    pythons=(PythonFound("/usr/bin/python3", "3.11.2", False),),
+    pythons=(NodePython("/usr/bin/python3", "3.11.2", False),),
 )
 FAKE_PIP = """
 import sys, zipfile
@@ -207,13 +207,13 @@ def test_a_locally_built_wheel_names_the_glibc_that_it_needs(tmp_path: Path) -> 
 
 def test_the_python_with_a_wheel_is_chosen(tmp_path: Path) -> None:
     newer = built(tmp_path, python_tag="cp313")
-    facts = replace(FACTS, pythons=(*FACTS.pythons, PythonFound("/opt/python", "3.13.1", True)))
+    facts = replace(FACTS, pythons=(*FACTS.pythons, NodePython("/opt/python", "3.13.1", True)))
     assert horovod_wheels.choose("gpu1", facts, [newer])[0].path == "/opt/python"
 
 
 def test_without_horovod_the_newest_python_that_torch_knows_is_taken() -> None:
     versions = ("3.10.2", "3.12.3", "3.14.1", "3.15.0")
-    pythons = tuple(PythonFound(f"/opt/{version}", version, True) for version in versions)
+    pythons = tuple(NodePython(f"/opt/{version}", version, True) for version in versions)
     facts = replace(FACTS, pythons=pythons, gpus=("NVIDIA A40",))
     chosen = horovod_wheels.choose("gpu1", facts, None)
     assert chosen == (pythons[2], WheelTarget("3.14", "x86_64", True), None)
@@ -222,7 +222,7 @@ def test_without_horovod_the_newest_python_that_torch_knows_is_taken() -> None:
         horovod_wheels.choose("gpu1", replace(facts, glibc="2.27"), None)
 
 
-Change = Callable[[NodeFacts], NodeFacts]
+Change = Callable[[NodeInfo], NodeInfo]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ Change = Callable[[NodeFacts], NodeFacts]
         ),
         (lambda f: replace(f, gpus=("NVIDIA A40",)), "on x86_64 with CUDA", "CPU training only"),
         (
-            lambda f: replace(f, pythons=(PythonFound("/usr/bin/python3", "3.12.3", True),)),
+            lambda f: replace(f, pythons=(NodePython("/usr/bin/python3", "3.12.3", True),)),
             "Python 3.12 on x86_64 without CUDA, which gpu1 has; built .*: Python 3.11",
             "RINGMASTER_PYTHON=python3.12",
         ),

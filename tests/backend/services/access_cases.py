@@ -29,7 +29,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from backend.records.nodes.entry import Interface, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.entry import Interface, NodeEntry, NodeInfo, NodeInstallation
 from backend.services.context.container import Services, open_services
 from backend.services.tools.training_python import training_python
 from tests.backend.ssh.sshd_rig import USER, Sshd
@@ -158,7 +158,7 @@ class Place:
             open_services(self.address, place, accept=lambda key: key.fingerprint == fingerprint)
         )
         services = self.opened[-1]
-        services.cluster.trust(self.sshd.host_key)
+        services.cluster.accept_key(self.sshd.host_key)
         # The node was never set up, which a preflight check would find.
         services.preflight.require = lambda *_, **__: None  # type: ignore[method-assign]
         return services
@@ -177,7 +177,7 @@ class Place:
         """``data_root`` is where the node sees it, if not where it is."""
         mpirun = find_mpirun(training_python())
         assert mpirun is not None
-        facts = NodeFacts(
+        facts = NodeInfo(
             hostname="gpu1",
             system="Linux",
             machine="x86_64",
@@ -219,14 +219,14 @@ class FakeHead:
         self.started: list[tuple[str, int, str]] = []
 
     @contextlib.contextmanager
-    def of(self, ranks: object) -> Iterator[FakeHead]:
+    def open_head(self, ranks: object) -> Iterator[FakeHead]:
         yield self
 
     def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         self.started.append((folder.job_id, run, site.data_root))
 
     def instead_of(self, services: Services) -> None:
-        services.nodes.head = self.of  # type: ignore[method-assign]
+        services.nodes.head = self.open_head  # type: ignore[method-assign]
 
 
 class RemoteRun:
@@ -249,7 +249,7 @@ class RemoteRun:
             run=self.run,
             epoch=1,
             epoch_step=self.step,
-            first=first,
+            first_step=first,
             timestamp=f"2026-11-21T07:30:{self.step % 60:02d}.123456Z",
             metrics={"loss": [1.0 / n for n in range(first, self.step + 1)]},
         )
@@ -274,7 +274,7 @@ class RemoteRun:
 
     def end(self, state: JobState) -> None:
         """As the supervisor: the record first, then the status."""
-        record = RunExit(self.run, state, "", ended="2026-11-21T07:31:00Z")
+        record = RunExit(self.run, state, "", ended_at="2026-11-21T07:31:00Z")
         replace_json(self.folder.attempt(self.run).exit, record.to_dict())
         self.say(state)
 

@@ -62,4 +62,4 @@ def uncounted(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(*_: object, **__: object) -> None:
         raise ToolError("not now")
 
-    monkeypatch.setattr(tool_process, "measure", measure)
+    monkeypatch.setattr(tool_process, "count_samples", measure)

@@ -33,11 +33,11 @@ class CarriedPlace(Place):
         seeing = entry(self.data, NODE)
         assert seeing is not None
         address = replace(self.sshd.address, port=self.wire.port)
-        write_entry(self.data, replace(seeing, name=name, address=address, no_share=True))
+        write_entry(self.data, replace(seeing, name=name, address=address, is_staged=True))
 
     def desktop(self) -> Services:
         services = super().desktop()
-        services.cluster.trust(replace(self.sshd.host_key, port=self.wire.port))
+        services.cluster.accept_key(replace(self.sshd.host_key, port=self.wire.port))
         return services
 
 

@@ -129,7 +129,7 @@ def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -
     alarm = watch.check(3)
     assert alarm is not None
     assert (
-        alarm.sentence
+        alarm.message
         == "No step since step 3; a step takes 6 s, and this one has taken more than 60 s."
     )
     watch.moved()

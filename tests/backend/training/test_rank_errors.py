@@ -38,8 +38,8 @@ def test_f12_an_exception_in_one_rank_names_rank_and_cause(tmp_path: Path, strat
     error = RankError.from_dict(raw)
     assert error.rank == 1
     assert error.node == "here"
-    assert "ValueError: no luck" in error.sentence
-    assert "bks_model.py, line 1" in error.sentence
+    assert "ValueError: no luck" in error.message
+    assert "bks_model.py, line 1" in error.message
     assert "no luck" in error.traceback
     assert raw["secondary"] is False
     path = training.folder.attempt(1).rank_error(0)

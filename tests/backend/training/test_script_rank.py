@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from backend.base.rendezvous_point import SECRET_VARIABLE
-from backend.base.room import Room
+from backend.base.room import DiskSpace
 from backend.datastore.jobs.history_reader import read_history
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.alarm import BAD_CURVE
@@ -143,7 +143,9 @@ def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
     job = JobFolder(tmp_path)
     (job.output / "deep").mkdir(parents=True)
     free = [96 * giga]
-    monkeypatch.setattr(script_disk, "room_of", lambda path: Room(100 * giga, free[0], None))
+    monkeypatch.setattr(
+        script_disk, "disk_space", lambda path: DiskSpace(100 * giga, free[0], None)
+    )
     paths = {"log": tmp_path / "rank-0.log", "output": job.output / "deep/model.pt"}
     watch = DiskWatch(tmp_path, paths["log"], job.output)
     for name, count in (("log", log), ("output", output)):
@@ -217,7 +219,7 @@ def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
     tmp_path: Path, touched: list[tuple[int, int]], apart: bool, idle_at: int | None
 ) -> None:
     script = script_of(tmp_path, PLANS[2], *PLANS)
-    script._launch = replace(script._launch, apart=apart)
+    script._launch = replace(script._launch, is_staged=apart)
     logs = [JobFolder(tmp_path / "job").rank_log(rank) for rank in range(6)]
     for log in logs:
         log.touch()
@@ -362,4 +364,4 @@ def test_a_curve_that_becomes_nan_is_a_warning(tmp_path: Path) -> None:
     status = last_status(folder)
     assert status is not None
     assert [(alarm.kind, alarm.step) for alarm in status.alarms] == [(BAD_CURVE, 4)]
-    assert status.alarms[0].sentence == "The script wrote NaN for loss, val_loss."
+    assert status.alarms[0].message == "The script wrote NaN for loss, val_loss."

@@ -195,7 +195,7 @@ def test_communication_is_not_named_where_other_programs_have_the_cores(
         assert cause is not None
         assert cause.rank is None
         if found is Cause.CPU:
-            assert cause.sentence("", nodes).startswith("Processes share their cores with other")
+            assert cause.message("", nodes).startswith("Processes share their cores with other")
             assert cause.ms / cause.usual_ms == pytest.approx(174.0 / (174.0 - waits_ms[0]))
 
 
@@ -212,7 +212,7 @@ def test_no_step_that_shares_its_cores_is_blamed_on_the_network(
 
 
 def test_shared_cores_are_said_in_one_sentence() -> None:
-    assert SHARED.sentence("", 1) == (
+    assert SHARED.message("", 1) == (
         "Processes share their cores with other programs, so steps take 3 × as long."
     )
 
@@ -242,7 +242,7 @@ def test_a_cause_is_named_for_a_worker_of_a_parameter_server(
     assert (cause.cause if cause is not None else None) is found
     if cause is not None:
         assert cause.rank == servers + 1
-        assert cause.sentence("node2", 3).startswith("node2 slows this job: ")
+        assert cause.message("node2", 3).startswith("node2 slows this job: ")
     times = breakdown.times()
     assert times is not None
     assert times.communication_ms is None
@@ -274,24 +274,24 @@ def test_a_status_of_before_is_readable_and_the_cause_survives_the_file() -> Non
 
 def test_the_sentence_names_the_culprit_and_the_evidence() -> None:
     loader = SlowCause(Cause.DATA, 1, 210.0, 312.0, 4.26)
-    assert loader.sentence("node2", 2) == (
+    assert loader.message("node2", 2) == (
         "node2 slows this job: rank 1 waits 210 ms a step for its loader, the others 4.3 ms."
     )
     busy = SlowCause(Cause.CPU, 1, 210.0, 312.0, 100.0, 105.0)
-    assert busy.sentence("node2", 2) == (
+    assert busy.message("node2", 2) == (
         "node2 slows this job: other programs use its CPU; rank 1 computes 210 ms a step, the "
         "others 100 ms, and it waits 105 ms for a free core."
     )
     double = replace(busy, cause=Cause.COMPUTE)
-    assert double.sentence("node2", 2) == (
+    assert double.message("node2", 2) == (
         "node2 slows this job: rank 1 computes 210 ms a step, the others 100 ms."
     )
     link = SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)
-    assert link.sentence("", 2) == (
+    assert link.message("", 2) == (
         "The network slows this job: communication takes 22 of the 31 ms of a step on every rank."
     )
-    assert link.sentence("", 1).startswith("Communication slows this job: ")
-    assert replace(link, cause=Cause.DATA).sentence("", 2) == (
+    assert link.message("", 1).startswith("Communication slows this job: ")
+    assert replace(link, cause=Cause.DATA).message("", 2) == (
         "The loader slows this job: waiting for data takes 22 of the 31 ms of a step on every rank."
     )
 

@@ -265,7 +265,7 @@ class Training:
 
 def parsed(raw: dict[str, Any]) -> JobConfig:
     result = parse_job(raw)
-    assert result.config is not None, result.faults
+    assert result.config is not None, result.errors
     return result.config
 
 

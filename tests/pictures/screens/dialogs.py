@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.bundles.job_archive import Bundled, Unbundled
+from backend.records.bundles.job_archive import WrittenBundle, ImportedJob
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 from backend.records.nodes.preflight import Preflight
@@ -19,7 +19,7 @@ from widgets.common.task_dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog
-from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
@@ -32,7 +32,7 @@ def _preflight(stage: Stage, found: Preflight | None) -> PreflightDialog:
     open_job(stage, lab.DRAFT)
     dialog = stage.lay_over(PreflightDialog(True, stage.window))
     if found is not None:
-        dialog.show_found(found, checks.PLACEMENT)
+        dialog.show_preflight(found, checks.PLACEMENT)
     return dialog
 
 
@@ -53,11 +53,11 @@ screen("preflight-64")(lambda stage: _preflight(stage, checks.many(64)))
 @screen("preflight-tried")
 def preflight_tried(stage: Stage) -> None:
     dialog = _preflight(stage, checks.found(checks.MPI, checks.AGENT, checks.CLOCK))
-    dialog.show_found(checks.found(checks.CLOCK), checks.PLACEMENT)
-    dialog.show_canary(checks.BROKEN)
+    dialog.show_preflight(checks.found(checks.CLOCK), checks.PLACEMENT)
+    dialog.show_trial(checks.BROKEN)
 
 
-screen("preflight-sound")(lambda stage: _preflight(stage, checks.found()).show_canary(checks.SOUND))
+screen("preflight-sound")(lambda stage: _preflight(stage, checks.found()).show_trial(checks.SOUND))
 
 
 TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
@@ -82,7 +82,7 @@ def import_three(stage: Stage) -> None:
     found = ImportGuess(
         Kind.DATASET, Project(parts, ("README.md", "job.toml", "notebooks/", "runs/"))
     )
-    _import(stage, "/home/mai/digits").show_found("/home/mai/digits", found)
+    _import(stage, "/home/mai/digits").show_guess("/home/mai/digits", found)
 
 
 screen("import-fault")(lambda stage: _import(stage, "/home/mai/a folder", "two words/and a slash"))
@@ -114,9 +114,9 @@ def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
                 for n in count
             ),
         )
-        dialog.show_found(shown)
+        dialog.show_inspection(shown)
         dialog._tabs.choose(tab)
-        dialog._choose(tab)
+        dialog._show_tab(tab)
     return dialog
 
 
@@ -124,7 +124,7 @@ for _tab in ("weights", "activations", "saliency"):
     screen(f"inspection-{_tab}", (LARGE, SMALL, SMALLEST))(
         lambda stage, tab=_tab: _inspection(stage, tab)
     )
-screen("inspection-under-way")(lambda stage: _inspection(stage).ask())
+screen("inspection-under-way")(lambda stage: _inspection(stage).request_inspection())
 screen("inspection-refused")(
     lambda stage: _inspection(stage).show_error(
         "The weights in epoch-3 do not belong to this model: no name matches the model's. "
@@ -143,7 +143,9 @@ def _export(stage: Stage) -> ExportDialog:
 
 screen("export")(_export)
 screen("export-under-way")(lambda stage: _export(stage).show_progress(0.4, "Checking the hash"))
-screen("export-done")(lambda stage: _export(stage).show_done("/home/mai/digits two workers.zip"))
+screen("export-done")(
+    lambda stage: _export(stage).show_exported("/home/mai/digits two workers.zip")
+)
 screen("export-refused")(
     lambda stage: _export(stage).show_error(
         "There is a file /home/mai/digits.zip already. Choose another name."
@@ -163,7 +165,7 @@ screen("bundle-under-way")(
 )
 screen("bundle-done")(
     lambda stage: _bundle(stage).show_done(
-        Bundled("/home/mai/digits.ringmaster", 4_200_000, 31, left_out=("KEY",))
+        WrittenBundle("/home/mai/digits.ringmaster", 4_200_000, 31, omitted_variables=("KEY",))
     )
 )
 
@@ -184,7 +186,7 @@ def unbundle_notes(stage: Stage) -> None:
         "It was trained with PyTorch 2.12, and here is 2.13.",
     )
     origin = "Imported from a bundle of the job j6, made by lan."
-    dialog.show_done(Unbundled(lab.FINISHED, origin, notes=notes))
+    dialog.show_done(ImportedJob(lab.FINISHED, origin, notes=notes))
 
 
 @screen("unbundle-refused")
@@ -216,15 +218,15 @@ def resume_elsewhere(stage: Stage) -> None:
     open_job(stage, lab.STOPPED)
     before = [{"node": "gpu07", "gpus": list(lab.EIGHT)}]
     nodes = lab.nodes()
-    stage.lay_over(ElsewhereDialog(lab.STOPPED.name, before, nodes, "gpu07", stage.window))
+    stage.lay_over(MoveDialog(lab.STOPPED.name, before, nodes, "gpu07", stage.window))
 
 
 @screen("queue-priority")
 def queue_priority(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
-    page.show_queue(waiting, at_once=True)
-    stage.lay_over(QueueDialog(waiting.places[0].entry, JobActions(), stage.window))
+    page.show_queue(waiting, is_immediate=True)
+    stage.lay_over(QueueDialog(waiting.jobs[0].entry, JobActions(), stage.window))
 
 
 NAMES = [view.name for view in lab.JOBS[5:8]]
@@ -248,7 +250,7 @@ def _depth(
     stage.library(Kind.MODEL).show_items(())
     dialog = stage.lay_over(DepthDialog(stage.window))
     dialog.limit.choose("printed" if as_printed else "kept")
-    for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.least, least)):
+    for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.min_c_value, least)):
         box.setValue(value)
     dialog._replan()
     return dialog

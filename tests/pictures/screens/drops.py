@@ -33,15 +33,15 @@ def drop_is_too_many(stage: Stage) -> None:
 @screen("drop-on-place")
 def drop_on_place(stage: Stage) -> None:
     open_job(stage)
-    stage.window.side_bar.take_jobs(lambda dragged: DropOffer(f"Compare {dragged.words}"))
+    stage.window.side_bar.accept_jobs(lambda dragged: DropOffer(f"Compare {dragged.label}"))
     drags.over(stage.window.side_bar._buttons["compare"], drags.jobs("a", "b", "c"))
 
 
 @screen("drop-on-place-refused")
 def drop_on_place_refused(stage: Stage) -> None:
     open_job(stage)
-    refusal = DropOffer("At most 8 jobs can be compared: remove one first", takes=False)
-    stage.window.side_bar.take_jobs(lambda _dragged: refusal)
+    refusal = DropOffer("At most 8 jobs can be compared: remove one first", is_accepted=False)
+    stage.window.side_bar.accept_jobs(lambda _dragged: refusal)
     drags.over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG))
 
 

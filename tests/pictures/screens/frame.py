@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.shell.help import read_topics
-from backend.records.nodes.entry import HostKey, SshFacts
+from backend.records.nodes.entry import HostKey, SshOverview
 from backend.records.nodes.reading import Finding
 from backend.records.notifications.notification import Channels, Mail
 from backend.records.verify.finding import Verification, VerifyFinding
@@ -16,7 +16,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.shell.test_notification_list import ITEMS
 from tests.widgets.shell.test_notification_list import LONG as LONG_NOTICE
 from widgets.common.cards import EmptyState
-from widgets.shell.command_palette import Palette, PaletteEntry
+from widgets.shell.command_palette import CommandPalette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
 from widgets.shell.shortcuts_dialog import ShortcutsDialog
@@ -37,10 +37,10 @@ screen("notices-empty")(lambda stage: _notices(stage, []))
 screen("notices-huge")(lambda stage: _notices(stage, [LONG_NOTICE, *ITEMS] * 20))
 
 
-SSH = SshFacts(
+SSH = SshOverview(
     config="/home/mai/.ssh/config",
     known_hosts="/home/mai/.config/ringmaster/known_hosts",
-    accepted=tuple(
+    accepted_keys=tuple(
         HostKey(f"gpu{n:02}.lab", 22, "ssh-ed25519", "", "SHA256:kJ8cQ0pVtB2m4yR9dE1oXw7uZ5sLhN3f")
         for n in range(1, 9)
     ),
@@ -53,12 +53,12 @@ SSH = SshFacts(
 def _settings(stage: Stage) -> SettingsPage:
     page = stage.settings
     page.show_choices(SettingsValues(stays_in_tray=True))
-    page.show_places(
+    page.show_paths(
         SettingsPaths("/lab/ring", "~/.local/share/ringmaster/catalogue.sqlite",
                "~/.config/ringmaster/settings.toml",
                "~/.local/state/ringmaster/window.log")
     )  # fmt: skip
-    page.ssh.show_facts(SSH)
+    page.ssh.show_details(SSH)
     page.show_checks(
         (*SOUND, Finding("GPU", False, "No NVIDIA driver answers here.", "Train on nodes."))
     )
@@ -75,7 +75,7 @@ def settings_notices(stage: Stage) -> None:
     page = _settings(stage)
     mail = Mail("smtp.lab", ("mai@lab.example.org", "ben@lab.example.org"), "ring@lab", user="ring")
     page.notices.show_channels(Channels("https://hooks.example.org/T0", mail), True)
-    page.notices.show_said("mail", "smtp.lab did not answer for 10 s.", "bad")
+    page.notices.show_test_result("mail", "smtp.lab did not answer for 10 s.", "bad")
     page._scale.choose("125")
     stage.settle()
     for area in page.findChildren(QScrollArea):
@@ -90,7 +90,7 @@ def settings_no_ssh(stage: Stage) -> None:
     """Nothing was ever accepted, and no agent runs."""
     page = _settings(stage)
     fault = "This computer has no system keyring that could keep it."
-    page.ssh.show_facts(SshFacts("", SSH.known_hosts, keyring_fault=fault))
+    page.ssh.show_details(SshOverview("", SSH.known_hosts, keyring_error=fault))
     _to_ssh(stage, page)
 
 
@@ -193,14 +193,14 @@ def help_no_match(stage: Stage) -> None:
 
 def _palette(stage: Stage, text: str, targets: list[PaletteEntry]) -> None:
     open_job(stage)
-    palette = Palette(stage.window)
+    palette = CommandPalette(stage.window)
     palette.open()
     palette._field.setText(text)
     palette.show_targets(targets)
 
 
 TARGETS = [
-    *(PaletteEntry("job", view.id, view.name, view.state.word, "stack") for view in lab.JOBS[:4]),
+    *(PaletteEntry("job", view.id, view.name, view.state.label, "stack") for view in lab.JOBS[:4]),
     PaletteEntry("node", "gpu07", "gpu07", "node", "hard-drives"),
     PaletteEntry("act", "new", "New job", "", "plus", "Ctrl+N"),
     PaletteEntry("act", "settings", "Settings", "", "gear", "Ctrl+,"),
@@ -222,14 +222,14 @@ def keys(stage: Stage) -> None:
 def refusal(stage: Stage) -> None:
     stage.show_cluster((), ())
     page = EmptyState("warning-octagon", "", "", button="Try again")
-    page.say(
+    page.show_message(
         "warning-octagon",
         "The catalogue ~/.local/share/ringmaster/catalogue.sqlite is damaged: file is no database.",
         "It is only an index of the data root; a new one is built from what lies there.",
         button="Set it aside and build a new one",
     )
     stage.window.add_page("refusal", page)
-    stage.window.go("refusal")
+    stage.window.open_page("refusal")
 
 
 @screen("toast")

@@ -9,7 +9,7 @@ from tests.pictures.screens.library import dataset, show_plankton
 from tests.pictures.stage import Stage
 from tests.widgets.library.gallery_samples import LOADERS, MODELS, graph_of
 from widgets.common.fields import LineEdit
-from widgets.common.toast import Offer
+from widgets.common.toast import NextStep
 from widgets.library.gallery_dialog import GalleryDialog, GalleryPreset
 
 THREE = (LARGE, SMALL, SMALLEST)
@@ -45,7 +45,7 @@ screen("gallery-adding")(lambda stage: _gallery(stage).show_progress(0.42, "Copy
 def gallery_layers(stage: Stage) -> None:
     dialog = _gallery(stage, entry="lenet-5")
     dialog._tabs.choose("layers")
-    dialog._turn("layers")
+    dialog._show_tab("layers")
 
 
 @screen("gallery-fault", THREE)
@@ -71,12 +71,12 @@ def dataset_suggestion(stage: Stage) -> None:
         "This looks like pictures in a folder for each class: 30 336 pictures in 121 classes "
         "(acantharia_protist, amphipods, appendicularian_s_shape, …)."
     )
-    offers = Offer(sentence, "Add a loader for it", print), Offer("", "Settings…", print)
+    offers = NextStep(sentence, "Add a loader for it", print), NextStep("", "Settings…", print)
     page.detail.show_offers("plankton@2", *offers)
 
 
 @screen("dataset-loader-added", THREE)
 def dataset_loader_added(stage: Stage) -> None:
     page = show_plankton(stage)
-    offer = Offer("plankton has its loader.", "Train…", print)
+    offer = NextStep("plankton has its loader.", "Train…", print)
     page.detail.show_offers("plankton@2", offer)

@@ -96,7 +96,7 @@ def curves_read(stage: Stage) -> None:
     """The pointer is on the loss, and every plot says what it was there."""
     page = open_job(stage)
     stage.settle()
-    the(LargePlot, page.detail.curves).point_at(5_000.0)
+    the(LargePlot, page.detail.curves).move_pointer(5_000.0)
 
 
 def downpour(stage: Stage, tab: str = ""):
@@ -143,7 +143,7 @@ def curves_log(stage: Stage) -> None:
     curves = open_job(stage).detail.curves
     curves.toggle_log_y()
     curves.toggle_log_x()
-    curves._axes._group.button(curves._axes._keys.index("time")).click()
+    curves._axis_choice._group.button(curves._axis_choice._keys.index("time")).click()
 
 
 @screen("curves-marked")
@@ -165,15 +165,17 @@ def curves_marked(stage: Stage) -> None:
         replace(update, history=replace(update.history, metrics=metrics, run_starts=starts))
     )
     page.detail.show_checkpoints(lab.LIVE.id, lab.checkpoints(lab.LIVE))
-    page.detail.curves._axes._group.button(page.detail.curves._axes._keys.index("clock")).click()
+    page.detail.curves._axis_choice._group.button(
+        page.detail.curves._axis_choice._keys.index("clock")
+    ).click()
     stage.settle()
     curves = page.detail.curves
-    the(LargePlot, curves).point_at(curves.run_curves.place(8_000, XAxis.CLOCK))
+    the(LargePlot, curves).move_pointer(curves.run_curves.x_at_step(8_000, XAxis.CLOCK))
 
 
 @screen("job-in-doubt")
 def job_in_doubt(stage: Stage) -> None:
-    view = replace(lab.LIVE, doubt="no news from gpu06 since 14:02")
+    view = replace(lab.LIVE, contact_warning="no news from gpu06 since 14:02")
     stage.show_cluster((view, lab.EVALUATING), lab.nodes())
     open_job(stage, view, _others(view))
 
@@ -189,12 +191,12 @@ def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
     view = changed(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
     page = open_job(stage, view, _others(view))
-    page.detail._stopping_since_s = -1e6
+    page.detail._stopping_s = -1e6
     page.detail.show_view(view)
 
 
 _RUNS = (
-    JobRun(3, JobState.TRAINING, started=lab.LIVE.status.started, first_step=1, last_step=9600),
+    JobRun(3, JobState.TRAINING, started_at=lab.LIVE.status.started_at, first_step=1, last_step=9600),
     JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben. Saved at epoch 4, step 4,000.",
            "2026-11-12T09:10:00Z", "2026-11-12T13:04:00Z", 2001, 4000),
     JobRun(1, JobState.ERROR, 2, "", "2026-11-11T16:00:00Z", "2026-11-11T18:21:00Z", 1, 2000),
@@ -217,9 +219,9 @@ def job_runs(stage: Stage) -> None:
 @screen("job-earlier-run", THREE)
 def job_earlier_run(stage: Stage) -> None:
     detail = _with_runs(stage)
-    detail._earlier.show_runs(_RUNS)
+    detail._earlier_runs.show_runs(_RUNS)
     then = changed(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
-    detail.show_earlier(lab.LIVE.id, 2, lab.history(then))
+    detail.show_earlier_run(lab.LIVE.id, 2, lab.history(then))
 
 
 @screen("job-set-up")
@@ -268,8 +270,8 @@ def failed(stage: Stage) -> None:
     detail = _failed(stage, lab.FAILED)
     detail.show_nodes(lab.nodes())
     history = NodeHistory()
-    history.put_past(lab.full_memory())
-    detail.show_pasts({"gpu03": history}, {}, lab.NOW)
+    history.set_agent_history(lab.full_memory())
+    detail.show_node_histories({"gpu03": history}, {}, lab.NOW)
 
 
 # The node has no history, so the loss stands alone.
@@ -292,13 +294,13 @@ def failed_diverged(stage: Stage) -> None:
     rises = Alarm(DIVERGED, 7_700, "The loss is 2.31, 4.2 times its best (0.55 at step 7 350).")
     ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss became NaN at step 7994 (epoch 20).")
     error = RankError(
-        ends.sentence,
+        ends.message,
         1,
         "gpu03",
         cause=LOSS_NOT_A_NUMBER,
         remedy="Resume with a lower learning rate, or clone the job with gradient clipping.",
     )
-    view = changed(lab.FAILED, alarms=(rises, ends), message=ends.sentence, error=error)
+    view = changed(lab.FAILED, alarms=(rises, ends), message=ends.message, error=error)
     _failed(stage, view, rises_at=7_400)
 
 
@@ -341,7 +343,7 @@ def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
     for state in nodes if with_past else ():
         histories[state.name] = NodeHistory()
         histories[state.name].put_past(lab.past(state.name))
-    page.detail.show_pasts(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
+    page.detail.show_node_histories(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
 
 
 screen("ranks", EVERY)(lambda stage: _ranks(stage, lab.nodes()))
@@ -358,7 +360,7 @@ def checkpoints(stage: Stage) -> None:
     page = open_job(stage, tab="checkpoints")
     first, *others = lab.checkpoints()
     page.detail.show_checkpoints(lab.LIVE.id, (replace(first, is_kept=True), *others))
-    page.detail.show_verified(lab.LIVE.id, first.name, "checked", "found right")
+    page.detail.show_file_check(lab.LIVE.id, first.name, "checked", "found right")
 
 
 screen("checkpoints-empty")(lambda stage: open_job(stage, lab.DRAFT, tab="checkpoints"))
@@ -447,14 +449,14 @@ def settings_of_job(stage: Stage) -> None:
 @screen("settings-of-job-toml")
 def settings_of_job_toml(stage: Stage) -> None:
     settings_of_job(stage)
-    stage.jobs.detail.settings._turn(True)
+    stage.jobs.detail.settings._show_format(True)
 
 
 @screen("notes", THREE)
 def notes(stage: Stage) -> None:
     page = open_job(stage, tab="notes")
     first, *_ = lab.checkpoints()
-    page.detail.show_acts(
+    page.detail.show_audit_entries(
         lab.LIVE.id,
         (
             AuditEntry(lab.ago(4 * lab.MINUTE), f"Always kept: {first.name}", "ben", "desk-7"),

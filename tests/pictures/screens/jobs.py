@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding
-from backend.records.queue.entry import Cause, Queue, Waiting
+from backend.records.queue.entry import Cause, Queue, WaitReason
 from tests.job_views import changed
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, screen
@@ -23,7 +23,7 @@ def open_job(stage: Stage, view=lab.LIVE, views=lab.JOBS, tab: str = "", **more)
     """The place Jobs with one job open, its curves and checkpoints there."""
     page = stage.jobs
     show_jobs(page, views)
-    page.show_queue(lab.queue(), at_once=True)
+    page.show_queue(lab.queue(), is_immediate=True)
     page.open_job(view.id)
     if view.run:
         page.show_update(lab.history(view, **more))
@@ -48,9 +48,9 @@ screen("jobs", EVERY)(open_job)
 def jobs_reading(stage: Stage) -> None:
     page = stage.jobs
     page.begin_reading()
-    page._slow.timeout.emit()
-    page._slow.stop()
-    page._settle()
+    page._loading_timer.timeout.emit()
+    page._loading_timer.stop()
+    page._update_page()
 
 
 @screen("jobs-unreadable")
@@ -62,7 +62,7 @@ def jobs_unreadable(stage: Stage) -> None:
 
 # After the example, with a dataset imported already.
 screen("jobs-own-next", EVERY)(
-    lambda stage: open_job(stage).own_strip.show_steps(frozenset({"data"}), is_wanted=True)
+    lambda stage: open_job(stage).onboarding_strip.show_steps(frozenset({"data"}), is_visible=True)
 )
 
 
@@ -105,16 +105,16 @@ def jobs_nothing_runs(stage: Stage) -> None:
 def queue(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[2], views)
-    page.show_queue(waiting, at_once=True)
+    page.show_queue(waiting, is_immediate=True)
 
 
 @screen("queue-paused")
 def queue_paused(stage: Stage) -> None:
     views, waiting = lab.long_queue()
     page = open_job(stage, views[1], views)
-    why = Waiting(Cause.PAUSED, "The queue is paused by mai.")
-    places = (replace(place, waiting=why, starts_in_s=None) for place in waiting.places)
-    page.show_queue(Queue(tuple(places), why.sentence), at_once=True)
+    why = WaitReason(Cause.PAUSED, "The queue is paused by mai.")
+    places = (replace(place, wait_reason=why, starts_in_s=None) for place in waiting.jobs)
+    page.show_queue(Queue(tuple(places), why.message), is_immediate=True)
 
 
 @screen("job-gave-way")
@@ -123,10 +123,12 @@ def job_gave_way(stage: Stage) -> None:
     view = changed(lab.STOPPED, id=lab.QUEUED.id, state=JobState.PAUSED, message=said)
     views = (view, *(one for one in lab.JOBS if one.id not in (view.id, lab.STOPPED.id)))
     page = open_job(stage, view, views)
-    why = Waiting(Cause.QUIET, "It continues after 5 minutes without other users.")
-    (place,) = lab.queue().places
-    waits = replace(place, entry=replace(place.entry, reason=said), waiting=why, starts_in_s=None)
-    page.show_queue(Queue((waits,)), at_once=True)
+    why = WaitReason(Cause.QUIET, "It continues after 5 minutes without other users.")
+    (place,) = lab.queue().jobs
+    waits = replace(
+        place, entry=replace(place.entry, reason=said), wait_reason=why, starts_in_s=None
+    )
+    page.show_queue(Queue((waits,)), is_immediate=True)
 
 
 screen("jobs-table", EVERY, ("light",))(table)
@@ -173,8 +175,8 @@ def jobs_row_menu(stage: Stage) -> None:
 def jobs_table_funnel(stage: Stage) -> None:
     page = table(stage)
     page.table._funnel_button.click()
-    page.table.funnel._high.setText("much")
-    page.table.funnel._high.editingFinished.emit()
+    page.table.filter_panel._high.setText("much")
+    page.table.filter_panel._high.editingFinished.emit()
 
 
 @screen("jobs-table-no-match")
@@ -208,13 +210,13 @@ def _first_start(stage: Stage) -> JobsPage:
     for key in ("jobs", "datasets", "models", "loaders"):
         stage.window.side_bar.set_count(key, 0)
     show_jobs(stage.jobs, ())
-    stage.jobs.first_start.show_reading(HERE)
+    stage.jobs.welcome_page.show_reading(HERE)
     return stage.jobs
 
 
-screen("first-start", EVERY)(lambda stage: _first_start(stage).first_start.show_findings(SOUND))
+screen("first-start", EVERY)(lambda stage: _first_start(stage).welcome_page.show_findings(SOUND))
 screen("first-start-missing")(
-    lambda stage: _first_start(stage).first_start.show_findings(
+    lambda stage: _first_start(stage).welcome_page.show_findings(
         (
             *SOUND[:2],
             Finding(
@@ -231,8 +233,8 @@ screen("first-start-missing")(
 @screen("first-start-refused")
 def first_start_refused(stage: Stage) -> None:
     page = _first_start(stage)
-    page.first_start.show_findings(SOUND)
-    page.first_start.show_error(
+    page.welcome_page.show_findings(SOUND)
+    page.welcome_page.show_error(
         "The example cannot be made: the data root has 0.2 GB left.", "Make room, then try again."
     )
 

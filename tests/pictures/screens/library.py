@@ -14,32 +14,32 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
-from backend.records.library.item import Kind, LibraryItem, Together, VersionChanges
+from backend.records.library.item import Kind, LibraryItem, Combination, VersionChanges
 from backend.records.library.layer_graph import NODE_H, GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
-    ItemFault,
+    SampleError,
     LayerRow,
     ModelCheck,
     Preview,
     SamplePart,
     SamplePreview,
     ShapeCount,
-    rare_words,
+    rare_class_warning,
 )
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from backend.records.library.variance import DepthVariance, LayerVariance
-from backend.training.tools.histogram import Spread
+from backend.training.tools.histogram import ChannelSpread
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH_THEMES, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
-from widgets.library.page_texts import WORDS
+from widgets.library.page_texts import PAGE_TEXTS
 from widgets.library.scan_view import ScanView
 
 _DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
@@ -56,7 +56,7 @@ _WARNINGS = {"plankton": "1 class has 3 images", "speech-small": "14 NaN samples
 def item(kind: Kind, name: str, version: int = 1, size: float = 1.1e6, files: int = 4):
     facts = {"warning": _WARNINGS[name]} if name in _WARNINGS else {}
     made = lab.ago((9 - version) * lab.DAY)
-    return LibraryItem(kind, name, version, "ab" * 32, int(size), files, made, facts=facts)
+    return LibraryItem(kind, name, version, "ab" * 32, int(size), files, made, details=facts)
 
 
 def datasets() -> tuple[LibraryItem, ...]:
@@ -86,7 +86,7 @@ def digits() -> tuple[SamplePreview, ...]:
 
 def _spread(path: str, number: int, values: Sequence[float], **more: int) -> ChannelStatistics:
     """The statistics of some numbers, as the preview makes them."""
-    spread = Spread()
+    spread = ChannelSpread()
     spread.add(np.asarray(values, np.float64))
     return replace(spread.result(path, number), **more)
 
@@ -118,16 +118,16 @@ def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
 def rare_preview() -> Preview:
     """Of one class there are hardly any samples."""
     shown = preview()
-    return replace(shown, warnings=(rare_words(shown.classes),))
+    return replace(shown, warnings=(rare_class_warning(shown.classes),))
 
 
 def _datasets(stage: Stage, shown: str = "digits", leaks: int = 0) -> LibraryPage:
     page = stage.library(Kind.DATASET)
-    page.detail.show_companions((), ("digits", "coco-boxes"), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits", "coco-boxes"), (Combination("digits", "digits"),))
     found = {"leaks": leaks} if leaks else {}
     page.show_items(
         tuple(
-            replace(one, facts={**one.facts, **found}) if one.name == shown else one
+            replace(one, details={**one.details, **found}) if one.name == shown else one
             for one in datasets()
         )
     )
@@ -170,7 +170,7 @@ screen("dataset-classes-100")(
 def dataset_one_class(stage: Stage) -> None:
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), preview())
-    page.detail._trial.samples.show_class("8")
+    page.detail._trial_pages.samples.show_class("8")
 
 
 @screen("dataset-long-classes")
@@ -185,7 +185,7 @@ def dataset_long_classes(stage: Stage) -> None:
     )
     page = _datasets(stage, "plankton")
     page.detail.show_preview(Trial("plankton@2", "digits"), shown)
-    page.detail._trial.samples.show_class(names[2])
+    page.detail._trial_pages.samples.show_class(names[2])
 
 
 def _columns(stage: Stage) -> LibraryPage:
@@ -218,7 +218,7 @@ screen("dataset-columns")(_columns)
 def dataset_statistics(stage: Stage) -> None:
     page = _columns(stage)
     page.detail._tabs.choose("statistics")
-    page.detail._tab_chosen("statistics")
+    page.detail._show_tab("statistics")
 
 
 @screen("dataset-no-numbers")
@@ -232,7 +232,7 @@ def dataset_no_numbers(stage: Stage) -> None:
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), Preview("training", "U", 9, 9, some))
     page.detail._tabs.choose("statistics")
-    page.detail._tab_chosen("statistics")
+    page.detail._show_tab("statistics")
 
 
 @screen("dataset-no-pictures")
@@ -275,7 +275,7 @@ def _scan(stage: Stage, leaks: int = 0) -> ScanView:
     page = _datasets(stage, leaks=leaks)
     page.detail.show_preview(Trial("digits@2", "digits"), rare_preview())
     page.detail._tabs.choose("scan")
-    page.detail._tab_chosen("scan")
+    page.detail._show_tab("scan")
     return page.detail.results.scan
 
 
@@ -309,9 +309,9 @@ def dataset_scan(stage: Stage) -> None:
             ), warnings=rare_preview().warnings,
         )
     )  # fmt: skip
-    number = next(n for n, one in enumerate(view.model.rows) if one.sentence.startswith("31 "))
+    number = next(n for n, one in enumerate(view.model.rows) if one.message.startswith("31 "))
     view._table.selectRow(number)
-    places = view._places()
+    places = view._sample_keys()
     by_split = {"training": digits(), "validation": tuple(digits())}
     found = [
         PageSample(split, replace(by_split[split][n // 2], index=index))
@@ -325,19 +325,19 @@ def dataset_page_of_samples(stage: Stage) -> None:
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), preview())
     view = page.detail.results.samples
-    view._page_on()
+    view._show_next_page()
     some = tuple(
         PageSample("training", replace(one, index=n)) for n, one in enumerate(digits()[:47])
     )
-    fault = ItemFault("UserDataset, item 47, raised ValueError: torn file.", index=47)
-    view.show_page(view._asked(), SamplePage(some, 48, 1797, (fault,)))
+    fault = SampleError("UserDataset, item 47, raised ValueError: torn file.", index=47)
+    view.show_page(view._page_request(), SamplePage(some, 48, 1797, (fault,)))
 
 
 @screen("dataset-unreadable")
 def dataset_unreadable(stage: Stage) -> None:
     """Each item raised, so there is nothing to show but the reason."""
-    fault = ItemFault("UserDataset, item 0, raised KeyError: 'label' (bks_dataset.py, line 8).")
-    shown = Preview("training", "UserDataset", 5000, 5000, fault_count=5000, faults=(fault,))
+    fault = SampleError("UserDataset, item 0, raised KeyError: 'label' (bks_dataset.py, line 8).")
+    shown = Preview("training", "UserDataset", 5000, 5000, error_count=5000, errors=(fault,))
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
 
 
@@ -360,7 +360,7 @@ def dataset_versions(stage: Stage) -> None:
     page = _datasets(stage)
     page.detail.end_trial()
     page.detail._tabs.choose("versions")
-    page.detail._tab_chosen("versions")
+    page.detail._show_tab("versions")
 
 
 LAYERS = tuple(
@@ -375,13 +375,13 @@ CHECK = ModelCheck(25_557_032, 25_557_032, 102_228_128, layers=LAYERS, loss=4.71
 
 def _models(stage: Stage, tab: str) -> LibraryPage:
     page = stage.library(Kind.MODEL)
-    together = (Together("coco", "coco-boxes", "retinanet-r50"),)
+    together = (Combination("coco", "coco-boxes", "retinanet-r50"),)
     page.detail.show_companions(("coco",), ("coco-boxes",), together)
     names = ("retinanet-r50", "unet-cells", "vit-s16", "deeplab", "speech-ctc", "gan-textures")
     page.show_items(tuple(item(Kind.MODEL, name, v, 22_100) for name in names for v in (1, 2, 3)))
     page.show_item("retinanet-r50")
     page.detail._tabs.choose(tab)
-    page.detail._tab_chosen(tab)
+    page.detail._show_tab(tab)
     return page
 
 
@@ -444,9 +444,9 @@ screen("model-layers", EVERY)(_shown_layers)
 
 @screen("model-layer-graph", EVERY, BOTH_THEMES)
 def model_layer_graph(stage: Stage) -> None:
-    view = _shown_layers(stage).detail._trial.layers
-    view._as.choose("graph")
-    view._choose("graph")
+    view = _shown_layers(stage).detail._trial_pages.layers
+    view._page_picker.choose("graph")
+    view._show_page("graph")
     view.search.setText("downsample")
     view.search._say()
 
@@ -454,8 +454,8 @@ def model_layer_graph(stage: Stage) -> None:
 def _variance(stage: Stage, found: DepthVariance | str) -> None:
     detail = _shown_layers(stage).detail
     trial = Trial("coco", "coco-boxes", "retinanet-r50@3")
-    detail._trial.layers._as.choose("variance")
-    detail._trial.layers._choose("variance")
+    detail._trial_pages.layers._page_picker.choose("variance")
+    detail._trial_pages.layers._show_page("variance")
     assert detail.trial == trial
     detail.show_variance(trial, found)
 
@@ -480,9 +480,9 @@ screen("model-variance", EVERY)(lambda stage: _variance(stage, _variances(17.0, 
 def model_variance_well(stage: Stage) -> None:
     _variance(stage, _variances(1.1, 0))
     stage.settle()
-    panel = stage.library(Kind.MODEL).detail._trial.layers.variance.panel
+    panel = stage.library(Kind.MODEL).detail._trial_pages.layers.variance.panel
     panel.setFocus()
-    panel.point_at(5)
+    panel.move_pointer(5)
 
 
 @screen("model-variance-frozen")
@@ -533,12 +533,12 @@ screen("models-empty")(lambda stage: stage.library(Kind.MODEL).show_items(()))
 
 def _loaders(stage: Stage, tab: str) -> LibraryPage:
     page = stage.library(Kind.LOADER)
-    page.detail.show_companions(("digits", "coco"), (), (Together("digits", "digits"),))
+    page.detail.show_companions(("digits", "coco"), (), (Combination("digits", "digits"),))
     names = ("digits", "coco-boxes", "cells-masks", "plankton", "speech", "textures")
     page.show_items(tuple(item(Kind.LOADER, name, 1, 4_200, 2) for name in names))
     page.show_item("digits")
     page.detail._tabs.choose(tab)
-    page.detail._tab_chosen(tab)
+    page.detail._show_tab(tab)
     return page
 
 
@@ -555,12 +555,12 @@ screen("loaders-empty")(lambda stage: stage.library(Kind.LOADER).show_items(()))
 
 def _states_of(kind: Kind) -> None:
     """Each of the three places while it is read, when it cannot be read, and with thousands."""
-    words = WORDS[kind]
+    words = PAGE_TEXTS[kind]
     place = words.title.lower()
 
     @screen(f"{place}-reading")
     def reading(stage: Stage) -> None:
-        stage.library(kind)._say_reading()
+        stage.library(kind)._show_reading()
 
     @screen(f"{place}-unreadable", (LARGE, SMALL, SMALLEST))
     def unreadable(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import Fault, variable_fault
+from backend.records.base.validation import ConfigError, variable_error
 from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
@@ -25,7 +25,7 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
-from widgets.jobs.placement.share_gpu_dialog import BesideDialog
+from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
 
 _HELPS = Path(__file__).parents[2] / "data/script_help"
 
@@ -56,7 +56,7 @@ READY = JobCheck(
     ),
 )
 
-TRIED = BatchTrial(TrialState.PASSED, "One batch was tried: loss 1.83")
+TRIED = BatchTrial(TrialState.SUCCEEDED, "One batch was tried: loss 1.83")
 
 
 def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
@@ -102,7 +102,7 @@ def new_job_script(stage: Stage) -> None:
     }
     form = filled(stage, raw=raw)
     stage.settle()
-    form._sections._script_more.button.click()
+    form._sections._script_details.button.click()
 
 
 @screen("new-job-arguments", BOTH)
@@ -119,7 +119,7 @@ def new_job_arguments(stage: Stage) -> None:
     form = filled(stage, raw=raw)
     form._sections.arguments.switch.click()
     form.show_arguments(ScriptHelp(read_help(text)))
-    form._fields.swept.take(parse_axis("arguments.lr", "0.1, 0.3"))
+    form._fields.swept.show_axis(parse_axis("arguments.lr", "0.1, 0.3"))
 
 
 @screen("new-job-downpour", BOTH)
@@ -150,8 +150,10 @@ def new_job_dc_asgd(stage: Stage) -> None:
     form._fields.field("strategy.name").control.choose("dc-asgd")
     form._fields.field("strategy.variant").control.choose("constant")
     form._sections._follow_strategy()
-    fault = Fault("strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more.")
-    form.show_check(JobCheck(faults=(fault,)), TRIED)
+    fault = ConfigError(
+        "strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more."
+    )
+    form.show_check(JobCheck(errors=(fault,)), TRIED)
     scroll_to(stage, form, form._fields.field("strategy.lambda"))
 
 
@@ -187,7 +189,7 @@ screen("new-job-start-from", BOTH)(choosing)
 @screen("new-job-checkpoint")
 def new_job_checkpoint(stage: Stage) -> None:
     """The checkpoints of one job."""
-    choice = choosing(stage).choice
+    choice = choosing(stage).popover
     assert choice is not None
     choice.search.setFocus()
     job = next(number for number, one in enumerate(choice.rows.rows) if one.key == lab.LIVE.id)
@@ -198,7 +200,7 @@ def new_job_checkpoint(stage: Stage) -> None:
 # Model, dataset and loader are just being tried together.
 screen("new-job-untried", BOTH)(
     lambda stage: filled(stage).show_check(
-        READY, BatchTrial(TrialState.UNDER_WAY, "Running the model's forward…")
+        READY, BatchTrial(TrialState.RUNNING, "Running the model's forward…")
     )
 )
 
@@ -216,12 +218,12 @@ def new_job_misfit(stage: Stage) -> None:
 screen("new-job-faults", (LARGE, SMALL, SMALLEST))(
     lambda stage: filled(stage).show_check(
         JobCheck(
-            faults=(
-                Fault("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
-                Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
-                Fault(
+            errors=(
+                ConfigError("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
+                ConfigError("optimizer.lr", "optimizer.lr: must be a number, not text."),
+                ConfigError(
                     "environment.A B",
-                    f"environment.A B: {variable_fault('A B')}",
+                    f"environment.A B: {variable_error('A B')}",
                 ),
             )
         )
@@ -236,7 +238,7 @@ def new_job_empty(stage: Stage) -> None:
     form.show_choices((), (), ())
     form.show_nodes((samples.state("this-computer", "free", 0),))
     form.show_draft(JobDraft({"placement": [{"node": "this-computer", "processes": 2}]}))
-    form.show_check(JobCheck(faults=(Fault("model", "model: choose one."),)))
+    form.show_check(JobCheck(errors=(ConfigError("model", "model: choose one."),)))
 
 
 screen("new-job-64")(
@@ -277,7 +279,7 @@ def use_gpu_anyway(stage: Stage) -> None:
     form = shared(stage)
     gpu = samples.gpus("few")[7]
     stage.settle()
-    stage.lay_over(BesideDialog("gpu03", gpu, form.window()))
+    stage.lay_over(ShareGpuDialog("gpu03", gpu, form.window()))
 
 
 @screen("new-job-long-names")
@@ -305,8 +307,8 @@ def scroll_to(stage: Stage, form: JobForm, part: QWidget) -> None:
 def show_sweep(stage: Stage) -> JobForm:
     """The form with six jobs of two fields."""
     form = filled(stage)
-    form._fields.swept.take(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
-    form._fields.swept.take(Axis("batch_size", (16, 32)))
+    form._fields.swept.show_axis(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
+    form._fields.swept.show_axis(Axis("batch_size", (16, 32)))
     form.show_check(
         JobCheck(
             jobs=6,

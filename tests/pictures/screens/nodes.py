@@ -60,18 +60,18 @@ def _steps(at: int, state: StepState, **changes: object) -> SetUp:
     return SetUp("gpu13", tuple(steps))
 
 
-LIVE = _steps(4, StepState.RUNNING, sentence="building", output=_OUTPUT, seconds=108.0)
+LIVE = _steps(4, StepState.RUNNING, message="building", output=_OUTPUT, seconds=108.0)
 BROKEN = _steps(
     4,
     StepState.FAILED,
-    sentence="cmake was not found.",
+    message="cmake was not found.",
     remedy="Install it on gpu13: apt install cmake g++",
     output=_OUTPUT,
     seconds=9.0,
 )
 READY = _steps(7, StepState.DONE)
-UNKNOWN_KEY = replace(_steps(0, StepState.FAILED, sentence="The key of gpu13 is unknown."), key=KEY)
-GIVEN_UP = _steps(4, StepState.CANCELLED, sentence="Cancelled.", output=_OUTPUT, seconds=9.0)
+UNKNOWN_KEY = replace(_steps(0, StepState.FAILED, message="The key of gpu13 is unknown."), key=KEY)
+GIVEN_UP = _steps(4, StepState.CANCELLED, message="Cancelled.", output=_OUTPUT, seconds=9.0)
 ALONE = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
 
 
@@ -128,7 +128,7 @@ screen("nodes-all-gone")(
 def _detail(stage: Stage, name: str, states=None, past: NodeHistoryData | None = None) -> NodesPage:
     page = _nodes(stage, states or lab.nodes())
     page.open_node(name)
-    page.show_past(name, past or lab.past(name))
+    page.show_agent_history(name, past or lab.past(name))
     return page
 
 
@@ -155,8 +155,8 @@ screen("node-detail", EVERY, ("dark",))(lambda stage: _detail(stage, "gpu07"))
 def node_detail_week(stage: Stage) -> None:
     past = lab.past("gpu07", over_s=8 * lab.DAY)
     card = _detail(stage, "gpu07", past=past).detail._history_card
-    card._stretch.choose("168")
-    card.show_past()
+    card._period_picker.choose("168")
+    card.show_extended_history()
 
 
 @screen("node-detail-ecc")
@@ -175,8 +175,8 @@ def node_detail_ecc(stage: Stage) -> None:
         for state in lab.nodes()
     ]
     card = _detail(stage, "gpu07", tuple(states)).detail._history_card
-    card._picker.choose("ecc")
-    card.show_past()
+    card._view_picker.choose("ecc")
+    card.show_extended_history()
 
 
 @screen("node-gives-way")
@@ -241,7 +241,7 @@ def nodes_unreadable(stage: Stage) -> None:
 def nodes_reading(stage: Stage) -> None:
     stage.show_cluster(lab.live(), ALONE)
     stage.nodes.begin_reading()
-    stage.nodes._slow.timeout.emit()
+    stage.nodes._reading_timer.timeout.emit()
 
 
 screen("nodes-no-updates")(lambda stage: _nodes(stage, lab.nodes()).show_error(_UNREADABLE))
@@ -287,13 +287,13 @@ def _add(
 screen("add-node")(lambda stage: _add(stage, connect=False))
 screen("add-node-fault")(lambda stage: _add(stage, "gpu07", connect=False))
 screen("add-node-connecting")(_add)
-screen("add-node-more")(lambda stage: _add(stage, connect=False)._more.click())
+screen("add-node-more")(lambda stage: _add(stage, connect=False)._more_button.click())
 
 
 @screen("add-node-no-share")
 def add_node_no_share(stage: Stage) -> None:
     dialog = _add(stage, connect=False)
-    dialog._more.click()
+    dialog._more_button.click()
     dialog.no_share.click()
 
 
@@ -325,7 +325,9 @@ def _set_up(stage: Stage, state: SetUp) -> SetUpDialog:
     _nodes(stage, lab.nodes())
     dialog = stage.lay_over(SetUpDialog(stage.window))
     trusted = "SHA256:k3J9wq7Y0sJm9TgR0ePZVt8mQ2cYxw1LrJ0bZp5dx0Q"
-    dialog.show_set_up(replace(state, trusted=trusted if state.steps else ""), "mai@10.0.4.23")
+    dialog.show_set_up(
+        replace(state, trusted_fingerprint=trusted if state.steps else ""), "mai@10.0.4.23"
+    )
     return dialog
 
 
@@ -337,7 +339,9 @@ screen("provision-ready")(lambda stage: _set_up(stage, READY))
 # A host key that is not trusted yet.
 screen("provision-key")(lambda stage: _set_up(stage, UNKNOWN_KEY))
 screen("provision-changed-key", (LARGE, SMALL, SMALLEST))(
-    lambda stage: _set_up(stage, replace(UNKNOWN_KEY, accepted="SHA256:Vt8mQ2cYxw1LrJ0bZp5d"))
+    lambda stage: _set_up(
+        stage, replace(UNKNOWN_KEY, accepted_fingerprint="SHA256:Vt8mQ2cYxw1LrJ0bZp5d")
+    )
 )
 
 

@@ -26,7 +26,7 @@ def study(name: str) -> Study:
 
 def gallery() -> tuple[GalleryStudy, ...]:
     names = sorted(path.parent.name for path in GALLERY.glob("*/study.toml"))
-    return tuple(GalleryStudy.of(name, study(name)) for name in names)
+    return tuple(GalleryStudy.from_study(name, study(name)) for name in names)
 
 
 def _row(name: str, place: float, mean: float | None, published: float | None = None) -> TableRow:
@@ -85,7 +85,7 @@ screen("study-rows", THREE)(lambda stage: _pane(stage, split()))
 def study_begun(stage: Stage) -> None:
     """No job is finished yet."""
     table = epoch_time()
-    rows = tuple(replace(row, value=Cell(), also=(Cell(),)) for row in table.rows)
+    rows = tuple(replace(row, value=Cell(), further_cells=(Cell(),)) for row in table.rows)
     _pane(stage, replace(table, rows=rows))
 
 

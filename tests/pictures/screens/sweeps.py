@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
@@ -12,7 +12,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LR
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.multi_value_editor import SeveralValues
+from widgets.jobs.form.multi_value_editor import MultiValueEditor
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
 THREE = (LARGE, SMALL, SMALLEST)
@@ -76,22 +76,22 @@ def sweep_faults(stage: Stage) -> None:
     form = filled(stage)
     form.show_draft(JobDraft(RAW, (RATE, Axis("batch_size", (16, 32, 0))), 900, 3))
     faults = (
-        Fault("batch_size", "batch_size: “0” must be between 1 and 10\u202f000\u202f000."),
-        Fault("sweep.random", "sweep.random: draws 1 to 200 jobs, not 900."),
+        ConfigError("batch_size", "batch_size: “0” must be between 1 and 10\u202f000\u202f000."),
+        ConfigError("sweep.random", "sweep.random: draws 1 to 200 jobs, not 900."),
     )
-    form.show_check(JobCheck(faults=faults, jobs=900))
+    form.show_check(JobCheck(errors=faults, jobs=900))
     _seen_sweep(stage, form)
 
 
 @screen("sweep-half-made", THREE)
 def sweep_half_made(stage: Stage) -> None:
     form = show_sweep(stage)
-    form.show_half_made(
+    form.show_incomplete_sweep(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:coco-k3pf"
     )
 
 
-def _popover(stage: Stage, path: str) -> SeveralValues:
+def _popover(stage: Stage, path: str) -> MultiValueEditor:
     form = filled(stage)
     scroll_to(stage, form, form._fields.field(path))
     form._fields.swept.open(path)
@@ -108,4 +108,4 @@ def sweep_popover_range(stage: Stage) -> None:
     popover = _popover(stage, "epochs")
     popover._kinds.choose("range")
     popover._show_page("range")
-    popover._to.setText("5")
+    popover._high_edit.setText("5")

@@ -36,7 +36,7 @@ def photo() -> Prediction:
     one = _answer(3, 3, 0.962)
     sample = replace(one.sample, index=0, target="")
     shown = (replace(one, sample=sample, file="/home/mai/a three.png"),)
-    return Prediction(CLASSES, 1, shown=shown, best=shown)
+    return Prediction(CLASSES, 1, examples=shown, best=shown)
 
 
 def whole(classes: int = 10, each: int = 36) -> Prediction:
@@ -102,10 +102,10 @@ def _dialog(stage: Stage) -> TryDialog:
 def _answered(stage: Stage, *found: Prediction, kind: str = "validation") -> TryDialog:
     dialog = _dialog(stage)
     names = tuple(one.name for one in reversed(lab.checkpoints(lab.FINISHED)))[: len(found)]
-    dialog._what.choose(kind)
-    dialog._fit()
+    dialog._input_kind.choose(kind)
+    dialog._update_controls()
     if len(names) > 1:
-        dialog._other.choose(names[1])
+        dialog._other_checkpoint.choose(names[1])
     request = TryRequest(lab.FINISHED.id, names, PredictionInput())
     dialog.show_answers(request, found)
     return dialog
@@ -139,7 +139,7 @@ def detections() -> Prediction:
         for name, count, powers in (("copepod", 31, (6, 2)), ("egg", 9, (1.4, 0.5)))
     )
     metrics = {"validation/loss": 0.61, "validation/AP50": 0.76, "validation/AP75": 0.5}
-    return Prediction(BOXES, 12, metrics, detections=measures, shown=shown)
+    return Prediction(BOXES, 12, metrics, detections=measures, examples=shown)
 
 
 screen("try-boxes", BOTH, BOTH_THEMES)(lambda stage: _answered(stage, detections()))
@@ -148,6 +148,6 @@ screen("try-boxes", BOTH, BOTH_THEMES)(lambda stage: _answered(stage, detections
 @screen("try-boxes-without-targets")
 def try_boxes(stage: Stage) -> None:
     """A detector's answer without true boxes: no measures."""
-    shown = tuple(replace(one, truth=()) for one in detections().shown)
+    shown = tuple(replace(one, truth=()) for one in detections().examples)
     note = "There are no metrics: The model's loss raised KeyError: 'boxes'."
-    _answered(stage, Prediction(BOXES, 12, shown=shown, notes=(note,)))
+    _answered(stage, Prediction(BOXES, 12, examples=shown, notes=(note,)))

@@ -24,11 +24,11 @@ def test_however_a_dialog_is_closed_it_is_forgotten_and_deleted(window, close):
     kept = DialogHolder()
     dialog = QDialog(window)
     kept.open(dialog)
-    assert kept.now is dialog
+    assert kept.dialog is dialog
     assert dialog.isVisible()
     close(dialog)
     settle()
-    assert kept.now is None
+    assert kept.dialog is None
     assert not shiboken6.isValid(dialog)
 
 
@@ -39,7 +39,7 @@ def test_a_second_dialog_closes_the_first_and_stays_held(window):
     kept.open(second)
     settle()
     assert not shiboken6.isValid(first)
-    assert kept.now is second
+    assert kept.dialog is second
     assert second.isVisible()
 
 
@@ -47,7 +47,7 @@ def test_an_answer_for_a_replaced_dialog_is_not_shown(qtbot):
     holder, shown = DialogHolder(), []
     first, second = QDialog(), QDialog()
     holder.open(first)
-    answer = holder.while_open(first, shown.append)
+    answer = holder.guard_callback(first, shown.append)
     answer("in time")
     holder.open(second)
     answer("too late")

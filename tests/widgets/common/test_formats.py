@@ -60,18 +60,18 @@ def test_a_metric_is_within_half_of_its_third_digit(value: float) -> None:
     [(0.04, "0.04"), (1e-5, "1e-5"), (12000, "12_000"), (-0.5, "-0.5"), (2.5e-7, "2.5e-7")],
 )
 def test_a_setting_is_shown_as_it_was_typed(value: float, text: str) -> None:
-    assert plain(f.setting(value)) == text
+    assert plain(f.typed_number(value)) == text
 
 
 @given(FINITE)
 def test_a_setting_loses_no_digit(value: float) -> None:
-    assert float(f.setting(value).replace(f.THIN, "")) == value
+    assert float(f.typed_number(value).replace(f.THIN, "")) == value
 
 
 def test_thousands_are_parted_by_a_thin_space() -> None:
     assert f.count(12480) == "12\u202f480"
     assert f.count(999) == "999"
-    assert plain(f.of(12480, 19500)) == "12_480 of 19_500"
+    assert plain(f.count_of(12480, 19500)) == "12_480 of 19_500"
     assert f.plural(1, "job") == "1 job"
     assert f.plural(3, "job") == "3 jobs"
     assert f.plural(2, "process", "processes") == "2 processes"
@@ -134,9 +134,9 @@ def test_a_disk_counts_in_powers_of_ten(size: float, text: str) -> None:
 def test_memory_counts_in_powers_of_two() -> None:
     gib = 2**30
     assert plain(f.memory(31 * gib)) == "31.0 GiB"
-    assert plain(f.memory_of(61.2 * gib, 80 * gib)) == "61.2 of 80 GiB"
-    assert plain(f.memory_of(0.44 * gib, 80 * gib)) == "0.4 of 80 GiB"
-    assert f.memory_of(None, 80 * gib) == "–"
+    assert plain(f.used_memory(61.2 * gib, 80 * gib)) == "61.2 of 80 GiB"
+    assert plain(f.used_memory(0.44 * gib, 80 * gib)) == "0.4 of 80 GiB"
+    assert f.used_memory(None, 80 * gib) == "–"
 
 
 @given(st.floats(0, 1e15))
@@ -189,7 +189,7 @@ def test_an_estimated_time_is_rounded() -> None:
     assert plain(f.time_left(6900)) == "1 h 55 left"
     assert f.time_left(20) == "under a minute left"
     assert f.time_left(None) == ""
-    assert plain(f.rough(41 * 86400)) == "41 d"
+    assert plain(f.rough_duration(41 * 86400)) == "41 d"
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_an_estimated_time_is_rounded() -> None:
 def test_a_moment_is_a_clock_time_today_and_else_a_date(
     ago: timedelta, short: str, long: str
 ) -> None:
-    assert f.moment(NOW - ago, NOW) == short
-    assert f.moment_long(NOW - ago, NOW) == long
-    assert f.moment((NOW - ago).timestamp(), NOW.timestamp()) == short
+    assert f.time_or_day(NOW - ago, NOW) == short
+    assert f.time_with_day(NOW - ago, NOW) == long
+    assert f.time_or_day((NOW - ago).timestamp(), NOW.timestamp()) == short
 
 
 def test_a_foreseen_moment_says_that_it_is_foreseen() -> None:
-    assert plain(f.about(NOW + timedelta(minutes=52), NOW)) == "≈ 15:56"
-    assert f.exact(NOW) == "Sat 21 Nov 2026, 15:04:00"
+    assert plain(f.estimated_time(NOW + timedelta(minutes=52), NOW)) == "≈ 15:56"
+    assert f.full_time(NOW) == "Sat 21 Nov 2026, 15:04:00"
     assert f.clock_s(NOW) == "15:04:00"
 
 
@@ -237,20 +237,29 @@ def test_units_stand_behind_their_figures() -> None:
 @given(ANY)
 def test_no_number_is_too_strange_to_be_shown(value: float) -> None:
     for write in (
-        *(f.metric, f.setting, f.tick, f.percent, f.disk, f.memory, f.duration, f.rough),
+        *(
+            f.metric,
+            f.typed_number,
+            f.tick,
+            f.percent,
+            f.disk,
+            f.memory,
+            f.duration,
+            f.rough_duration,
+        ),
         *(f.time_left, f.temperature, f.degrees, f.milliseconds, f.progress),
     ):
         assert isinstance(write(value), str)
     assert isinstance(f.with_unit(value, "W"), str)
     assert isinstance(f.per_second(value, "img"), str)
-    assert isinstance(f.memory_of(value, value), str)
+    assert isinstance(f.used_memory(value, value), str)
 
 
 @pytest.fixture
 def units():
     """Sets them for one test."""
-    yield f.use
-    f.use(f.Units())
+    yield f.set_units
+    f.set_units(f.Units())
 
 
 GPU = (61 * 2**30, 80 * 2**30)
@@ -267,7 +276,7 @@ GPU = (61 * 2**30, 80 * 2**30)
 )
 def test_sizes_are_written_in_the_chosen_units(units, chosen, written) -> None:
     units(chosen)
-    found = (f.disk(19.3e9), f.memory(31 * 2**30), f.memory_of(*GPU), f.memory_unit()[0])
+    found = (f.disk(19.3e9), f.memory(31 * 2**30), f.used_memory(*GPU), f.memory_unit()[0])
     assert tuple(map(plain, found)) == written
 
 
@@ -286,11 +295,11 @@ def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, wri
     at = NOW.replace(hour=hour, minute=minute, second=7)
     assert f.clock(at) == f"{hour:02}:{minute:02}"
     units(f.Units(clock=f.HOURS_12))
-    assert plain(f.clock(at)) == plain(f.moment(at, NOW)) == written
-    assert plain(f.moment_long(at - timedelta(days=1), NOW)) == f"yesterday {written}"
-    assert plain(f.about(at, NOW)) == f"≈ {written}"
+    assert plain(f.clock(at)) == plain(f.time_or_day(at, NOW)) == written
+    assert plain(f.time_with_day(at - timedelta(days=1), NOW)) == f"yesterday {written}"
+    assert plain(f.estimated_time(at, NOW)) == f"≈ {written}"
     assert plain(f.clock_s(at)) == written.replace(" ", ":07 ")
-    assert plain(f.exact(at)).endswith(written.replace(" ", ":07 "))
+    assert plain(f.full_time(at)).endswith(written.replace(" ", ":07 "))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +314,7 @@ def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, wri
     ],
 )
 def test_a_running_step_ends_in_one_ellipsis(step: str) -> None:
-    assert f.under_way(step) == "Loading PyTorch…"
+    assert f.with_ellipsis(step) == "Loading PyTorch…"
 
 
 @pytest.mark.parametrize(
@@ -323,7 +332,7 @@ def test_the_memory_of_a_gpu_has_the_figures_that_a_size_has(
     used: float, total: float, written: str
 ) -> None:
     gib = 2**30
-    assert plain(f.memory_of(used * gib, total * gib)) == written
+    assert plain(f.used_memory(used * gib, total * gib)) == written
     assert plain(f.memory(total * gib)).removesuffix(" GiB").removesuffix(".0") in written
 
 

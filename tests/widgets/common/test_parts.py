@@ -32,7 +32,15 @@ from widgets.common.buttons import (
     Switch,
     UnderlinedTabs,
 )
-from widgets.common.cards import Card, Chip, EmptyState, PageHeader, ProgressLine, Scroll, Separator
+from widgets.common.cards import (
+    Card,
+    Chip,
+    EmptyState,
+    PageHeader,
+    ProgressLine,
+    VerticalScrollArea,
+    Separator,
+)
 from widgets.common.fields import (
     ComboBox,
     Field,
@@ -42,8 +50,8 @@ from widgets.common.fields import (
     SpinBox,
     TextBox,
 )
-from widgets.common.focus import FocusLead
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.focus import FocusForwarder
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label, Note, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import PAGE_MARGIN
@@ -128,10 +136,10 @@ def test_a_label_has_room_for_its_words_when_there_is_room(qtbot: QtBot, show: S
 
 
 def test_a_tone_is_a_colour_of_the_theme(show: Show) -> None:
-    label = Label("Lost", tone="bad")
+    label = Label("Lost", color_role="bad")
     show(label)
     assert label.palette().color(label.foregroundRole()).name().upper() == theme.LIGHT.bad
-    label.set_tone("good")
+    label.set_color_role("good")
     assert label.palette().color(label.foregroundRole()).name().upper() == theme.LIGHT.good
 
 
@@ -210,16 +218,16 @@ def test_segments_signal_only_choices_of_the_user(qtbot: QtBot, show: Show) -> N
     options = [("all", "All"), ("live", "Live 2"), ("ended", "Ended")]
     which = SegmentedControl(options, "live", name="Which jobs")
     window = show(which)
-    with qtbot.assertNotEmitted(which.chosen):
+    with qtbot.assertNotEmitted(which.key_chosen):
         which.choose("all")
     segments = which.findChildren(QWidget)
-    with qtbot.waitSignal(which.chosen) as chosen:
+    with qtbot.waitSignal(which.key_chosen) as chosen:
         qtbot.mouseClick(segments[2], Qt.MouseButton.LeftButton)
     assert chosen.args == [which.key()] == ["ended"]
     window.activateWindow()
     segments[2].setFocus()
     qtbot.waitUntil(segments[2].hasFocus)
-    with qtbot.waitSignal(which.chosen) as chosen:
+    with qtbot.waitSignal(which.key_chosen) as chosen:
         qtbot.keyClick(segments[2], Qt.Key.Key_Left)
     assert chosen.args == ["live"]
     which.set_text("live", "Live 3")
@@ -231,10 +239,10 @@ def test_segments_signal_only_choices_of_the_user(qtbot: QtBot, show: Show) -> N
 def test_tabs_step_round_and_stay_when_others_come(qtbot: QtBot, show: Show) -> None:
     tabs = UnderlinedTabs([("curves", "Curves"), ("log", "Log")], name="Views")
     show(tabs)
-    with qtbot.waitSignal(tabs.chosen) as chosen:
+    with qtbot.waitSignal(tabs.key_chosen) as chosen:
         tabs.step(-1)
     assert chosen.args == ["log"]
-    with qtbot.assertNotEmitted(tabs.chosen):
+    with qtbot.assertNotEmitted(tabs.key_chosen):
         tabs.set_tabs([("why", "What happened"), ("curves", "Curves"), ("log", "Log")])
     assert tabs.key() == "log"
     tabs.set_count("log", "3")
@@ -251,11 +259,11 @@ def test_a_fault_stands_below_its_field(show: Show) -> None:
     below = field.findChildren(Label)[-1]
     field.set_error("The rate is above 0.")
     assert below.text() == field.control.accessibleDescription() == "The rate is above 0."
-    assert below.tone() == "bad"
+    assert below.color_role() == "bad"
     assert field.control.accessibleName() == "Learning rate"
     field.set_error("")
     assert below.text() == "for 16 ranks"
-    assert below.tone() == "text3"
+    assert below.color_role() == "text3"
 
 
 def test_a_spin_box_shows_its_figure_and_unit(show: Show) -> None:
@@ -341,7 +349,7 @@ def test_a_slider_gives_a_share(qtbot: QtBot, show: Show) -> None:
     slider = Slider(0.6, name="Smoothing")
     show(slider)
     assert slider.share() == 0.6
-    with qtbot.waitSignal(slider.moved) as moved:
+    with qtbot.waitSignal(slider.share_changed) as moved:
         qtbot.keyClick(slider, Qt.Key.Key_Right)
     assert moved.args == [0.61]
 
@@ -360,7 +368,7 @@ def test_a_page_that_just_fits_or_just_does_not_comes_to_rest(qtbot: QtBot) -> N
 
     page = Page()
     page.setLayout(col(*(Label("word " * count, wrap=True) for count in (40, 57))))
-    scroll = on_screen(qtbot, Scroll(page, gutter=PAGE_MARGIN))
+    scroll = on_screen(qtbot, VerticalScrollArea(page, gutter=PAGE_MARGIN))
     for width in range(300, 360, 5):
         height = page.heightForWidth(width - PAGE_MARGIN)
         for more in range(-24, 25, 3):
@@ -408,17 +416,17 @@ def test_a_banner_wraps_a_long_text_and_cuts_nothing(show: Show) -> None:
 
 def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:
     facts = KeyValueRow(
-        [Fact("Epoch", "32 of 50"), Fact("Step", "12 480"), Fact("Speed", "551 img/s")]
+        [KeyValue("Epoch", "32 of 50"), KeyValue("Step", "12 480"), KeyValue("Speed", "551 img/s")]
     )
     window = show(facts, width=600)
-    assert facts.shown() == 3
+    assert facts.visible_count() == 3
     assert facts.toolTip() == ""
     window.resize(170, window.height())
     QApplication.processEvents()
-    assert 1 <= facts.shown() < 3
+    assert 1 <= facts.visible_count() < 3
     assert "Speed: 551 img/s" in facts.toolTip()
-    facts.set_facts([Fact("Epoch", "33 of 50")])
-    assert facts.shown() == 1
+    facts.set_items([KeyValue("Epoch", "33 of 50")])
+    assert facts.visible_count() == 1
     assert facts.toolTip() == ""
 
 
@@ -428,12 +436,12 @@ def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:
 def test_another_value_of_a_fact_moves_no_fact_after_it(
     show: Show, values: tuple[str, ...]
 ) -> None:
-    facts = KeyValueRow([Fact("Left", values[1]), Fact("Epoch", "3")])
+    facts = KeyValueRow([KeyValue("Left", values[1]), KeyValue("Epoch", "3")])
     facts.resize(400, 60)
     show(facts)
     start = facts._views[1].x()
     for value in (*values, *reversed(values)):
-        facts.set_facts([Fact("Left", value), Fact("Epoch", "3")])
+        facts.set_items([KeyValue("Left", value), KeyValue("Epoch", "3")])
         assert facts._views[1].x() == start
 
 
@@ -458,7 +466,7 @@ def test_an_empty_place_offers_the_way_out(qtbot: QtBot, show: Show) -> None:
     show(empty)
     with qtbot.waitSignal(empty.pressed):
         qtbot.mouseClick(empty.findChildren(Button)[0], Qt.MouseButton.LeftButton)
-    empty.say("stack", "No job matches “resnt”.", button="Clear")
+    empty.show_message("stack", "No job matches “resnt”.", button="Clear")
     assert empty.findChildren(Button)[0].text() == "Clear"
 
 
@@ -527,7 +535,11 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, theme_manager: The
     parts = (
         *(off, Chip("v2", "live"), Separator(), Card(Label("x")), PageHeader("Jobs", "13")),
         *(Note("warning-fill", "warn", "gpu07", "hot"), IconLabel("tray"), TextBox("a", mono=True)),
-        *(Scroll(Label("page")), CheckBox("t", checked=True), Switch(name="s", checked=True)),
+        *(
+            VerticalScrollArea(Label("page")),
+            CheckBox("t", is_checked=True),
+            Switch(name="s", is_checked=True),
+        ),
         *(Banner("bad", "a", "b", stacked=True), Slider(0.5, name="s"), ComboBox(name="c")),
     )
     window = show(*parts, width=700)
@@ -621,7 +633,7 @@ def test_a_text_field_keeps_the_keys_of_its_text(qtbot: QtBot, letter: str) -> N
 def test_esc_in_an_empty_search_leads_to_its_list(qtbot: QtBot) -> None:
     page, search, rows = QWidget(), SearchField("Name"), QListView()
     page.setLayout(col(search, rows))
-    FocusLead(page, rows)
+    FocusForwarder(page, rows)
     window = QWidget()
     window.setLayout(col(page))
     on_screen(qtbot, window)

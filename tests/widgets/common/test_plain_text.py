@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QTableView, QTextEdit, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.library.item import Kind, Together
+from backend.records.library.item import Kind, Combination
 from backend.records.library.preview import ClassCount
 from backend.records.nodes.reading import Finding
 from tests.job_views import changed
@@ -24,7 +24,7 @@ from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_detail import Trial
-from widgets.shell.command_palette import Palette, PaletteEntry
+from widgets.shell.command_palette import CommandPalette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 
 EVIL = "<img src=x><b>bold"
@@ -78,7 +78,7 @@ def _narrow_job(stage: Stage) -> None:
 
 
 def _failed(stage: Stage) -> None:
-    error = replace(lab.FAILED.error, sentence=f"{EVIL} raised.", traceback=f"{EVIL}\n{EVIL}")
+    error = replace(lab.FAILED.error, message=f"{EVIL} raised.", traceback=f"{EVIL}\n{EVIL}")
     _jobs(stage, changed(lab.FAILED, error=error), tab="failure")
 
 
@@ -122,7 +122,7 @@ def _library(kind: Kind) -> Callable[[Stage], None]:
     def draw(stage: Stage) -> None:
         page = stage.library(kind)
         page.show_items((item(kind, EVIL), item(kind, "other")))
-        page.detail.show_companions((EVIL,), (EVIL,), (Together("other", EVIL),))
+        page.detail.show_companions((EVIL,), (EVIL,), (Combination("other", EVIL),))
         page.show_item(EVIL)
         page.detail.show_files(f"{EVIL}@1", (EVIL, f"{EVIL}/{EVIL}.py"))
         page.detail.show_text(f"{EVIL}@1", EVIL, EVIL)
@@ -155,7 +155,7 @@ def _notices(stage: Stage) -> None:
 
 
 def _palette(stage: Stage) -> None:
-    palette = Palette(stage.window)
+    palette = CommandPalette(stage.window)
     palette.open()
     palette.show_targets([PaletteEntry("job", "x", EVIL, EVIL)])
 

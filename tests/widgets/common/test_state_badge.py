@@ -26,8 +26,8 @@ from widgets.common.state_badge import (
     paint_gpu_cell,
     paint_rank_ring,
     paint_state,
-    state_tone,
-    turn_now,
+    state_color_role,
+    current_turn,
 )
 
 Grey = NDArray[np.float64]
@@ -35,9 +35,9 @@ Grey = NDArray[np.float64]
 
 @pytest.fixture(autouse=True)
 def calm(qapp: QApplication) -> Iterator[None]:
-    theme.use(theme.LIGHT)
+    theme.set_theme(theme.LIGHT)
     yield
-    theme.use(theme.LIGHT)
+    theme.set_theme(theme.LIGHT)
     theme.reduce_motion(False)
 
 
@@ -86,8 +86,8 @@ def test_progress_is_seen_and_never_quite_nothing() -> None:
 @pytest.mark.parametrize("state", JobState)
 def test_the_badge_says_the_word_of_the_state_in_its_tone(qtbot: QtBot, state: JobState) -> None:
     badge = owned(qtbot, StateBadge(state, 0.5, "on gpu06"))
-    assert badge.accessibleName() == f"{state.word} on gpu06"
-    assert theme.current().hex(state_tone(state)) == theme.current().hex(state.family)
+    assert badge.accessibleName() == f"{state.label} on gpu06"
+    assert theme.current().hex(state_color_role(state)) == theme.current().hex(state.color_role)
 
 
 def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> None:
@@ -108,10 +108,10 @@ def test_no_badge_turns_with_reduced_motion(qtbot: QtBot) -> None:
     still = on_screen(qtbot, StateGlyph(JobState.SETUP))
     assert not still.is_turning()
     assert not is_animated(JobState.SETUP)
-    assert turn_now() == 0.0
+    assert current_turn() == 0.0
     theme.reduce_motion(False)
     assert is_animated(JobState.SETUP)
-    assert 0 <= turn_now() < 1
+    assert 0 <= current_turn() < 1
 
 
 def ring(ranks: list[Mark]) -> Grey:
@@ -181,5 +181,5 @@ def test_the_sentence_keeps_its_place_while_a_run_changes_its_word(qtbot: QtBot)
     for state in filter(lambda one: one.is_live, JobState):
         badge.set_state(state, 0.5, "2 processes on this computer")
         QApplication.processEvents()
-        places.add(badge._sentence.x())
+        places.add(badge._details.x())
     assert len(places) == 1

@@ -10,9 +10,9 @@ from pytestqt.qtbot import QtBot
 from widgets.common import theme
 from widgets.common.cards import Card
 from widgets.common.labels import Label
-from widgets.common.layout import REST, col
+from widgets.common.layout import SLACK, col
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.view_style import AsHighAsRows, dress
+from widgets.common.view_style import TableHeightLimit, style_view
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("theme_manager")
 def test_views_are_dressed_alike(qtbot: QtBot, make: type[QTableView]) -> None:
     view = make()
     qtbot.addWidget(view)
-    dress(view, "Jobs")
+    style_view(view, "Jobs")
     assert view.accessibleName() == "Jobs"
 
 
@@ -31,17 +31,17 @@ def test_the_card_of_a_table_is_as_high_as_its_rows_and_never_scrolls_for_less(
     model = RowTableModel((TableColumn[str]("Name", str),))
     view = QTableView()
     view.setModel(model)
-    dress(view, "Names")
+    style_view(view, "Names")
     card = Card((view, 1), margins=(0, 0, 0, 4))
-    AsHighAsRows(view, card, 4)
+    TableHeightLimit(view, card, 4)
     window = QWidget()
     qtbot.addWidget(window)
-    window.setLayout(col((card, 1), Label("below"), REST))
+    window.setLayout(col((card, 1), Label("below"), SLACK))
     window.resize(400, 500)
     window.show()
     heights = []
     for count in (2, 3, 100):
-        model.put([f"row {n}" for n in range(count)])
+        model.set_records([f"row {n}" for n in range(count)])
         QApplication.processEvents()
         heights.append(card.height())
         assert (view.verticalScrollBar().maximum() > 0) == (count == 100)
@@ -54,11 +54,11 @@ def test_a_figure_stands_below_the_end_of_its_head(qtbot: QtBot) -> None:
     """To the pixel: a head has its own padding, and a cell has another."""
     column = TableColumn[str]("4096", str, is_figure=True)
     model = RowTableModel((column, TableColumn[str]("Name", str)))
-    model.put(["4096"])
+    model.set_records(["4096"])
     view = QTableView()
     qtbot.addWidget(view)
     view.setModel(model)
-    dress(view, "Figures")
+    style_view(view, "Figures")
     view.setFont(theme.font("small"))
     view.resize(400, 200)
     view.show()

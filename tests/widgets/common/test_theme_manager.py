@@ -16,7 +16,7 @@ from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.labels import IconLabel, Label
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 
@@ -118,7 +118,7 @@ def test_a_hidden_page_is_styled_once_and_only_when_it_is_shown(
         box.addStretch()
         return made
 
-    stack = Stack()
+    stack = PageStack()
     pages = page(), page()
     for one in pages:
         stack.addWidget(one)
@@ -150,7 +150,7 @@ def test_reduced_motion_is_a_separate_setting(theme_manager: ThemeManager) -> No
     assert theme_manager.reduced_motion
 
 
-@pytest.mark.parametrize("role", theme.TYPE)
+@pytest.mark.parametrize("role", theme.FONT_SIZES)
 def test_every_role_has_a_font_that_can_be_read(qapp: QApplication, role: theme.Role) -> None:
     font = theme.font(role)
     assert font.pixelSize() >= 11

@@ -21,36 +21,36 @@ def test_the_first_comes_at_once_and_the_last_of_many_once_more() -> None:
     owner, calls = QObject(), []
     throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
     for _ in range(100):
-        throttle.ask()
+        throttle.request()
     assert len(calls) == 1
     end_pause(throttle)
     assert len(calls) == 2
-    throttle.ask()
+    throttle.request()
     assert len(calls) == 2
 
 
 def test_rare_requests_are_never_delayed() -> None:
     owner, calls = QObject(), []
     throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
-    throttle.ask()
+    throttle.request()
     end_pause(throttle)
-    throttle.ask()
+    throttle.request()
     assert len(calls) == 2
 
 
 def test_a_pause_ends_by_itself(qtbot: QtBot) -> None:
     owner, calls = QObject(), []
     throttle = Throttle(1, lambda: calls.append("call"), owner)
-    throttle.ask()
-    throttle.ask()
+    throttle.request()
+    throttle.request()
     qtbot.waitUntil(lambda: len(calls) == 2)
 
 
 def test_a_stopped_throttle_drops_its_pending_request() -> None:
     owner, calls = QObject(), []
     throttle = Throttle(_HOUR_MS, lambda: calls.append("call"), owner)
-    throttle.ask()
-    throttle.ask()
+    throttle.request()
+    throttle.request()
     throttle.stop()
     assert not throttle._pause.isActive()
     end_pause(throttle)

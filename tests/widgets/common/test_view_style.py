@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QTableView
 
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.view_style import dress, share_width
+from widgets.common.view_style import style_view, share_column_width
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def view(qtbot, model) -> QTableView:
     view = QTableView()
     qtbot.addWidget(view)
     view.setModel(model)
-    dress(view, "Ranks")
+    style_view(view, "Ranks")
     view.resize(600, 300)
     return view
 
 
 def test_a_longer_text_has_room_and_the_taker_has_the_rest(view, model, qtbot):
-    share_width(view, 0)
+    share_column_width(view, 0)
     view.show()
     model.put([("a", "1"), ("b", "2")])
     narrow = view.columnWidth(1)
@@ -44,17 +44,17 @@ def test_a_longer_text_has_room_and_the_taker_has_the_rest(view, model, qtbot):
 
 
 def test_all_columns_of_a_wide_table_are_equally_wide(view, model, qtbot):
-    share_width(view, 0)
+    share_column_width(view, 0)
     view.show()
     model.put([("a", "1"), ("b", "2")])
-    share_width(view, 0, equally=True)
+    share_column_width(view, 0, equally=True)
     qtbot.waitUntil(lambda: abs(view.columnWidth(0) - view.columnWidth(1)) <= 1)
-    share_width(view, 0)
+    share_column_width(view, 0)
     assert view.columnWidth(1) < view.columnWidth(0) / 2
 
 
 def test_the_whole_row_under_the_pointer_is_highlighted(view, model, qtbot, theme_manager):
-    share_width(view, 0)
+    share_column_width(view, 0)
     view.show()
     model.put([("a", "1"), ("b", "2")])
     viewport = view.viewport()

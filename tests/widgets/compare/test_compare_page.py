@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QListView, QWidget
 
 from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.services.jobs.index import JobIndex
 from tests.widgets.compare.compare_samples import MAP, compared, draft, eight, three, update_of
 from tests.windows import button, named, on_screen, pick, says, texts, the
@@ -403,11 +403,11 @@ def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
 def answering(page, *updates):
     """The index of these jobs, without threads."""
     index = JobIndex()
-    index.take([line_of(each.view) for each in updates])
+    index.update([summary_of(each.view) for each in updates])
 
     def answer(query):
         found = index.find(query)
-        page.show_rows(query, JobRows(found.lines, found.order, index.slot, found.total))
+        page.show_rows(query, JobRows(found.summaries, found.order, index.slot, found.total_count))
 
     return answer
 

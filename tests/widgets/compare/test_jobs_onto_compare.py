@@ -13,7 +13,7 @@ from app.jobs.compare_controller import CompareController
 from app.jobs.file_export import FileExport
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.queue.entry import Queue, QueueEntry, QueuePlace
+from backend.records.queue.entry import Queue, QueueEntry, QueuedJob
 from tests.app.jobs.test_compare_controller import Service
 from tests.job_views import changed
 from tests.widgets import drags
@@ -22,7 +22,7 @@ from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import on_screen, owned, places_of
 from widgets.common import theme
-from widgets.common.job_mime import jobs_in, put_jobs
+from widgets.common.job_mime import dragged_jobs, put_jobs
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list import job_list_view, job_table_view
 from widgets.jobs.list.job_list_view import MIME as QUEUE
@@ -55,7 +55,7 @@ def controller(page, immediately):
 def place(qtbot, page, controller):
     """Compare in the side bar."""
     side_bar = owned(qtbot, SideBar())
-    side_bar.take_jobs(page.offer_for)
+    side_bar.accept_jobs(page.offer_for)
     side_bar.jobs_dropped.connect(controller.drop)
     side_bar.show()
     yield places_of(side_bar)["compare"]
@@ -174,7 +174,7 @@ def test_a_drag_of_thousands_of_jobs_carries_only_some():
     content = QMimeData()
     put_jobs(content, tuple(map(str, range(100_000))), "100 000 jobs")
     assert len(content.data("application/x-ringmaster-jobs")) < 1000
-    assert jobs_in(content).words == "100 000 jobs"
+    assert dragged_jobs(content).label == "100 000 jobs"
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def held(monkeypatch):
     class Held(QDrag):
         def exec(self, *acts):
             content = self.mimeData()
-            held.append((jobs_in(content), content.hasFormat(QUEUE), acts[0]))
+            held.append((dragged_jobs(content), content.hasFormat(QUEUE), acts[0]))
             return Qt.DropAction.IgnoreAction
 
     for module in (job_list_view, job_table_view):
@@ -201,7 +201,7 @@ def jobs(qtbot):
     swept = [replace(FAILED, id=name, name=f"lr {name}", tags=("sweep:lr",)) for name in "stu"]
     show_jobs(jobs, (*views, *swept, replace(waiting, id="w", name="next")))
     entry = QueueEntry("w", "next", 1, (Placement("this-computer", 1),), "m1")
-    jobs.show_queue(Queue((QueuePlace(entry, 1, None, None),), ""), at_once=True)
+    jobs.show_queue(Queue((QueuedJob(entry, 1, None, None),), ""), is_immediate=True)
     return jobs
 
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.comparison import ComparedUpdate, RunFigures
 from backend.records.jobs.history_update import HistoryUpdate
-from backend.records.sweeps.parallel_coordinates import parallel
+from backend.records.sweeps.parallel_coordinates import parallel_plot
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.compare.test_compare_page import settle
 from tests.windows import on_screen, owned
@@ -27,7 +27,7 @@ LEFT = Qt.MouseButton.LeftButton
 @pytest.fixture
 def plot(qtbot):
     made = owned(qtbot, ParallelPlot(), 900, 320)
-    made.show_parallel(parallel(sweep()))
+    made.show_parallel(parallel_plot(sweep()))
     made.show()
     return made
 
@@ -131,7 +131,9 @@ def test_arrows_walk_from_the_best_down_and_enter_opens(plot, qtbot):
 def test_an_update_of_a_job_keeps_the_brushes(plot):
     plot.brush(1, 0.0, 0.4)
     first, *rest = sweep()
-    plot.show_parallel(parallel([replace(first, best_metric=("validation/accuracy", 0.99)), *rest]))
+    plot.show_parallel(
+        parallel_plot([replace(first, best_metric=("validation/accuracy", 0.99)), *rest])
+    )
     assert list(plot.brushes) == [1]
 
 
@@ -151,7 +153,7 @@ def test_unchosen_lines_are_grey_and_the_best_is_green(plot, theme_manager):
 
 
 def test_the_pointer_repaints_no_line(plot, monkeypatch):
-    plot.show_parallel(parallel(sweep(500)))
+    plot.show_parallel(parallel_plot(sweep(500)))
     painted = []
     paint = ParallelPicture.paint_background
     monkeypatch.setattr(

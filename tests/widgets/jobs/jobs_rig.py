@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.jobs.list_controller import ListController
-from backend.records.jobs.summary import JobListing, line_of
+from backend.records.jobs.summary import JobListing, summary_of
 from tests.conftest import Immediately
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.page.jobs_page import JobsPage
@@ -19,7 +19,7 @@ def show_jobs(page: JobsPage, views, lines=()):
     ids = {view.id for view in views} | {line.id for line in lines}
     gone = tuple(finder.shown - ids)
     finder.shown = ids
-    finder.take(JobListing(tuple(views), tuple(lines), gone, len(ids)))
+    finder.take_listing(JobListing(tuple(views), tuple(lines), gone, len(ids)))
     return finder
 
 
@@ -27,6 +27,6 @@ def rows_of(*views):
     """All of these, as they come."""
     import numpy as np
 
-    lines = [line_of(view) for view in views]
+    lines = [summary_of(view) for view in views]
     slots = {line.id: slot for slot, line in enumerate(lines)}
     return JobRows(lines, np.arange(len(lines), dtype=np.int32), slots.get, len(lines))

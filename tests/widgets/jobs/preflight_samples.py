@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import (
-    Canary,
+    TrialResult,
     Fix,
     Preflight,
     PreflightFinding,
@@ -62,12 +62,12 @@ PASSED = tuple(
     PreflightFinding(check, True, f"{check}: OK")
     for check in ("SSH", "host key", "Python", "Horovod", "common network", "disk", "home folder")
 )
-SOUND = Canary(
+SOUND = TrialResult(
     True,
     "16 ranks trained one batch together, and the checkpoint was written and read back.",
     14.0,
 )
-BROKEN = Canary(
+BROKEN = TrialResult(
     False,
     "Rank 9 on gpu12: CUDA out of memory; it tried to allocate 2.00 GiB.",
     9.0,

@@ -37,7 +37,7 @@ def graph_of(entry: GalleryEntry) -> LayerGraph:
     return LayerGraph(NODE_W, step * len(layers), nodes, edges)
 
 
-CLASSES = CardSetting("Classes", 10, least=2, most=100_000)
+CLASSES = CardSetting("Classes", 10, minimum=2, maximum=100_000)
 CHANNELS = CardSetting("Channels of a picture", 3, choices=(1, 3))
 _DCN = "Deep convolutional networks for image classification (M.Sc. thesis, 2016), section 4.1"
 
@@ -57,7 +57,7 @@ ALEXNET = model(
 )
 LENET = model(
     *("lenet-5", "LeNet-5", "The first network to try on small pictures."),
-    *("cprcprll", CardSetting("Side of a picture, pixels", 28, least=16, most=256)),
+    *("cprcprll", CardSetting("Side of a picture, pixels", 28, minimum=16, maximum=256)),
     *(431_080, 2_293_000, 0.0123),
 )
 VGG = model(
@@ -80,14 +80,14 @@ NDSB = GalleryEntry(
         "keep the side here, because the sides of the table are else not whole. Dropout is 0.5 "
         "before each linear layer, as the text says, not 0.25, as the figure shows.",
         settings={
-            "classes": CardSetting("Classes", 121, least=2, most=100_000),
+            "classes": CardSetting("Classes", 121, minimum=2, maximum=100_000),
             "side": CardSetting("Side of a picture, pixels", 48, choices=(48, 64, 95)),
             "activation": CardSetting(
                 *("Activation", "rrelu"),
                 choices=("relu", "rrelu", "leaky relu", "tanh", "sigmoid", "sigmoid*"),
             ),
             "batch_norm": CardSetting("Batch normalisation", False),
-            "dropout": CardSetting("Dropout", 0.5, least=0, most=0.95),
+            "dropout": CardSetting("Dropout", 0.5, minimum=0, maximum=0.95),
         },
     ),
     _figures("crcrcrp" * 4 + "lrlrl", 9_410_000, 520_000_000, 0.61),
@@ -114,12 +114,15 @@ LOADERS = (
             "the layout of torchvision.datasets.ImageFolder",
             "classification",
             settings={
-                "side": CardSetting("Side, pixels", 64, least=8, most=1024),
+                "side": CardSetting("Side, pixels", 64, minimum=8, maximum=1024),
                 "channels": CHANNELS,
                 "share": CardSetting(
-                    *("Share for validation", 0.2), least=0, most=0.9, help="Without a folder val."
+                    *("Share for validation", 0.2),
+                    minimum=0,
+                    maximum=0.9,
+                    help="Without a folder val.",
                 ),
-                "seed": CardSetting("Seed of the split", 1, least=0),
+                "seed": CardSetting("Seed of the split", 1, minimum=0),
                 "augment": CardSetting(
                     "Augment", "none", choices=("none", "flip", "flip and crop")
                 ),

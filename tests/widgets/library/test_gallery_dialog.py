@@ -135,9 +135,9 @@ def test_a_search_finds_titles_tasks_and_names(qtbot, words, found):
 
 
 SETTINGS = {
-    "count": CardSetting("Count", 5, least=2, most=9),
-    "rate": CardSetting("Rate", 0.5, least=0),
-    "seed": CardSetting("Seed", 1, least=0, most=1_000_000),
+    "count": CardSetting("Count", 5, minimum=2, maximum=9),
+    "rate": CardSetting("Rate", 0.5, minimum=0),
+    "seed": CardSetting("Seed", 1, minimum=0, maximum=1_000_000),
     "side": CardSetting("Side", 28, choices=(28, 32)),
     "mode": CardSetting("Mode", "a", choices=("a", "b", "a long choice of many words")),
     "target": CardSetting("Target", ""),

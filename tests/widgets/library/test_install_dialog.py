@@ -64,17 +64,17 @@ def test_a_failure_stays_with_its_reason_and_can_be_tried_again(
     packages, again = Packages(), []
     controller = PackageController(packages, immediately, window)  # type: ignore[arg-type]
     controller.ask("my_lib", ("gpu01",), lambda: again.append(True))
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     assert dialog is not None
     for fault in (BackendError("No such package.", "Check its name."), Cancelled()):
         packages.fault = fault
         qtbot.mouseClick(button(dialog, "Install"), LEFT)
-        assert controller.dialog.now is dialog
+        assert controller.dialog.dialog is dialog
         assert button(dialog, "Install").isEnabled(), "it can be tried again"
         assert again == []
     assert the(TaskStatus, dialog).message.text() == ""
     packages.fault = None
     qtbot.mouseClick(button(dialog, "Install"), LEFT)
     assert packages.asked == 3 * [("my_lib", ("gpu01",))]
-    assert (controller.dialog.now, again) == (None, [True])
+    assert (controller.dialog.dialog, again) == (None, [True])
     assert immediately.heard == ["Installed my_lib."]

@@ -5,15 +5,15 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QTableView
 
-from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.item import Kind, LibraryItem, Combination
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import elapse, on_screen, open_tab, texts, the
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
-from widgets.common.page_stack import Stack
-from widgets.library.layer_graph import LayerGraphView, colour_of
+from widgets.common.page_stack import PageStack
+from widgets.library.layer_graph import LayerGraphView, kind_color
 from widgets.library.layers_view import LayersView, short_count
 from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
@@ -100,11 +100,11 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
 def test_without_a_graph_the_reason_stands_in_its_place(view):
     the(SegmentedControl, view).choose("graph")
     view._choose("graph")
-    assert the(Stack, view).currentWidget() is view._no_graph
+    assert the(PageStack, view).currentWidget() is view._no_graph
     view.show_graph("Graphviz could not lay the graph out.")
-    assert the(Stack, view).currentWidget() is view._no_graph
+    assert the(PageStack, view).currentWidget() is view._no_graph
     view.show_graph(chain(1)[0])
-    assert the(Stack, view).currentWidget() is view.graph
+    assert the(PageStack, view).currentWidget() is view.graph
 
 
 def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
@@ -128,7 +128,7 @@ def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
 
 def test_kinds_have_colours_of_their_own():
     kinds = ("Conv2d", "Linear", "BatchNorm2d", "MaxPool2d", "LSTM", "Embedding", "Mine")
-    assert len({colour_of(kind).name() for kind in kinds}) == len(kinds)
+    assert len({kind_color(kind).name() for kind in kinds}) == len(kinds)
 
 
 def test_large_numbers_are_short():
@@ -145,7 +145,7 @@ def test_layers_are_requested_once_both_partners_are_known(qtbot):
     with qtbot.assertNotEmitted(detail.layers_requested):
         open_tab(detail, "layers")
     with qtbot.waitSignal(detail.layers_requested) as requested:
-        detail.show_companions(("digits",), ("digits",), (Together("digits", "digits", "net"),))
+        detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits", "net"),))
     assert requested.args == [Trial("digits", "digits", "net@1")]
     detail.show_layers(Trial("digits", "digits", "net@1"), LAYERS)
     assert shown(detail.results.layers)[0] == "stem"

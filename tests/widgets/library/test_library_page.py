@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractButton, QApplication, QListView, QTableView
 
-from backend.records.library.item import Kind, LibraryItem, Together
+from backend.records.library.item import Kind, LibraryItem, Combination
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
@@ -15,7 +15,7 @@ from backend.records.library.preview import (
     Preview,
     SamplePart,
     SamplePreview,
-    rare_words,
+    rare_class_warning,
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 from tests.windows import (
@@ -38,14 +38,14 @@ from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
 from widgets.common.task_status import TaskStatus
 from widgets.library.import_dialog import ImportDialog
-from widgets.library.item_groups import EntryModel, entries
+from widgets.library.item_groups import EntryModel, group_by_name
 from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
 
 def item(name, version=1, kind=Kind.DATASET, **facts):
     return LibraryItem(
-        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", facts=facts
+        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", details=facts
     )
 
 
@@ -71,10 +71,10 @@ def page(qtbot):
 
 def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
     model = EntryModel()
-    model.put(entries((item("digits", 1), item("coco"), item("digits", 2))))
+    model.set_entries(group_by_name((item("digits", 1), item("coco"), item("digits", 2))))
     qtmodeltester.check(model)
     assert [model.index(row).data() for row in range(model.rowCount())] == ["coco", "digits"]
-    assert entries((item("digits", 1), item("digits", 2)))[0].newest.version == 2
+    assert group_by_name((item("digits", 1), item("digits", 2)))[0].newest.version == 2
 
 
 def test_hundreds_of_versions_delay_nothing(page, qtbot):
@@ -91,7 +91,7 @@ def test_hundreds_of_versions_delay_nothing(page, qtbot):
 
 
 def test_facts_that_a_preview_adds_to_an_entry_leave_the_shown_samples(page, qtbot):
-    page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits",), (Combination("digits", "digits"),))
     page.show_items((item("digits"),))
     page.detail.show_preview(Trial("digits@1", "digits"), preview())
     with qtbot.assertNotEmitted(page.detail.preview_requested):
@@ -115,14 +115,14 @@ def test_a_change_of_one_entry_keeps_the_selection(page):
 
 
 def test_choosing_a_dataset_previews_its_samples_through_the_loader(page, qtbot):
-    page.detail.show_companions((), ("digits",), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits",), (Combination("digits", "digits"),))
     with qtbot.waitSignal(page.detail.preview_requested) as requested:
         page.show_items((item("digits", 2),))
     assert requested.args[0] == Trial("digits@2", "digits")
 
 
 def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
-    page.detail.show_companions((), ("digits", "plankton"), (Together("digits", "digits"),))
+    page.detail.show_companions((), ("digits", "plankton"), (Combination("digits", "digits"),))
     with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("plankton"),))
     (question, _) = page.detail.results.questions
@@ -136,7 +136,7 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
         qtbot.mouseClick(buttons[1], Qt.MouseButton.LeftButton)
     assert requested.args[0] == Trial("plankton@1", "digits")
     assert not question.isVisible()
-    page.detail.show_companions((), ("digits", "plankton"), (Together("plankton", "plankton"),))
+    page.detail.show_companions((), ("digits", "plankton"), (Combination("plankton", "plankton"),))
     assert named(ComboBox, page.detail, "Loader").key() == "digits", "what was chosen stays"
 
 
@@ -144,7 +144,7 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
     loader, model = LibraryPage(Kind.LOADER), LibraryPage(Kind.MODEL)
     for place, kind in ((loader, Kind.LOADER), (model, Kind.MODEL)):
         qtbot.addWidget(place)
-        place.detail.show_companions(("digits",), ("digits",), (Together("digits", "digits"),))
+        place.detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits"),))
         place.show_items((item("other", kind=kind),))
         place.show()
     the(UnderlinedTabs, loader.detail).choose("samples")
@@ -173,7 +173,7 @@ def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page,
 
 
 def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
-    page.detail.show_companions((), ("any",), (Together("b", "any"),))
+    page.detail.show_companions((), ("any",), (Combination("b", "any"),))
     page.show_items((item("a"), item("b")))
     page.show_item("b")
     page.detail.show_preview(Trial("a@1", "any"), preview())
@@ -192,7 +192,9 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     classes = (ClassCount("7", 990), ClassCount("8", 10))
-    shown = replace(preview(1000), classes=classes, warnings=(rare_words(classes), "One more."))
+    shown = replace(
+        preview(1000), classes=classes, warnings=(rare_class_warning(classes), "One more.")
+    )
     page.detail.show_preview(Trial("a@1", "any"), shown)
     banner, samples = the(PreviewBanner, page.detail), page.detail.results.samples
     assert banner.accessibleName() == (
@@ -252,7 +254,7 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
 
 def test_a_model_is_checked_with_the_chosen_parts(qtbot):
     page = owned(qtbot, LibraryPage(Kind.MODEL))
-    together = (Together("digits", "digits", "net"),)
+    together = (Combination("digits", "digits", "net"),)
     page.detail.show_companions(("digits",), ("digits",), together)
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
@@ -307,7 +309,7 @@ def choices(dialog):
 def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     dialog = import_dialog(qtbot, taken={Kind.MODEL: {"plankton": 4}})
     assert not choices(dialog)["All parts"].isEnabled()
-    dialog.show_found("/home/mai/plankton", THREE)
+    dialog.show_guess("/home/mai/plankton", THREE)
     assert choices(dialog)["All parts"].isChecked()
     assert the(TaskStatus, dialog).message.text() == (
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
@@ -322,7 +324,7 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
 
 def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbot):
     dialog = import_dialog(qtbot)
-    dialog.show_found("/home/mai/plankton", BOTH)
+    dialog.show_guess("/home/mai/plankton", BOTH)
     assert "All parts" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
     assert the(TaskStatus, dialog).message.text() == (
@@ -336,7 +338,7 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
 @pytest.mark.parametrize("only_one", [{"name": "plankton"}, {"prefers_all": False}])
 def test_a_request_for_one_kind_only_offers_all_three(qtbot, only_one):
     dialog = import_dialog(qtbot, **only_one)
-    dialog.show_found("/home/mai/plankton", THREE)
+    dialog.show_guess("/home/mai/plankton", THREE)
     assert choices(dialog)["Dataset"].isChecked()
     assert choices(dialog)["All parts"].isEnabled()
 
@@ -346,16 +348,16 @@ def test_a_typed_path_is_inspected_before_it_is_imported(qtbot):
     qtbot.keyClicks(line_of(dialog, "From"), "/home/mai/net")
     assert not button(dialog, "Import").isEnabled(), "it may be all three"
     qtbot.waitUntil(lambda: dialog.asked == ["/home/mai/net"])
-    dialog.show_found("/home/mai/ne", THREE)
+    dialog.show_guess("/home/mai/ne", THREE)
     assert not button(dialog, "Import").isEnabled(), "that is said of another path"
-    dialog.show_found("/home/mai/net", THREE)
+    dialog.show_guess("/home/mai/net", THREE)
     assert button(dialog, "Import").isEnabled()
     line_of(dialog, "From").setText("/home/mai/other")
-    dialog.show_found("/home/mai/other", ImportGuess(Kind.MODEL))
+    dialog.show_guess("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All parts"].isEnabled()
     assert the(TaskStatus, dialog).message.text() == ""
-    dialog.show_found("/home/mai/other", THREE)
+    dialog.show_guess("/home/mai/other", THREE)
     line_of(dialog, "From").clear()
     assert choices(dialog)["Dataset"].isChecked()
 
@@ -386,7 +388,7 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
 
 
 def test_the_empty_page_says_why_it_is_empty(page):
-    page.detail.show_companions((), ("any",), (Together("a", "any"),))
+    page.detail.show_companions((), ("any",), (Combination("a", "any"),))
     page.show_items((item("a"),))
     empty = page.detail.results.no_samples
     assert "Reading the samples" in empty.accessibleName()
@@ -399,7 +401,9 @@ def test_the_empty_page_says_why_it_is_empty(page):
 
 def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
     model = EntryModel()
-    model.put(entries((item("a name that goes on and on", warning="1 class has 3 images"),)))
+    model.set_entries(
+        group_by_name((item("a name that goes on and on", warning="1 class has 3 images"),))
+    )
     tip = model.index(0).data(Qt.ItemDataRole.ToolTipRole)
     assert "a name that goes on and on" in tip
     assert "1 class has 3 images" in tip
@@ -409,10 +413,10 @@ def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
     dialog = on_screen(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     answer = the(TaskStatus, dialog)
     dialog.show_progress(0.4, "Copying train/0412.png")
-    assert not dialog._close.isVisible()
+    assert not dialog._close_button.isVisible()
     assert answer.progress.isVisible()
     dialog.show_error("“plankton.zip” holds a path that leads out of it.")
-    assert dialog._close.isVisible()
+    assert dialog._close_button.isVisible()
     assert not answer.progress.isVisible()
 
 

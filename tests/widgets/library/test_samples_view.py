@@ -13,7 +13,7 @@ from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
-    ItemFault,
+    SampleError,
     Preview,
     SamplePart,
     SamplePreview,
@@ -27,7 +27,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.library import sample_parts
 from widgets.library.class_columns import ClassColumns, ClassRows
-from widgets.library.distribution_card import ValuesCard, spread_words, titles
+from widgets.library.distribution_card import ValuesCard, spread_text, statistics_titles
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
@@ -158,7 +158,7 @@ def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
 
 def test_rare_classes_are_counted_in_words_too(show: Shown) -> None:
     view = show(preview())
-    assert label_of(view, "3 classes, 1 rare").tone() == "warn"
+    assert label_of(view, "3 classes, 1 rare").color_role() == "warn"
 
 
 def test_columns_are_for_names_that_fit_below_them() -> None:
@@ -189,11 +189,11 @@ def test_samples_fill_the_width_and_are_large_where_there_is_room(
     grid = owned(qtbot, SampleGrid())
     grid.show_samples(tuple(sample(n, "cat") for n in range(40)))
     grid.resize(width, grid.heightForWidth(width))
-    columns, side = grid._fitted(width)
+    columns, side = grid._columns_and_side(width)
     assert least <= side <= most
-    right = grid._cell(columns - 1).right()
+    right = grid._cell_rect(columns - 1).right()
     assert width - columns - 2 <= right <= width
-    assert grid._cell(39).bottom() <= grid.height() + 2
+    assert grid._cell_rect(39).bottom() <= grid.height() + 2
 
 
 def test_a_rectangular_picture_keeps_its_shape(qtbot: QtBot) -> None:
@@ -251,19 +251,19 @@ SHAPES = (ShapeCount("data", (2,), "float32", 7), ShapeCount("target", (), "floa
 
 def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) -> None:
     shown = preview(statistics=STATISTICS, shapes=SHAPES)
-    assert titles(shown) == ["Column 0", "Column 1", "Target"]
+    assert statistics_titles(shown) == ["Column 0", "Column 1", "Target"]
     card = the(ValuesCard, show(shown))
     assert the(ComboBox, card).currentText() == "Column 1"
-    assert label_of(card, "14 NaN, 1 infinite").tone() == "warn"
+    assert label_of(card, "14 NaN, 1 infinite").color_role() == "warn"
     the(ComboBox, card).setCurrentIndex(0)
     assert "0 to 2.00, mean 1.00 ± 0.500" in texts(card)
-    assert label_of(card, "none NaN, none infinite").tone() == "text3"
+    assert label_of(card, "none NaN, none infinite").color_role() == "text3"
 
 
 def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not_plain() -> None:
     def of(*channels: tuple[str, int]) -> list[str]:
         found = tuple(ChannelStatistics(path, n, 1.0, 0.5, 0.0, 2.0) for path, n in channels)
-        return titles(preview(statistics=found))
+        return statistics_titles(preview(statistics=found))
 
     assert of(("data", 0)) == ["Data"]
     assert of(("data.sound", 0), ("data.sound", 1)) == ["Channel 0", "Channel 1"]
@@ -281,7 +281,7 @@ def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not
 
 
 def test_each_spread_is_said_in_words() -> None:
-    assert [spread_words(one) for one in STATISTICS] == [
+    assert [spread_text(one) for one in STATISTICS] == [
         "0 to 2.00, mean 1.00 ± 0.500",
         "All values are 7.00",
         "No finite value",
@@ -310,7 +310,7 @@ def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
 
 def page_of(*indices: int, end: int, faults: int = 0) -> SamplePage:
     found = tuple(PageSample("training", sample(index, "cat")) for index in indices)
-    torn = tuple(ItemFault(f"Item {n} is torn.", index=n) for n in range(faults))
+    torn = tuple(SampleError(f"Item {n} is torn.", index=n) for n in range(faults))
     return SamplePage(found, end, 175, torn)
 
 

@@ -5,7 +5,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
-from backend.records.library.preview import ItemFault, SamplePart, SamplePreview
+from backend.records.library.preview import SampleError, SamplePart, SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from tests.windows import button, owned, texts, the
@@ -13,7 +13,7 @@ from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState, ProgressLine
 from widgets.library.sample_grid import SampleGrid
-from widgets.library.scan_view import ScanView, _read_words
+from widgets.library.scan_view import ScanView, _summary_text
 
 
 def scan(**more: object) -> DatasetScan:
@@ -76,7 +76,7 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
     for width in range(200, 700, 30):
         the(SampleGrid, view).resize(width, 600)
         pairs = [
-            (the(SampleGrid, view)._cell(n), the(SampleGrid, view)._cell(n + 1))
+            (the(SampleGrid, view)._cell_rect(n), the(SampleGrid, view)._cell_rect(n + 1))
             for n in range(0, 48, 2)
         ]
         assert all(left.top() == right.top() for left, right in pairs)
@@ -99,11 +99,11 @@ def test_s08_more_pairs_are_on_the_next_page(view: ScanView, qtbot: QtBot) -> No
 
 def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> None:
     view.show_scan(scan(leaks=LEAKS[:2], leak_count=2))
-    places = view._places()
-    fault = ItemFault("UserDataset, item 0, raised OSError: gone.", index=0)
-    view.show_samples(places, SamplePage(page(places[1:]).samples, faults=(fault,)))
+    places = view._sample_keys()
+    fault = SampleError("UserDataset, item 0, raised OSError: gone.", index=0)
+    view.show_samples(places, SamplePage(page(places[1:]).samples, errors=(fault,)))
     assert shown(view) == [3, 1]
-    assert fault.sentence in texts(view)
+    assert fault.message in texts(view)
 
 
 def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot) -> None:
@@ -115,7 +115,7 @@ def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot
             not_finite_samples=(4, 9),
         )
     )
-    assert [one.sentence for one in view.model.rows] == [
+    assert [one.message for one in view.model.rows] == [
         "1 training sample was not read: Item 7 is torn.",
         "2 training samples have NaN or infinite values, so the loss will be NaN too.",
     ]
@@ -161,4 +161,4 @@ def test_the_time_of_a_scan_is_that_of_its_samples_and_of_its_start(
     examined: int, each_ms: float, seconds: float, words: str
 ) -> None:
     scan = DatasetScan(examined, examined, sample_time_ms=each_ms, seconds=seconds)
-    assert _read_words(scan).replace("\u00a0", " ") == words
+    assert _summary_text(scan).replace("\u00a0", " ") == words

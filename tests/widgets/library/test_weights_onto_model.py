@@ -110,10 +110,10 @@ def test_a_library_without_models_says_where_weights_belong(qtbot, file):
     window = owned(qtbot, MainWindow())
     page = LibraryPage(Kind.MODEL)
     window.add_page("models", page)
-    window.go("models")
+    window.open_page("models")
     window.show()
     assert drags.over(page, drags.file(file))
-    assert window.drop_sheet.accessibleName() == (
+    assert window.drop_overlay.accessibleName() == (
         "Weights belong to a model: drop “best.pt” on a model in Models"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.records.jobs.status import ProcessIdentity
-from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodeInstallation
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import (
     Cpu,
@@ -88,7 +88,7 @@ def reading(name: str, kind: str = "free", count: int = 8, **changes: object) ->
 
 
 def entry(name: str, *, ready: bool = True) -> NodeEntry:
-    facts = NodeFacts(
+    facts = NodeInfo(
         name, "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster", gpus=("A100 80 GB",) * 8
     )
     installed = NodeInstallation(
@@ -112,7 +112,7 @@ def orphan(pid: int, job: str = "j9") -> Orphan:
 def judged(node: NodeState) -> NodeState:
     """With what its one reading says of its health."""
     assert node.reading is not None
-    return replace(node, health=Health().after(node.reading, 0.0).findings)
+    return replace(node, health=Health().after_reading(node.reading, 0.0).findings)
 
 
 def hot(node: NodeState, index: int = 3) -> NodeState:

@@ -16,9 +16,9 @@ from tests.windows import on_screen, owned, the
 from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
-from widgets.plots.annotation_layer import EndsOf
-from widgets.plots.annotations import AxisSpan, Boundary, Post, text_width
-from widgets.plots.curve_data import CurveData, Gaps, XAxis
+from widgets.plots.annotation_layer import CurveEnds
+from widgets.plots.annotations import AxisSpan, Boundary, VerticalMarker, text_width
+from widgets.plots.curve_data import CurveData, GapReason, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.plot_view import PlotView
@@ -82,7 +82,7 @@ def test_the_first_steps_of_a_million_have_as_much_room_as_the_last(panel: Curve
     low, high = panel.x_range()
     assert low == 0
     assert 6 < high < 9, "the name has its room"
-    texts = [text for _, text in the(PlotView, panel).bottom._tickLevels[0]]
+    texts = [text for _, text in the(PlotView, panel).bottom_axis._tickLevels[0]]
     assert texts[0] == "1"
     assert "1k" in texts or "100" in texts
     assert pixels(panel, theme.LIGHT.curves[0]) > 300
@@ -91,18 +91,18 @@ def test_the_first_steps_of_a_million_have_as_much_room_as_the_last(panel: Curve
 def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> None:
     panel.set_curve("train", "train", long(np.linspace(3, 1, 100_000)))
     panel.set_marks(
-        posts=[Post(1000, "diverges")],
+        vertical_markers=[VerticalMarker(1000, "diverges")],
         boundaries=[Boundary(0, 1), Boundary(100, 2)],
         spans=[AxisSpan(0, 10)],
     )
     panel.set_log_x(True)
     settle()
-    assert [post.x for post in panel.marks.posts] == [pytest.approx(3)]
+    assert [post.x for post in panel.marks.vertical_markers] == [pytest.approx(3)]
     assert [one.x for one in panel.marks.boundaries] == [pytest.approx(2)]
     frame = the(PlotView, panel).frame()
     QTest.mouseMove(viewport(panel), QPoint(round(frame.px(3.0)), 150))
-    assert panel.pointed == pytest.approx(3.0, abs=0.02)
-    rows, place = panel._read(frame, 3.0)
+    assert panel.pointer_x == pytest.approx(3.0, abs=0.02)
+    rows, place = panel._readout(frame, 3.0)
     assert place.startswith(f"step 1{THIN}000")
     assert rows[0].point is not None
     assert rows[0].point.x() == pytest.approx(frame.px(3.0), abs=0.5)
@@ -112,7 +112,7 @@ def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> 
     assert high - low < 4
     panel.set_log_x(False)
     assert panel.x_range()[1] > 99_999
-    assert [post.x for post in panel.marks.posts] == [1000]
+    assert [post.x for post in panel.marks.vertical_markers] == [1000]
 
 
 def test_points_at_zero_are_reported_and_the_time_of_day_stays_linear(panel: CurvePanel) -> None:
@@ -120,31 +120,31 @@ def test_points_at_zero_are_reported_and_the_time_of_day_stays_linear(panel: Cur
     data.extend([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [0.0, 0.5, 1.0], [1.7e9, 1.7e9 + 5, 1.7e9 + 90])
     panel.set_curve("train", "train", data)
     panel.set_log_x(True)
-    assert panel.left_out() == ""
+    assert panel.hidden_values_message() == ""
     panel.set_axis(XAxis.TIME)
-    assert panel.left_out() == "1 point at 0 is not shown."
+    assert panel.hidden_values_message() == "1 point at 0 is not shown."
     assert 10 ** panel.x_range()[0] == pytest.approx(5)
     panel.set_axis(XAxis.CLOCK)
     assert not panel.log_x
-    assert panel.left_out() == ""
+    assert panel.hidden_values_message() == ""
     assert panel.x_range()[0] == pytest.approx(1.7e9)
 
 
 def test_values_at_or_below_zero_are_reported_gaps(panel: CurvePanel) -> None:
     values = np.full(1000, 1.0)
     values[250:750] = -1.0
-    panel.set_curve("train", "train", curve(values), named=False)
-    assert panel.left_out() == ""
+    panel.set_curve("train", "train", curve(values), with_label=False)
+    assert panel.hidden_values_message() == ""
     panel.set_log_y(True)
     quiet = QImage(panel.grab().toImage())
-    assert panel.left_out() == "Values at or below 0 are gaps."
-    panel.point_at(100.0)
+    assert panel.hidden_values_message() == "Values at or below 0 are gaps."
+    panel.move_pointer(100.0)
     assert panel.accessibleDescription().endswith("Values at or below 0 are gaps.")
-    panel.set_curve("train", "train", curve(np.abs(values)), named=False)
-    panel.point_at(None)
+    panel.set_curve("train", "train", curve(np.abs(values)), with_label=False)
+    panel.move_pointer(None)
     settle()
     assert panel.grab().toImage() != quiet
-    assert panel.left_out() == ""
+    assert panel.hidden_values_message() == ""
 
 
 def test_times_on_a_logarithmic_axis_are_steps_of_a_clock() -> None:
@@ -185,38 +185,38 @@ NAN, INF = math.nan, math.inf
 @pytest.mark.parametrize(
     ("values", "gaps", "lost"),
     [
-        ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], Gaps.NO_NUMBER, [2, 6]),
-        ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], Gaps.NOT_MEASURED, [2, 6]),
-        ([NAN, 1, NAN], Gaps.NO_NUMBER, [0, 2]),
-        ([NAN, NAN, 1, NAN, NAN, 2, NAN], Gaps.NOT_MEASURED, []),
-        ([NAN, NAN, 1, INF, NAN, 2, -INF], Gaps.NOT_MEASURED, [3, 6]),
-        ([NAN, NAN], Gaps.NOT_MEASURED, [0]),
-        ([1, 2, 3], Gaps.NO_NUMBER, []),
-        ([1, 2, NAN, INF], Gaps.NO_READING, []),
+        ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], GapReason.NON_FINITE, [2, 6]),
+        ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], GapReason.NOT_MEASURED, [2, 6]),
+        ([NAN, 1, NAN], GapReason.NON_FINITE, [0, 2]),
+        ([NAN, NAN, 1, NAN, NAN, 2, NAN], GapReason.NOT_MEASURED, []),
+        ([NAN, NAN, 1, INF, NAN, 2, -INF], GapReason.NOT_MEASURED, [3, 6]),
+        ([NAN, NAN], GapReason.NOT_MEASURED, [0]),
+        ([1, 2, 3], GapReason.NON_FINITE, []),
+        ([1, 2, NAN, INF], GapReason.NO_READING, []),
     ],
 )
 @pytest.mark.parametrize("piece", [1, 2, 9])
 def test_the_data_marks_the_steps_at_which_values_become_nan(
-    values: list[float], gaps: Gaps, lost: list[int], piece: int
+    values: list[float], gaps: GapReason, lost: list[int], piece: int
 ) -> None:
     """What is measured at every tenth step has nine gaps for a value, and none is a fault."""
-    data = CurveData(gaps=gaps)
+    data = CurveData(gap_reason=gaps)
     for begin in range(0, len(values), piece):
         part = values[begin : begin + piece]
         data.extend(np.arange(begin, begin + len(part), dtype=float), part)
-    assert data.lost(XAxis.STEP).tolist() == lost
+    assert data.nan_starts(XAxis.STEP).tolist() == lost
 
 
 def test_a_resumed_run_removes_the_marks_of_repeated_steps() -> None:
-    data = CurveData(gaps=Gaps.NO_NUMBER)
+    data = CurveData(gap_reason=GapReason.NON_FINITE)
     data.extend([1, 2, 3, 4], [1.0, NAN, 1.0, NAN])
     data.extend([3, 4], [1.0, 1.0])
-    assert data.lost(XAxis.STEP).tolist() == [2]
+    assert data.nan_starts(XAxis.STEP).tolist() == [2]
 
 
 def test_no_number_is_marked_on_the_axis_and_said(panel: CurvePanel) -> None:
     values = loss(500)
-    data = CurveData(gaps=Gaps.NO_NUMBER)
+    data = CurveData(gap_reason=GapReason.NON_FINITE)
     data.extend(np.arange(500.0), values)
     panel.set_curve("train", "train", data)
     assert pixels(panel, theme.LIGHT.bad) == 0
@@ -224,9 +224,9 @@ def test_no_number_is_marked_on_the_axis_and_said(panel: CurvePanel) -> None:
     data.extend(np.arange(500.0), values)
     panel.refresh()
     assert pixels(panel, theme.LIGHT.bad) > 4
-    assert panel.read(200)[1].endswith(" · train: NaN or infinite")
-    assert "NaN or infinite" not in panel.read(260)[1]
-    panel.point_at(200.0)
+    assert panel.readout(200)[1].endswith(" · train: NaN or infinite")
+    assert "NaN or infinite" not in panel.readout(260)[1]
+    panel.move_pointer(200.0)
     assert "train: NaN or infinite" in panel.accessibleDescription()
 
 
@@ -249,9 +249,9 @@ def test_an_outlier_has_an_arrow_at_the_edge_and_the_pointer_says_its_value(
     arrow = [top.pixelColor(x + dx, y + 3).name() for dx in (-1, 0, 1)]
     assert theme.LIGHT.curves[0].lower() in arrow
     # A pixel is 300 steps; the pointer need not be on the one.
-    assert ("train, out of view", f"5{THIN}000") in panel.read(120_400)[0]
-    assert all("out of view" not in name for name, _ in panel.read(60_000)[0])
-    panel.point_at(120_400.0)
+    assert ("train, out of view", f"5{THIN}000") in panel.readout(120_400)[0]
+    assert all("out of view" not in name for name, _ in panel.readout(60_000)[0])
+    panel.move_pointer(120_400.0)
     assert f"train, out of view 5{THIN}000" in panel.accessibleDescription()
 
 
@@ -269,12 +269,12 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
     panel.set_curve("train", "train", curve(values), smooth=False)
     settle()
     assert the(PlotView, panel).frame() == frame
-    ends = EndsOf(panel._places, True, "", panel._end_text, panel.marks)
-    crowd = ends.crowd(frame, tuple(panel.curves.items()))
+    ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
+    crowd = ends.points_counter(frame, tuple(panel.curves.items()))
     on_curve = QRectF(frame.px(600), y - 8, 60, 16)
     assert crowd(on_curve) > 40
     assert crowd(on_curve.translated(0, 60)) == 0
-    panel.set_marks(posts=[Post(600, "diverges")])
+    panel.set_marks(vertical_markers=[VerticalMarker(600, "diverges")])
     settle()
     image = panel.grab().toImage()
     left = round(frame.px(600)) + 6 + the(PlotView, panel).x()
@@ -301,7 +301,7 @@ def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
         round(the(PlotView, small).frame().px(100)) + the(PlotView, small).x() + 20, 10, 60, 20
     )
     assert shown.copy(beside) != calm.copy(beside), "a box, not only a line and a dot"
-    assert dict(small.read(100)[0]).keys() == {"train"}
+    assert dict(small.readout(100)[0]).keys() == {"train"}
     link.leave()
     settle()
     assert small.grab().toImage() == calm

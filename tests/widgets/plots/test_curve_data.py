@@ -183,7 +183,7 @@ def test_an_axis_that_begins_late_has_the_points_since_then() -> None:
     data.extend(np.arange(1000.0), np.ones(1000), times_s=[NAN] * 700 + list(range(300)))
     x, _ = data.columns(XAxis.TIME, 100, 200, 500)
     assert x.tolist() == list(range(99, 202))
-    sample = data.at(XAxis.TIME, 150)
+    sample = data.nearest_point(XAxis.TIME, 150)
     assert sample is not None
     assert sample.step == 850
 
@@ -270,8 +270,8 @@ def test_nothing_to_show_is_nothing() -> None:
     ):
         x, y = data.columns(XAxis.STEP, x0, x1, width)
         assert len(x) == len(y) == 0
-    assert empty.at(XAxis.STEP, 0) is None
-    assert empty.last() is None
+    assert empty.nearest_point(XAxis.STEP, 0) is None
+    assert empty.last_point() is None
     assert empty.x_range(XAxis.STEP) is None
 
 
@@ -283,7 +283,7 @@ def test_the_pointer_reads_the_nearest_point(steps: list[float], x: float) -> No
     steps.sort()
     data = CurveData()
     data.extend(steps, list(range(len(steps))))
-    sample = data.at(XAxis.STEP, x)
+    sample = data.nearest_point(XAxis.STEP, x)
     if x < steps[0] or x > steps[-1]:
         assert sample is None
     else:
@@ -295,7 +295,7 @@ def test_the_pointer_reads_on_every_axis() -> None:
     data = CurveData()
     data.extend([0, 10, 20], [3.0, 2.0, 1.0], [0.0, 1.0, 2.0], [1000.0, 1060.0, 1120.0])
     for axis, x in ((XAxis.STEP, 11), (XAxis.EPOCH, 1.1), (XAxis.TIME, 61), (XAxis.CLOCK, 1061)):
-        sample = data.at(axis, x)
+        sample = data.nearest_point(axis, x)
         assert sample is not None
         assert (sample.step, sample.epoch, sample.raw) == (10, 1.0, 2.0)
 
@@ -303,7 +303,7 @@ def test_the_pointer_reads_on_every_axis() -> None:
 def test_the_last_value_is_the_last_finite_one() -> None:
     values = np.full(5000, NAN)
     values[17] = 2.0
-    last = curve(values).last()
+    last = curve(values).last_point()
     assert last is not None
     assert (last.index, last.raw) == (17, 2.0)
 

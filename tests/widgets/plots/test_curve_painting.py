@@ -35,11 +35,11 @@ def winding() -> Floats:
 def test_a_winding_curve_in_segments_is_painted_like_one_stroke(
     panel: CurvePanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    panel.set_curve("use", "use", curve(winding()), named=False)
+    panel.set_curve("use", "use", curve(winding()), with_label=False)
     in_segments = pixels(panel, BLUE)
-    monkeypatch.setattr(curve_item, "_WINDING_WAY", math.inf)
+    monkeypatch.setattr(curve_item, "_WINDING_VARIATION", math.inf)
     panel.clear()
-    panel.set_curve("use", "use", curve(winding()), named=False)
+    panel.set_curve("use", "use", curve(winding()), with_label=False)
     assert pixels(panel, BLUE) == pytest.approx(in_segments, rel=0.1)
 
 

@@ -19,8 +19,8 @@ from pytestqt.qtbot import QtBot
 from tests.windows import on_screen, owned, the
 from widgets.common import formats, theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
-from widgets.plots.annotation_layer import EndsOf
-from widgets.plots.annotations import AxisSpan, Boundary, Post, ThresholdLine, curve_pen
+from widgets.plots.annotation_layer import CurveEnds
+from widgets.plots.annotations import AxisSpan, Boundary, VerticalMarker, ThresholdLine, curve_pen
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.end_labels import CurveEnd, name_rects, name_span
@@ -153,7 +153,7 @@ def test_m13_a_logarithmic_axis_spans_powers_of_ten(panel: CurvePanel) -> None:
 
 
 def test_on_a_logarithmic_axis_a_value_is_where_its_tick_is(panel: CurvePanel) -> None:
-    panel.set_curve("a", "a", curve([10.0] * 500), 0, named=False)
+    panel.set_curve("a", "a", curve([10.0] * 500), 0, with_label=False)
     flat = pixels(panel, BLUE)
     panel.set_log_y(True)
     low, high = panel.y_range()
@@ -188,10 +188,10 @@ def test_the_highest_figure_of_the_axis_is_written(panel: CurvePanel) -> None:
 
 def test_a_gap_is_drawn_as_a_gap(panel: CurvePanel) -> None:
     values = np.full(1000, 1.0)
-    panel.set_curve("train", "train", curve(values), named=False)
+    panel.set_curve("train", "train", curve(values), with_label=False)
     whole = pixels(panel, BLUE)
     values[250:750] = math.nan
-    panel.set_curve("train", "train", curve(values), named=False)
+    panel.set_curve("train", "train", curve(values), with_label=False)
     assert pixels(panel, BLUE) == pytest.approx(whole / 2, rel=0.1)
 
 
@@ -201,7 +201,7 @@ def test_a_resumed_run_replaces_its_repeated_steps(panel: CurvePanel) -> None:
     data.extend(np.arange(400.0, 500.0), np.full(100, 2.0))
     panel.refresh()
     assert panel.x_range()[1] < 700
-    sample = data.last()
+    sample = data.last_point()
     assert sample is not None
     assert (sample.step, sample.raw) == (499, 2.0)
 
@@ -229,16 +229,16 @@ def test_a_curve_that_goes_takes_its_line_along(panel: CurvePanel) -> None:
 def test_a_lifted_curve_dims_the_others(panel: CurvePanel) -> None:
     panel.set_curve("a", "a", curve(loss()), 0)
     panel.set_curve("b", "b", curve(loss() + 1), 1)
-    panel.lift("b")
+    panel.highlight("b")
     assert pixels(panel, BLUE) == 0
     assert pixels(panel, ORANGE) > 100
-    panel.lift("")
+    panel.highlight("")
     assert pixels(panel, BLUE) > 100
 
 
 def test_a_curve_added_after_the_request_is_lifted(panel: CurvePanel) -> None:
     panel.set_curve("a", "a", curve(loss()), 0)
-    panel.lift("b")
+    panel.highlight("b")
     assert pixels(panel, BLUE) > 100
     panel.set_curve("b", "b", curve(loss() + 1), 1)
     assert pixels(panel, BLUE) == 0
@@ -248,7 +248,7 @@ def test_a_curve_added_after_the_request_is_lifted(panel: CurvePanel) -> None:
 def test_other_curves_return_to_full_colour_without_the_lifted_one(panel: CurvePanel) -> None:
     panel.set_curve("a", "a", curve(loss()), 0)
     panel.set_curve("b", "b", curve(loss() + 1), 1)
-    panel.lift("b")
+    panel.highlight("b")
     panel.remove_curve("b")
     assert pixels(panel, BLUE) > 100
 
@@ -257,39 +257,41 @@ def test_marks_stand_where_they_belong(panel: CurvePanel) -> None:
     panel.set_curve("train", "train", curve(np.full(1000, 1.0)))
     assert pixels(panel, theme.LIGHT.bad) == 0
     panel.set_marks(
-        posts=[Post(900, "failed here"), Post(5000, "out of view")],
+        vertical_markers=[VerticalMarker(900, "failed here"), VerticalMarker(5000, "out of view")],
         boundaries=[Boundary(500, 2)],
         spans=[AxisSpan(100, 300, text="slowed by heat")],
         thresholds=[ThresholdLine(1.001, "limit", "warn")],
     )
     assert pixels(panel, theme.LIGHT.bad) > 100
     assert pixels(panel, theme.LIGHT.line_strong) > 100
-    panel.set_marks(posts=[])
+    panel.set_marks(vertical_markers=[])
     assert pixels(panel, theme.LIGHT.bad) == 0
 
 
 def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurvePanel) -> None:
     """A validation ends some steps before the run failed; its name began on the post."""
     panel.set_curve("validation", "validation", curve(np.full(980, 1.0)), 1, smooth=False)
-    panel.set_marks(posts=[Post(999, "failed here")])
+    panel.set_marks(vertical_markers=[VerticalMarker(999, "failed here")])
     settle()
     frame, [only] = the(PlotView, panel).frame(), panel.curves.values()
-    assert only.last is not None
-    at = frame.at(only.last.step, 1.0)
-    past = frame.px(panel.marks.past_posts(only.last.step, 100))
+    assert only.last_point is not None
+    at = frame.point(only.last_point.step, 1.0)
+    past = frame.px(panel.marks.label_x(only.last_point.step, 100))
     assert past == frame.px(999)
     words = "validation 1.00"
-    left, right = name_span(frame, CurveEnd(at, words, theme.LIGHT.q("bad"), past=past))
+    left, right = name_span(frame, CurveEnd(at, words, theme.LIGHT.q("bad"), min_x=past))
     assert left > frame.px(999)
     assert right <= frame.rect.right() + 1, "there is room for it, so it need not go left"
-    assert panel.marks.past_posts(only.last.step, 10) == only.last.step, "the next one is distant"
+    assert panel.marks.label_x(only.last_point.step, 10) == only.last_point.step, (
+        "the next one is distant"
+    )
 
 
 def named_rect(panel: CurvePanel) -> QRectF:
     """Where the name of the only curve is written."""
     frame = the(PlotView, panel).frame()
-    ends = EndsOf(panel._places, True, "", panel._end_text, panel.marks)
-    [ending] = ends.endings(frame, panel.curves.items())
+    ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
+    [ending] = ends.curve_ends(frame, panel.curves.items())
     [rect] = name_rects(frame, [ending])
     return rect
 
@@ -356,7 +358,7 @@ def test_the_wheel_zooms_x_around_the_pointer_and_double_click_fits(
     assert (low, high) == tuple(zoomed.args)
     assert whole[0] < low < high < whole[1]
     assert not panel.is_fitted()
-    with qtbot.waitSignal(panel.fitted):
+    with qtbot.waitSignal(panel.fit_requested):
         QTest.mouseDClick(view, Qt.MouseButton.LeftButton, pos=QPoint(350, 150))
     assert panel.x_range() == whole
 
@@ -394,12 +396,12 @@ def test_the_pointer_is_on_all_plots_of_the_page(
     settle()
     calm = other.grab().toImage()
     view = viewport(panel)
-    with qtbot.waitSignal(link.moved) as moved:
+    with qtbot.waitSignal(link.pointer_moved) as moved:
         QTest.mouseMove(view, QPoint(300, 150))
     assert 0 < moved.args[0] < 2000
     settle()
     assert other.grab().toImage() != calm
-    with qtbot.waitSignal(link.left):
+    with qtbot.waitSignal(link.pointer_left):
         QApplication.sendEvent(view, QEvent(QEvent.Type.Leave))
     settle()
     assert other.grab().toImage() == calm
@@ -410,12 +412,12 @@ def test_the_read_out_shows_every_curve_at_the_pointer(panel: CurvePanel, link: 
     panel.set_curve("train", "train", curve([3.0, 2.0, 1.0]), 0)
     panel.set_curve("val", "validation", curve([2.5], first_step=1), 1, smooth=False)
     panel.set_smoothing(0.5)
-    rows, place = panel.read(1.2)
+    rows, place = panel.readout(1.2)
     assert [row[:2] for row in rows] == [
         ("train, smoothed", "2.33"),
         ("train, raw", "2.00"),
     ]
-    rows, place = panel.read(1.0)
+    rows, place = panel.readout(1.0)
     assert rows[-1] == ("validation", "2.50")
     assert place.startswith("step 1 · epoch 0.01 · ")
 
@@ -475,8 +477,8 @@ def test_a_sentence_names_the_value_that_the_plot_leaves_out(panel: CurvePanel) 
     values[40] = 11_600.0
     panel.set_curve("loss", "train", curve(values))
     assert panel.y_range()[1] < 10
-    assert panel.left_out() == (
+    assert panel.hidden_values_message() == (
         f"Values up to {formats.metric(11_600)} are at the arrows; log y shows them."
     )
     panel.set_log_y(True)
-    assert panel.left_out() == ""
+    assert panel.hidden_values_message() == ""

@@ -44,12 +44,12 @@ def test_places_on_an_axis_are_those_of_one_array(
             # What went comes again, as in a run that is resumed.
             axis.extend(wanted[size:])
     np.testing.assert_array_equal(axis.values, wanted)
-    assert axis.untold == untold
+    assert axis.nan_count == untold
     assert axis.last == wanted[-1]
     assert axis.first == wanted[untold]
     every = np.arange(0, len(wanted), 3)
     np.testing.assert_array_equal(axis.take(every), wanted[every])
-    np.testing.assert_array_equal([axis.at(index) for index in every.tolist()], wanted[every])
+    np.testing.assert_array_equal([axis.value_at(index) for index in every.tolist()], wanted[every])
     middle = len(wanted) // 2
     np.testing.assert_array_equal(axis.cut(middle, len(wanted)), wanted[middle:])
     np.testing.assert_array_equal(axis.cut(1, middle), wanted[1:middle])
@@ -63,7 +63,7 @@ def test_even_and_missing_places_are_not_stored() -> None:
     axis = MonotonicAxis()
     axis.extend(np.full(1_000_000, math.nan))
     axis.extend(np.arange(1_000_000.0))
-    assert axis._rest.size == 0
+    assert axis._column.size == 0
     assert axis.find(5.0, "left") == 1_000_005
 
 
@@ -89,7 +89,7 @@ def test_a_column_of_many_blocks_is_one_array(piece: int) -> None:
     every = np.arange(0, 200_000, 77)
     np.testing.assert_array_equal(column.take(every), wanted[every])
     for index in (0, 65_535, 65_536, 199_999):
-        assert column.at(index) == wanted[index]
+        assert column.value_at(index) == wanted[index]
         assert column.find(wanted[index], "left") == index
         assert column.find(wanted[index], "right") == index + 1
     assert (column.find(-10.0, "left"), column.find(10.0, "right")) == (0, 200_000)

@@ -23,7 +23,7 @@ from widgets.plots import axis_marks
 from widgets.plots.annotations import PlotGeometry
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import CurveData
-from widgets.plots.curve_item import clipped
+from widgets.plots.curve_item import clip_line
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
@@ -178,7 +178,7 @@ FRAME = PlotGeometry(QRectF(10, 20, 300, 100), 0.0, 30.0, 0.0, 10.0)
 
 def pieces(x: Floats, y: Floats) -> list[Floats]:
     """The parts of a clipped line: arrays of shape (points, 2)."""
-    points = np.column_stack(clipped(FRAME, x, y))
+    points = np.column_stack(clip_line(FRAME, x, y))
     parts = np.split(points, np.flatnonzero(np.isnan(points[:, 0])))
     return [part[~np.isnan(part[:, 0])] for part in parts if len(part)]
 
@@ -200,7 +200,7 @@ def test_no_point_of_a_cut_line_is_outside_and_none_inside_is_lost(
     for i in range(len(x)):
         beside = [j for j in (i - 1, i + 1) if 0 <= j < len(x) and _is_finite(x[j], y[j])]
         if _is_finite(x[i], y[i]) and 0 <= x[i] <= 30 and 0 <= y[i] <= 10 and beside:
-            point = FRAME.at(float(x[i]), float(y[i]))
+            point = FRAME.point(float(x[i]), float(y[i]))
             away = np.abs(drawn - np.array([point.x(), point.y()])).max(axis=1)
             assert away.min() < 1e-6
 
@@ -229,7 +229,7 @@ def pixels(panel: CurvePanel, colour: str) -> int:
 def test_marks_stand_on_the_axis_and_the_read_out_names_them(panel: CurvePanel) -> None:
     calm = pixels(panel, theme.LIGHT.rest)
     panel.set_marks(
-        on_axis=[
+        axis_marks=[
             AxisMark(1200, MarkKind.STOP, "stopped after step 1200"),
             AxisMark(900, MarkKind.CHECKPOINT, "checkpoint epoch-0009"),
             AxisMark(901, MarkKind.EVALUATION),
@@ -237,9 +237,9 @@ def test_marks_stand_on_the_axis_and_the_read_out_names_them(panel: CurvePanel) 
         ]
     )
     assert pixels(panel, theme.LIGHT.rest) > calm + 10
-    assert panel.read(900)[1].endswith(" · evaluated · checkpoint epoch-0009")
-    assert panel.read(1200)[1].endswith(" · stopped after step 1200")
-    assert "checkpoint" not in panel.read(1000)[1]
+    assert panel.readout(900)[1].endswith(" · evaluated · checkpoint epoch-0009")
+    assert panel.readout(1200)[1].endswith(" · stopped after step 1200")
+    assert "checkpoint" not in panel.readout(1000)[1]
 
 
 def test_ten_thousand_marks_are_no_bar_and_only_visible_ones_cost_time(
@@ -247,7 +247,7 @@ def test_ten_thousand_marks_are_no_bar_and_only_visible_ones_cost_time(
 ) -> None:
     painted: list[QPointF] = []
     monkeypatch.setattr(axis_marks, "_paint", lambda _painter, foot, _kind: painted.append(foot))
-    panel.set_marks(on_axis=[AxisMark(100 + i / 20, MarkKind.CHECKPOINT) for i in range(30_000)])
+    panel.set_marks(axis_marks=[AxisMark(100 + i / 20, MarkKind.CHECKPOINT) for i in range(30_000)])
     assert not painted or painted[-1].x() <= panel.width()
     painted.clear()
     panel.as_picture().png(1.0)

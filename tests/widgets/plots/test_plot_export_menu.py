@@ -9,7 +9,7 @@ from tests.pictures.camera import drawn
 from tests.pictures.gallery import LARGE, SCREENS
 from tests.pictures.stage import Stage
 from widgets.common.theme_manager import ThemeManager
-from widgets.jobs.actions.job_actions import SAVE
+from widgets.jobs.actions.job_actions import SAVE_FILE
 from widgets.nodes.page import node_actions
 
 KINDS = {"PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF-"}
@@ -27,8 +27,8 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
         stage.form.picture_requested,
     ):
         signal.connect(lambda name, content: found.append((name, content)))
-    stage.jobs.detail.job_actions.on(SAVE, lambda *args: found.append(args))
-    stage.nodes.node_actions.on(node_actions.SAVE, lambda *args: found.append(args))
+    stage.jobs.detail.job_actions.add_handler(SAVE_FILE, lambda *args: found.append(args))
+    stage.nodes.node_actions.add_handler(node_actions.SAVE, lambda *args: found.append(args))
     for button in buttons:
         if button.menu() is not None:
             for action in button.menu().actions():

@@ -28,7 +28,7 @@ def history(first: int, losses: list[float], *, run: int = 1, **more: object) ->
         steps,
         [(step - 1) // 10 + 1 for step in steps],
         [2.0 * step for step in steps],
-        began_s=BEGAN,
+        started_s=BEGAN,
         **given,  # type: ignore[arg-type]  # as the caller says
     )
 
@@ -46,9 +46,9 @@ def test_a_resumed_run_replaces_its_repeated_steps(curves: RunCurves) -> None:
     assert loss is not None
     assert loss.raw.tolist() == [1.0] * 10 + [0.5] * 10
     assert curves.evaluations().tolist() == [10, 20]
-    assert [(start.run, start.first_step) for start in curves.starts()] == [(1, 1), (2, 11)]
+    assert [(start.run, start.first_step) for start in curves.run_starts()] == [(1, 1), (2, 11)]
     curves.append(history(1, [0.1] * 5, drop_from=0))
-    assert [start.run for start in curves.starts()] == [1]
+    assert [start.run for start in curves.run_starts()] == [1]
 
 
 def test_within_an_epoch_points_lie_side_by_side(curves: RunCurves) -> None:
@@ -113,14 +113,14 @@ def test_only_a_schedule_in_steps_lowers_the_rate_at_once(
 def test_a_step_has_its_place_on_every_axis(
     curves: RunCurves, axis: XAxis, places: list[float]
 ) -> None:
-    assert curves.places(np.array([10.0, 25.0]), axis).tolist() == places
+    assert curves.x_at_steps(np.array([10.0, 25.0]), axis).tolist() == places
 
 
 def test_a_step_before_the_first_or_of_a_job_without_curves_has_no_place(
     curves: RunCurves,
 ) -> None:
-    assert np.isnan(curves.places(np.array([0.0]), XAxis.TIME)).all()
-    assert np.isnan(RunCurves().places(np.array([3.0]), XAxis.EPOCH)).all()
+    assert np.isnan(curves.x_at_steps(np.array([0.0]), XAxis.TIME)).all()
+    assert np.isnan(RunCurves().x_at_steps(np.array([3.0]), XAxis.EPOCH)).all()
 
 
 def test_metrics_have_headings() -> None:

@@ -143,7 +143,7 @@ def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
 def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
     bar = on_screen(qtbot, SideBar(), 264, 640)
     bar.show_nodes(samples.cluster(20))
-    bar.set_room(900)
+    bar.set_available_height(900)
     picture = bar.cluster.map
     qtbot.waitUntil(lambda: 0 < picture.height() < 14 * 20)
     assert picture.mapTo(bar, QPoint(0, picture.height())).y() <= bar.height()
@@ -174,7 +174,7 @@ def test_a_node_of_the_map_opens_its_place_and_itself(qtbot):
     bar = on_screen(qtbot, SideBar(), 264, 900)
     bar.show_nodes(samples.cluster(12))
     heard = []
-    bar.place_chosen.connect(heard.append)
+    bar.page_chosen.connect(heard.append)
     bar.node_opened.connect(heard.append)
     qtbot.mouseClick(bar.cluster.map, Qt.MouseButton.LeftButton, pos=QPoint(100, 14 * 6 + 5))
     assert heard == ["nodes", "gpu07"]

@@ -20,7 +20,7 @@ from widgets.common.scrim import Scrim
 from widgets.common.state_badge import RankRing
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.shell.main_window import MainWindow
-from widgets.shell.pages import PLACES
+from widgets.shell.pages import PAGES
 from widgets.shell.side_bar import RunningJob, segments
 
 READING = NodeReading(
@@ -31,12 +31,12 @@ READING = NodeReading(
 @pytest.fixture
 def window(qtbot):
     window = MainWindow()
-    for key in (*(place.key for place in PLACES), "new-job", "settings", "help"):
+    for key in (*(place.key for place in PAGES), "new-job", "settings", "help"):
         window.add_page(key, QWidget())
     qtbot.addWidget(window)
     window.resize(1440, 900)
     window.show()
-    window.go("jobs")
+    window.open_page("jobs")
     return window
 
 
@@ -238,7 +238,7 @@ def test_the_window_refuses_a_drag_that_began_in_it(window, tmp_path):
 
 
 def test_every_place_has_its_key_in_its_tool_tip(window):
-    for place in PLACES:
+    for place in PAGES:
         assert f"Ctrl+{place.number}" in places_of(window.side_bar)[place.key].toolTip()
 
 

@@ -47,7 +47,7 @@ def window(qtbot: QtBot, theme_manager: ThemeManager) -> MainWindow:
     qtbot.addWidget(window)
     window.resize(1440, 900)
     window.show()
-    window.go("jobs")
+    window.open_page("jobs")
     return window
 
 
@@ -65,7 +65,7 @@ def test_a_click_on_a_notification_closes_the_list_and_opens_its_place(
     notices = shown(window, ITEMS)
     qtmodeltester.check(notices._model)
     place = the(QListView, notices).visualRect(notices._model.index(1, 0)).center()
-    with qtbot.waitSignal(notices.opened) as opened:
+    with qtbot.waitSignal(notices.notice_opened) as opened:
         qtbot.mouseClick(the(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=place)
     assert opened.args == [1]
     assert not notices.isVisible()
@@ -79,7 +79,7 @@ def test_the_list_goes_by_keys_and_escape_leaves_all_as_it_was(
     assert notices.isVisible(), "nothing is chosen yet"
     qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Down)
     qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Down)
-    with qtbot.waitSignal(notices.opened) as opened:
+    with qtbot.waitSignal(notices.notice_opened) as opened:
         qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Return)
     assert opened.args == [1]
     notices.open(window.side_bar.bell)

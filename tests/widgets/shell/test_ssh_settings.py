@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.nodes.entry import SshFacts
+from backend.records.nodes.entry import SshOverview
 from backend.ssh.known_hosts import host_key
 from tests.windows import button, says, texts, the
 from widgets.common.buttons import IconButton
@@ -16,7 +16,7 @@ from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.ssh_settings import SshSettings
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
-FACTS = SshFacts(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
+FACTS = SshOverview(config="", known_hosts="/home/ada/.ringmaster/known_hosts")
 NAMED = "Nodes and ~/.ssh/config can specify other keys."
 KEYS = tuple(
     host_key(host, port, "ssh-ed25519", content)
@@ -68,10 +68,10 @@ def test_the_page_counts_passphrases_and_says_why_none_can_be_kept(page):
 
 
 def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_key(page, qtbot):
-    page.show_facts(replace(FACTS, accepted=KEYS))
+    page.show_facts(replace(FACTS, accepted_keys=KEYS))
     for key in KEYS:
         the(ComboBox, page).choose(f"{key.host}:{key.port}")
-        assert the(SettingsRow, page).sentence.text() == f"ssh-ed25519 {key.fingerprint}"
+        assert the(SettingsRow, page).description.text() == f"ssh-ed25519 {key.fingerprint}"
         with qtbot.waitSignal(page.forget_requested) as requested:
             button(page, "Forget").click()
         assert requested.args == [key]
@@ -80,7 +80,7 @@ def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_ke
 def test_the_page_has_no_forget_button_without_a_trusted_machine(page):
     page.show_facts(FACTS)
     assert not button(page, "Forget").isVisible()
-    assert the(SettingsRow, page).sentence.text().startswith("None yet.")
+    assert the(SettingsRow, page).description.text().startswith("None yet.")
 
 
 def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):

@@ -15,46 +15,48 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
-from backend.records.jobs.view import WHY_NO_RESUME, JobView
-from backend.records.queue.entry import QueuePlace
+from backend.records.jobs.view import NO_RESUME_REASON, JobView
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.actions import Action, Request, Requests, always, fill_menu, never
-from widgets.common.lazy_file_drag import Promise
+from widgets.common.lazy_file_drag import FilePromise
 
 JobIds: TypeAlias = tuple[str, ...]
-MOST_COMPARED = 8
+MAX_COMPARED_JOBS = 8
 """The number of colours of a plot."""
 _START_OVER_TIP = "Train again from the first step; the files of the earlier run are kept"
-_CAN_GO_ON = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
+_RESUMABLE_STATES = frozenset({JobState.INTERRUPTED, JobState.ERROR, JobState.LOST})
 
 
 @dataclass(frozen=True)
-class JobFacts:
-    """The facts that decide which actions on a job are offered.
+class JobSubject:
+    """A job, with the properties that decide which actions are offered.
 
     Attributes:
-        has_checkpoints: There are some to export or resume from; None if not known yet.
-        place: Its place in the queue.
-        busy: The action under way ("Stopping…"), "" for none.
+        has_checkpoints: The job has checkpoints to export or resume from; None if not known yet.
+        queue_position: The position of the job in the queue.
+        busy_label: The action under way ("Stopping…"), "" for none.
         can_cancel: The action under way can be cancelled.
         is_overdue: Stopping takes longer than expected.
-        in_table: Its row in the table is asked, where the name is edited in place.
+        is_in_table: The menu belongs to a row of the table, where the name is edited in place.
     """
 
     job: JobView | JobSummary
     has_checkpoints: bool | None = None
-    place: QueuePlace | None = None
-    busy: str = ""
+    queue_position: QueuedJob | None = None
+    busy_label: str = ""
     can_cancel: bool = False
     is_overdue: bool = False
-    in_table: bool = False
+    is_in_table: bool = False
 
     @property
-    def may_go_on(self) -> bool:
-        """Return whether it can resume, by what is known: a job without steps cannot."""
-        known = self.has_checkpoints
-        may = self.job.state in _CAN_GO_ON and self.job.resumes
-        return may and (may_have_checkpoints(self.job) if known is None else known)
+    def can_resume(self) -> bool:
+        """Return whether the job can resume, as long as is known: a job without steps cannot."""
+        if self.job.state not in _RESUMABLE_STATES or not self.job.resumes:
+            return False
+        if self.has_checkpoints is None:
+            return may_have_checkpoints(self.job)
+        return self.has_checkpoints
 
 
 def may_have_checkpoints(job: JobView | JobSummary) -> bool:
@@ -67,31 +69,33 @@ class Selection:
     """The number of selected jobs, of those that run, and of those in the queue."""
 
     count: int
-    live: int
-    waiting: int
+    live_count: int
+    waiting_count: int
 
     @property
     def stop_text(self) -> str:
         """Return ``Stop``, ``Stop 2``, ``Stop 2 and 5 waiting`` or ``Remove 5 from queue``."""
-        if not self.waiting:
-            return f"Stop {formats.count(self.live)}" if self.live > 1 else "Stop"
-        if not self.live:
-            return f"Remove {formats.count(self.waiting)} from queue"
-        return f"Stop {formats.count(self.live)} and {formats.count(self.waiting)} waiting"
+        if not self.waiting_count:
+            return f"Stop {formats.count(self.live_count)}" if self.live_count > 1 else "Stop"
+        if not self.live_count:
+            return f"Remove {formats.count(self.waiting_count)} from queue"
+        return (
+            f"Stop {formats.count(self.live_count)} and {formats.count(self.waiting_count)} waiting"
+        )
 
 
-JobAction: TypeAlias = Action[[str], JobFacts]
+JobAction: TypeAlias = Action[[str], JobSubject]
 BulkAction: TypeAlias = Action[[JobIds], Selection]
 
 # The main action, for the button next to the name. It depends on the state.
 
-START = JobAction("start", "Start", "play", on_page=True, is_primary=True)
+START = JobAction("start", "Start", "play", needs_page=True, is_primary=True)
 CANCEL = JobAction("cancel", "Cancel", "x")
-STOP = JobAction("stop", "Stop", "stop", keys="Ctrl+.", does="Stop the open job")
+STOP = JobAction("stop", "Stop", "stop", shortcut="Ctrl+.", shortcut_label="Stop the open job")
 KILL = JobAction(
     "kill", "Kill now", "x-circle", tip="Everything after the last checkpoint will be lost"
 )
-RESUME = JobAction("resume", "Resume", "play", on_page=True)
+RESUME = JobAction("resume", "Resume", "play", needs_page=True)
 
 # The menu of a job, in groups.
 
@@ -99,141 +103,165 @@ QUEUE = JobAction(
     "queue",
     "Queue",
     tip="Start automatically when its turn comes and its nodes are free",
-    titled=lambda on: "Queue" if on.job.state is JobState.CREATED else "Queue resume",
-    offered=lambda on: on.job.state is JobState.CREATED or on.may_go_on,
+    make_title=lambda subject: "Queue" if subject.job.state is JobState.CREATED else "Queue resume",
+    is_offered=lambda subject: subject.job.state is JobState.CREATED or subject.can_resume,
 )
-TOP = JobAction(
+MOVE_TO_TOP = JobAction(
     "top",
     "Move to the top",
-    offered=lambda on: on.job.state.is_queued,
-    able=lambda on: on.place is not None and on.place.number > 1,
+    is_offered=lambda subject: subject.job.state.is_queued,
+    is_enabled=lambda subject: (
+        subject.queue_position is not None and subject.queue_position.number > 1
+    ),
 )
 PRIORITY = JobAction(
     "priority",
     "Priority and time…",
-    offered=lambda on: on.job.state.is_queued and on.place is not None,
+    is_offered=lambda subject: subject.job.state.is_queued and subject.queue_position is not None,
 )
-LEAVE = JobAction(
+LEAVE_QUEUE = JobAction(
     "leave",
     "Remove from queue",
     tip="Remove the job from the queue",
-    offered=lambda on: on.job.state.is_queued,
+    is_offered=lambda subject: subject.job.state.is_queued,
 )
 
-CLONE = JobAction("clone", "Clone", "copy", keys="Ctrl+D", does="Clone the open job")
+CLONE = JobAction("clone", "Clone", "copy", shortcut="Ctrl+D", shortcut_label="Clone the open job")
 COMPARE = JobAction("compare", "Compare", "chart-line-up")
 EXPORT = JobAction(
     "export",
     "Export…",
     "upload-simple",
-    keys="Ctrl+E",
-    does="Export its newest checkpoint",
-    why_not="There is no checkpoint to export",
-    able=lambda on: bool(on.has_checkpoints),
-    on_page=True,
+    shortcut="Ctrl+E",
+    shortcut_label="Export its newest checkpoint",
+    disabled_tip="There is no checkpoint to export",
+    is_enabled=lambda subject: bool(subject.has_checkpoints),
+    needs_page=True,
 )
-BUNDLE = JobAction("bundle", "Bundle…", able=lambda on: not on.job.state.is_live)
-REPLAY = JobAction("replay", "Replay…", able=lambda on: on.job.state.is_over)
-ELSEWHERE = JobAction(
+BUNDLE = JobAction("bundle", "Bundle…", is_enabled=lambda subject: not subject.job.state.is_live)
+REPLAY = JobAction("replay", "Replay…", is_enabled=lambda subject: subject.job.state.is_over)
+MOVE = JobAction(
     "elsewhere",
     "Resume on other nodes…",
-    offered=lambda on: (
-        bool(on.has_checkpoints)
-        and on.job.state.is_over
-        and on.job.state is not JobState.FINISHED
-        and on.job.resumes
+    is_offered=lambda subject: (
+        bool(subject.has_checkpoints)
+        and subject.job.state.is_over
+        and subject.job.state is not JobState.FINISHED
+        and subject.job.resumes
     ),
-    on_page=True,
+    needs_page=True,
 )
 PREFLIGHT = JobAction(
     "preflight",
     "Preflight check…",
-    offered=lambda on: not on.job.state.is_live and on.job.state is not JobState.FINISHED,
-    able=lambda on: not on.busy,
-    on_page=True,
+    is_offered=lambda subject: (
+        not subject.job.state.is_live and subject.job.state is not JobState.FINISHED
+    ),
+    is_enabled=lambda subject: not subject.busy_label,
+    needs_page=True,
 )
 RENAME = JobAction(
     "rename",
     "Rename",
-    keys="F2",
-    does="Rename the open job",
-    offered=lambda on: not on.in_table,
-    on_page=True,
+    shortcut="F2",
+    shortcut_label="Rename the open job",
+    is_offered=lambda subject: not subject.is_in_table,
+    needs_page=True,
 )
 START_OVER = JobAction(
     "start_over",
     "Start over, keeping the earlier run",
     "arrow-clockwise",
-    able=lambda on: bool(on.job.run) and not on.job.state.is_live,
-    on_page=True,
+    is_enabled=lambda subject: bool(subject.job.run) and not subject.job.state.is_live,
+    needs_page=True,
 )
-EVENTS = JobAction("events", "Open TensorBoard", able=lambda on: bool(on.job.run))
-WEIGHTS = JobAction(
+TENSORBOARD = JobAction(
+    "events", "Open TensorBoard", is_enabled=lambda subject: bool(subject.job.run)
+)
+TENSORBOARD_WEIGHTS = JobAction(
     "weights",
     "Open TensorBoard with weights",
-    offered=lambda on: not on.job.is_script,
-    able=lambda on: bool(on.has_checkpoints),
+    is_offered=lambda subject: not subject.job.is_script,
+    is_enabled=lambda subject: bool(subject.has_checkpoints),
 )
-FOLDER = JobAction("folder", "Open folder")
+OPEN_FOLDER = JobAction("folder", "Open folder")
 COPY_ID = JobAction("copy_id", "Copy id")
 COPY_FOLDER = JobAction("copy_folder", "Copy the folder's path")
 
-TRASH = JobAction("trash", "Move to the trash", able=lambda on: not on.job.state.is_live)
+TRASH = JobAction(
+    "trash", "Move to the trash", is_enabled=lambda subject: not subject.job.state.is_live
+)
 
-QUEUE_ACTIONS = (QUEUE, TOP, PRIORITY, LEAVE)
-JOB_ACTIONS = (CLONE, COMPARE, EXPORT, ELSEWHERE, PREFLIGHT, RENAME, START_OVER, EVENTS, FOLDER)
-MORE_ACTIONS = (BUNDLE, REPLAY, WEIGHTS, COPY_ID, COPY_FOLDER)
-KEYED = (STOP, *(action for action in JOB_ACTIONS if action.keys))
+QUEUE_ACTIONS = (QUEUE, MOVE_TO_TOP, PRIORITY, LEAVE_QUEUE)
+JOB_ACTIONS = (
+    CLONE,
+    COMPARE,
+    EXPORT,
+    MOVE,
+    PREFLIGHT,
+    RENAME,
+    START_OVER,
+    TENSORBOARD,
+    OPEN_FOLDER,
+)
+MORE_ACTIONS = (BUNDLE, REPLAY, TENSORBOARD_WEIGHTS, COPY_ID, COPY_FOLDER)
+KEYED_ACTIONS = (STOP, *(action for action in JOB_ACTIONS if action.shortcut))
 
 
 def fill_job_menu(
     menu: QMenu,
-    first: Sequence[JobAction],
-    on: JobFacts,
+    leading_actions: Sequence[JobAction],
+    subject: JobSubject,
     ask: Callable[[JobAction], object],
 ) -> None:
-    """Add the actions of a job, after ``first``; the rare ones have a menu of their own."""
-    fill_menu(menu, (first, JOB_ACTIONS), on, ask, with_keys=True)
-    fill_menu(menu.addMenu("More"), (MORE_ACTIONS,), on, ask)
-    fill_menu(menu, ((TRASH,),), on, ask)
+    """Add the actions of a job, after ``leading_actions``; rare actions have their own menu."""
+    fill_menu(menu, (leading_actions, JOB_ACTIONS), subject, ask, with_shortcuts=True)
+    fill_menu(menu.addMenu("More"), (MORE_ACTIONS,), subject, ask)
+    fill_menu(menu, ((TRASH,),), subject, ask)
 
 
-def main_action(on: JobFacts) -> JobAction:
-    """Return the main action for the state of a job, with the text that it has there.
+def main_action(subject: JobSubject) -> JobAction:
+    """Return the main action for the state of a job, with its text in this state.
 
     For a job that failed, the tab "What happened" has the highlighted action.
     """
-    if on.can_cancel:
+    if subject.can_cancel:
         return CANCEL
-    found = _main_of_state(on)
-    if on.busy:
-        found = replace(found, text=on.busy, keys="", tip="", why_not="", able=never)
-    return found
+    action = action_for_state(subject)
+    if subject.busy_label:
+        action = replace(
+            action, text=subject.busy_label, shortcut="", tip="", disabled_tip="", is_enabled=never
+        )
+    return action
 
 
-def _main_of_state(on: JobFacts) -> JobAction:
-    state, has_none = on.job.state, on.has_checkpoints is False
-    stands_out = not state.has_failed
-    if state is JobState.STOPPING and on.is_overdue:
+def action_for_state(subject: JobSubject) -> JobAction:
+    state, has_no_checkpoint = subject.job.state, subject.has_checkpoints is False
+    is_primary = not state.has_failed
+    if state is JobState.STOPPING and subject.is_overdue:
         return KILL
     if state is JobState.STOPPING:
-        return replace(STOP, text="Stopping…", keys="", able=never)
+        return replace(STOP, text="Stopping…", shortcut="", is_enabled=never)
     if state.is_live:
         return STOP
     if state is JobState.CREATED:
         return START
     if state.is_queued:
-        again = START_OVER if has_none or not on.job.resumes else RESUME
-        now = again if on.job.run else START
-        return replace(now, text="Start now", icon="play", is_primary=False, able=always)
+        resume_action = START_OVER if has_no_checkpoint or not subject.job.resumes else RESUME
+        start_action = resume_action if subject.job.run else START
+        return replace(
+            start_action, text="Start now", icon="play", is_primary=False, is_enabled=always
+        )
     if state is JobState.FINISHED:
-        return replace(EXPORT, able=lambda on: on.has_checkpoints is not False)
-    if has_none:
+        return replace(EXPORT, is_enabled=lambda subject: subject.has_checkpoints is not False)
+    if has_no_checkpoint:
         tip = f"There is no checkpoint to resume from. {_START_OVER_TIP}"
-        return replace(START_OVER, text="Start over", tip=tip, is_primary=stands_out, able=always)
-    if not on.job.resumes:
-        return replace(RESUME, why_not=WHY_NO_RESUME, able=never)
-    return replace(RESUME, is_primary=stands_out)
+        return replace(
+            START_OVER, text="Start over", tip=tip, is_primary=is_primary, is_enabled=always
+        )
+    if not subject.job.resumes:
+        return replace(RESUME, disabled_tip=NO_RESUME_REASON, is_enabled=never)
+    return replace(RESUME, is_primary=is_primary)
 
 
 # Actions on several jobs, the most likely first.
@@ -242,34 +270,38 @@ COMPARE_ALL = BulkAction(
     "compare_all",
     COMPARE.text,
     COMPARE.icon,
-    why_not=f"Select 2 to {MOST_COMPARED} jobs",
-    able=lambda on: 2 <= on.count <= MOST_COMPARED,
+    disabled_tip=f"Select 2 to {MAX_COMPARED_JOBS} jobs",
+    is_enabled=lambda subject: 2 <= subject.count <= MAX_COMPARED_JOBS,
 )
 TAG_ALL = BulkAction("tag_all", "Tag…", "tag")
 STOP_ALL = BulkAction(
     "stop_all",
     STOP.text,
     STOP.icon,
-    STOP.keys,
+    STOP.shortcut,
     "Stop the selected jobs, or that of the row",
-    why_not="None of them runs or waits",
-    titled=lambda on: on.stop_text,
-    able=lambda on: bool(on.live + on.waiting),
+    disabled_tip="None of them runs or waits",
+    make_title=lambda subject: subject.stop_text,
+    is_enabled=lambda subject: bool(subject.live_count + subject.waiting_count),
 )
 EXPORT_ALL = BulkAction(
-    "export_all", EXPORT.text, EXPORT.icon, EXPORT.keys, "Export their newest checkpoints"
+    "export_all", EXPORT.text, EXPORT.icon, EXPORT.shortcut, "Export their newest checkpoints"
 )
-CLONE_ALL = BulkAction("clone_all", CLONE.text, CLONE.icon, CLONE.keys, "Clone the selected jobs")
+CLONE_ALL = BulkAction(
+    "clone_all", CLONE.text, CLONE.icon, CLONE.shortcut, "Clone the selected jobs"
+)
 CSV_ALL = BulkAction("csv_all", "Save CSV…", "download-simple")
 TRASH_ALL = BulkAction(
     "trash_all",
     "Move to trash…",
     "trash",
-    why_not="Stop the running jobs first",
-    able=lambda on: not on.live,
+    disabled_tip="Stop the running jobs first",
+    is_enabled=lambda subject: not subject.live_count,
 )
 BULK_ACTIONS = (COMPARE_ALL, TAG_ALL, STOP_ALL, EXPORT_ALL, CLONE_ALL, CSV_ALL, TRASH_ALL)
-KEYED_BULK = sorted((action for action in BULK_ACTIONS if action.keys), key=lambda one: one.keys)
+KEYED_BULK_ACTIONS = sorted(
+    (action for action in BULK_ACTIONS if action.shortcut), key=lambda action: action.shortcut
+)
 SWEEP_ACTIONS = tuple(action for action in BULK_ACTIONS if action != CLONE_ALL)
 """The form holds one job."""
 
@@ -284,60 +316,60 @@ class CheckpointDrag:
     checkpoint: Checkpoint
     format: str
     file_name: str
-    promise: Promise
+    promise: FilePromise
 
 
-NEW = Request[[]]("new")
+NEW_JOB = Request[[]]("new")
 """Open the form of a new job."""
 BACK = Request[[]]("back")
 """Show the list (narrow windows)."""
 RESUME_FROM = Request[[str, str]]("resume_from")
-"""And the name of a checkpoint, "" for the newest."""
+"""A job id, and the name of a checkpoint, "" for the newest."""
 NEW_FROM = Request[[str, str]]("new_from")
-VERIFY = Request[[str, str]]("verify")
-RESUME_ELSEWHERE = Request[[str, object]]("resume_elsewhere")
-"""And ``placement`` as a job file has it."""
+VERIFY_CHECKPOINT = Request[[str, str]]("verify")
+RESUME_ON_NODES = Request[[str, object]]("resume_elsewhere")
+"""A job id, and ``placement`` as a job file has it."""
 RESUME_WITH = Request[[str, Mapping[str, Any]]]("resume_with")
-"""And the settings that change, by name."""
+"""A job id, and the settings that change, by name."""
 CLONE_WITH = Request[[str, Mapping[str, Any]]]("clone_with")
 SET_NAME = Request[[str, str]]("set_name")
 SET_NOTES = Request[[str, str]]("set_notes")
 SET_TAGS = Request[[str, tuple[str, ...]]]("set_tags")
-CSV = Request[[str]]("csv")
+SAVE_CSV = Request[[str]]("csv")
 """Save all its curves."""
 READ_CHECKPOINTS = Request[[str]]("read_checkpoints")
 READ_SETTINGS = Request[[str]]("read_settings")
 READ_HISTORY = Request[[str]]("read_history")
 READ_RUNS = Request[[str]]("read_runs")
-EARLIER = Request[[str, int]]("earlier")
-"""And the number of an earlier run; show its curves and log."""
-NEWEST = Request[[str]]("newest")
+SHOW_EARLIER_RUN = Request[[str, int]]("earlier")
+"""A job id, and the number of an earlier run, to show its curves and log."""
+SHOW_NEWEST_RUN = Request[[str]]("newest")
 """Show the newest run."""
-TRY = Request[[JobView, Sequence[Checkpoint], str]]("try")
-"""A job, its checkpoints, and the name of the one to try."""
+TRY_CHECKPOINT = Request[[JobView, Sequence[Checkpoint], str]]("try")
+"""A job, its checkpoints, and the name of the checkpoint to try."""
 DRAW_NUMBER = Request[[str, str]]("draw_number")
-"""And the pattern of a number in its log."""
-KEEP = Request[[str, Checkpoint]]("keep")
+"""A job id, and the pattern of a number in its log."""
+KEEP_CHECKPOINT = Request[[str, Checkpoint]]("keep")
 """Keep a checkpoint always, or no more."""
-INSPECT = Request[[str, str, Sequence[Checkpoint]]]("inspect")
-"""And the name of a checkpoint to look into, and all checkpoints."""
+INSPECT_CHECKPOINT = Request[[str, str, Sequence[Checkpoint]]]("inspect")
+"""A job id, the name of a checkpoint to look into, and all checkpoints."""
 EXPORT_TO = Request[[str, str, str, str]]("export_to")
-"""And a checkpoint (its name, "best" or "latest"), a format and a path."""
+"""A job id, a checkpoint (its name, "best" or "latest"), a format and a path."""
 CANCEL_EXPORT = Request[[]]("cancel_export")
-EXPORT_KIND = Request[[str]]("export_kind")
-"""The format of an export, to be stored for the next one."""
+EXPORT_FORMAT = Request[[str]]("export_kind")
+"""The format of an export, to be stored for the next export."""
 SHOW_FILE = Request[[str]]("show_file")
 """Path of an exported file, to be shown in the file manager."""
-DRAG = Request[[CheckpointDrag]]("drag")
+DRAG_CHECKPOINT = Request[[CheckpointDrag]]("drag")
 """The receiver sets the path of its promise at once."""
-SAVE = Request[[str, bytes]]("save")
+SAVE_FILE = Request[[str, bytes]]("save")
 """A suggested file name, and the bytes to save."""
 SHOW_NODE = Request[[str]]("show_node")
 """The name of a node."""
 CHANGE_QUEUED = Request[[str, int, datetime | None]]("change_queued")
-"""And its new priority, and the time before which it does not start."""
+"""A job id, its new priority, and the time before which it does not start."""
 MOVE_QUEUED = Request[[str, str, str]]("move_queued")
-"""And the job before or after which to place it; the other id is ""."""
+"""A job id, and the job before or after which to place it; the other id is ""."""
 PAUSE_QUEUE = Request[[bool]]("pause_queue")
 """Whether to pause or resume the queue."""
 

@@ -11,28 +11,28 @@ from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWi
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.metric_labels import metric_words
-from backend.records.jobs.view import WHY_NO_RESUME, JobView
+from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.view import NO_RESUME_REASON, JobView
 from widgets.common import formats
 from widgets.common.actions import Request
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.labels import Label
-from widgets.common.layout import REST, STRETCH, col, row
-from widgets.common.lazy_file_drag import Promise, PromisedFile
+from widgets.common.layout import SLACK, STRETCH, col, row
+from widgets.common.lazy_file_drag import FilePromise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import AsHighAsRows, dress, share_width
-from widgets.jobs.actions import job_actions as do
+from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
-from widgets.jobs.checkpoints.export_dialog import checkpoint_words, export_name, format_title
+from widgets.jobs.checkpoints.export_dialog import checkpoint_label, export_name, format_title
 from widgets.jobs.checkpoints.exporter import Exporter
 
-_KEEP, _KEEP_NO_MORE = "Keep always", "Stop keeping"
-_PROVED = "verified when it was saved"
+_KEEP_LABEL, _UNKEEP_LABEL = "Keep always", "Stop keeping"
+_VERIFIED_TIP = "verified when it was saved"
 _METRIC_COLUMN, _SIZE_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 4, 5
 _SMALL_W = 680
-_LEAST_W = {_HASH_COLUMN: 780, _SIZE_COLUMN: _SMALL_W}
+_MIN_WIDTHS = {_HASH_COLUMN: 780, _SIZE_COLUMN: _SMALL_W}
 """Below this width a column is hidden: the tool tip has the size, a file next to the checkpoint the
 hash."""
 
@@ -40,145 +40,161 @@ hash."""
 class CheckpointsTab(QWidget):
     """The tab Checkpoints."""
 
-    def __init__(self, actions: JobActions, exports: Exporter) -> None:
+    def __init__(self, actions: JobActions, exporter: Exporter) -> None:
         super().__init__()
         self._actions = actions
-        self._exports = exports
+        self._exporter = exporter
         self._view: JobView | None = None
         self._metric = ""
-        self._verified: dict[str, tuple[str, str]] = {}
+        self._file_checks: dict[str, tuple[str, str]] = {}
         self.model = CheckpointModel(
             (
-                TableColumn[Checkpoint]("Checkpoint", checkpoint_words, self._name_tip),
+                TableColumn[Checkpoint]("Checkpoint", checkpoint_label, self._name_tip),
                 TableColumn[Checkpoint](
                     "Metric",
-                    lambda one: formats.metric(one.metrics.get(self._metric)),
+                    lambda checkpoint: formats.metric(checkpoint.metrics.get(self._metric)),
                     is_figure=True,
                 ),
                 TableColumn[Checkpoint](
-                    "Size", lambda one: formats.disk(one.bytes), is_figure=True
+                    "Size", lambda checkpoint: formats.disk(checkpoint.bytes), is_figure=True
                 ),
-                TableColumn[Checkpoint]("Made", self._made, _made_exactly),
+                TableColumn[Checkpoint]("Made", self._creation_time, _exact_creation_time),
                 TableColumn[Checkpoint]("", self._marks, self._marks_tip),
                 TableColumn[Checkpoint](
-                    "SHA-256", lambda one: one.sha256[:8], lambda one: one.sha256
+                    "SHA-256",
+                    lambda checkpoint: checkpoint.sha256[:8],
+                    lambda checkpoint: checkpoint.sha256,
                 ),
             )
         )
         self._table = CheckpointTable()
-        self._table.drag_began.connect(self._drag)
+        self._table.drag_started.connect(self._drag)
         self._table.setModel(self.model)
-        dress(self._table, "Checkpoints")
-        share_width(self._table, _MARKS_COLUMN)
-        self._table.selectionModel().selectionChanged.connect(self._fit_buttons)
-        self._resume = Button("Resume from this", icon="play")
-        self._resume.clicked.connect(partial(self._request, do.RESUME_FROM))
-        self._new = Button("New job from this", icon="plus")
-        self._new.clicked.connect(partial(self._request, do.NEW_FROM))
-        self._try = Button("Try it", icon="magic-wand")
-        self._try.set_tip("See the answers of this checkpoint for files or samples")
-        self._try.clicked.connect(self._request_try)
-        self._export = Button("Export…", icon="upload-simple")
-        self._export.clicked.connect(self._ask_export)
-        self._keep = Button(_KEEP, icon="push-pin")
-        self._keep.clicked.connect(self._request_keep)
-        self._verify = Button("Check file", icon="shield-check")
-        self._verify.set_tip("Read the file and compare it with the hash stored when it was saved")
-        self._verify.clicked.connect(partial(self._request, do.VERIFY))
-        self._inspect = Button("Look inside…", icon="magnifying-glass")
-        self._inspect.set_tip("Weights, gradients, and one sample on its way through the layers")
-        self._inspect.clicked.connect(self._request_inspection)
-        self._policy = Label("", "small", "text3", wrap=True)
-        self._live = False
+        style_view(self._table, "Checkpoints")
+        share_column_width(self._table, _MARKS_COLUMN)
+        self._table.selectionModel().selectionChanged.connect(self._update_buttons)
+        self._resume_button = Button("Resume from this", icon="play")
+        self._resume_button.clicked.connect(partial(self._request, job_actions.RESUME_FROM))
+        self._new_job_button = Button("New job from this", icon="plus")
+        self._new_job_button.clicked.connect(partial(self._request, job_actions.NEW_FROM))
+        self._try_button = Button("Try it", icon="magic-wand")
+        self._try_button.set_tip("See the answers of this checkpoint for files or samples")
+        self._try_button.clicked.connect(self._request_try)
+        self._export_button = Button("Export…", icon="upload-simple")
+        self._export_button.clicked.connect(self._ask_export)
+        self._keep_button = Button(_KEEP_LABEL, icon="push-pin")
+        self._keep_button.clicked.connect(self._request_keep)
+        self._verify_button = Button("Check file", icon="shield-check")
+        self._verify_button.set_tip(
+            "Read the file and compare it with the hash stored when it was saved"
+        )
+        self._verify_button.clicked.connect(partial(self._request, job_actions.VERIFY_CHECKPOINT))
+        self._inspect_button = Button("Look inside…", icon="magnifying-glass")
+        self._inspect_button.set_tip(
+            "Weights, gradients, and one sample on its way through the layers"
+        )
+        self._inspect_button.clicked.connect(self._request_inspection)
+        self._policy_label = Label("", "small", "text3", wrap=True)
+        self._is_live = False
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
-        AsHighAsRows(self._table, card, S1)
+        TableHeightLimit(self._table, card, S1)
         table = QWidget()
         table.setLayout(
             col(
                 (card, 1),
-                row(self._resume, self._new, self._try, STRETCH, gap=S2),
-                row(self._inspect, self._export, self._keep, self._verify, STRETCH, gap=S2),
-                self._policy,
-                REST,
+                row(self._resume_button, self._new_job_button, self._try_button, STRETCH, gap=S2),
+                row(
+                    self._inspect_button,
+                    self._export_button,
+                    self._keep_button,
+                    self._verify_button,
+                    STRETCH,
+                    gap=S2,
+                ),
+                self._policy_label,
+                SLACK,
                 gap=S3,
                 margins=(0, 0, PAGE_MARGIN, S3),
             )
         )
-        self._nothing = EmptyState("floppy-disk", "")
+        self._empty_state = EmptyState("floppy-disk", "")
         self._pages = QStackedWidget()
-        self._pages.addWidget(self._nothing)
+        self._pages.addWidget(self._empty_state)
         self._pages.addWidget(table)
         self.setLayout(col((self._pages, 1), gap=0))
-        self._fit_buttons()
+        self._update_buttons()
 
     def begin_reading(self) -> None:
         """Show that the checkpoints of another job are being read."""
-        self._verified.clear()
-        self.model.put(())
-        self._nothing.say("floppy-disk", "Reading checkpoints…")
+        self._file_checks.clear()
+        self.model.set_records(())
+        self._empty_state.show_message("floppy-disk", "Reading checkpoints…")
         self._pages.setCurrentIndex(0)
 
-    def show_error(self, sentence: str) -> None:
-        """Show why the checkpoints cannot be read; those shown already stay."""
+    def show_error(self, message: str) -> None:
+        """Show why the checkpoints cannot be read; checkpoints on display stay."""
         if not self.model.rowCount():
-            self._nothing.say("wifi-slash", "Could not read the checkpoints", sentence)
+            self._empty_state.show_message("wifi-slash", "Could not read the checkpoints", message)
 
     def show_checkpoints(self, view: JobView, checkpoints: tuple[Checkpoint, ...]) -> None:
         self._view, policy = view, view.config.checkpoint
-        kept = self._chosen()
+        selected_name = self._selected_name()
         self._metric = policy.best_metric
-        metric = metric_words(self._metric)
+        metric = metric_label(self._metric)
         self.model.retitle(_METRIC_COLUMN, metric[:1].upper() + metric[1:])
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
-        self.model.put(newest_first)
+        self.model.set_records(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)
-        self._nothing.say(
+        self._empty_state.show_message(
             "floppy-disk",
             "No checkpoint yet",
             f"Files and folders that match {', '.join(view.config.checkpoint_files)}"
             if view.config.script
             else "The first one is saved after the first epoch.",
         )
-        each = max((c.bytes for c in checkpoints), default=0)
-        always = sum(one.is_kept for one in checkpoints)
-        most = policy.keep_latest + policy.keep_best + 1 + always
-        best = f"the {_several(policy.keep_best, 'best')} by {metric}"
-        if checkpoints and not any(one.is_best for one in checkpoints):
-            best += " (not measured by this job yet)"
-        held = [f"the {_several(policy.keep_latest, 'newest')}", best, "the last"]
-        held += [f"{formats.count(always)} that you chose"] if always else []
-        words = f"Kept: {', '.join(held[:-1])} and {held[-1]}, at most {formats.disk(most * each)}."
+        largest_bytes = max((c.bytes for c in checkpoints), default=0)
+        pinned_count = sum(checkpoint.is_kept for checkpoint in checkpoints)
+        max_count = policy.keep_latest + policy.keep_best + 1 + pinned_count
+        best_group = f"the {_count_label(policy.keep_best, 'best')} by {metric}"
+        if checkpoints and not any(checkpoint.is_best for checkpoint in checkpoints):
+            best_group += " (not measured by this job yet)"
+        kept_groups = [f"the {_count_label(policy.keep_latest, 'newest')}", best_group, "the last"]
+        kept_groups += [f"{formats.count(pinned_count)} that you chose"] if pinned_count else []
+        max_size = formats.disk(max_count * largest_bytes)
+        policy_text = (
+            f"Kept: {', '.join(kept_groups[:-1])} and {kept_groups[-1]}, at most {max_size}."
+        )
         if view.config.script and not view.config.remove_old_checkpoints:
-            words = "All are kept as the script wrote them."
-        self._policy.setText(words)
+            policy_text = "All are kept as the script wrote them."
+        self._policy_label.setText(policy_text)
         row_number = next(
-            (r for r in range(self.model.rowCount()) if self._name(r) == kept),
+            (r for r in range(self.model.rowCount()) if self._name(r) == selected_name),
             0 if checkpoints else -1,
         )
         if row_number >= 0:
             self._table.selectRow(row_number)
-        self._fit_buttons()
+        self._update_buttons()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        for column, least in _LEAST_W.items():
-            self._table.setColumnHidden(column, self.width() < least)
+        for column, min_width in _MIN_WIDTHS.items():
+            self._table.setColumnHidden(column, self.width() < min_width)
 
-    def show_verified(self, name: str, words: str, tip: str) -> None:
-        """Show the check of a file: "checked", "damaged", or that it is under way."""
-        for number, one in enumerate(self.model.rows):
-            if one.name == name:
-                self._verified[one.sha256] = words, tip
+    def show_file_check(self, name: str, label: str, tip: str) -> None:
+        """Show the check of a file: "checked", "damaged", or that the check is under way."""
+        for number, checkpoint in enumerate(self.model.rows):
+            if checkpoint.name == name:
+                self._file_checks[checkpoint.sha256] = label, tip
                 cell = self.model.index(number, _MARKS_COLUMN)
                 self.model.dataChanged.emit(cell, cell)
 
-    def set_live(self, live: bool) -> None:
+    def set_live(self, is_live: bool) -> None:
         """Disable Resume while the job runs."""
-        self._live = live
-        self._fit_buttons()
+        self._is_live = is_live
+        self._update_buttons()
 
     def _name_tip(self, checkpoint: Checkpoint) -> str:
-        kind = format_title(self._exports.kind)
+        kind = format_title(self._exporter.kind)
         return (
             f"{checkpoint.file or checkpoint.name}, {formats.disk(checkpoint.bytes)}\n"
             f"Drag it into a folder to export it ({kind}, the last format used)"
@@ -187,92 +203,101 @@ class CheckpointsTab(QWidget):
     def _name(self, row_number: int) -> str:
         return self.model.rows[row_number].name
 
-    def _chosen(self) -> str:
+    def _selected_name(self) -> str:
         rows = self._table.selectionModel().selectedRows()
         return self._name(rows[0].row()) if rows else ""
 
-    def _chosen_one(self) -> Checkpoint | None:
-        return next((one for one in self.model.rows if one.name == self._chosen()), None)
+    def _selected_checkpoint(self) -> Checkpoint | None:
+        name = self._selected_name()
+        return next((c for c in self.model.rows if c.name == name), None)
 
     def _request(self, request: Request[[str, str]]) -> None:
         if self._view is not None:
-            self._actions.ask(request, self._view.id, self._chosen())
+            self._actions.ask(request, self._view.id, self._selected_name())
 
     @Slot()
     def _request_try(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.TRY, self._view, self.model.rows, self._chosen())
+            self._actions.ask(
+                job_actions.TRY_CHECKPOINT, self._view, self.model.rows, self._selected_name()
+            )
 
     @Slot()
     def _request_keep(self) -> None:
-        chosen = self._chosen_one()
-        if self._view is not None and chosen is not None:
-            self._actions.ask(do.KEEP, self._view.id, chosen)
+        checkpoint = self._selected_checkpoint()
+        if self._view is not None and checkpoint is not None:
+            self._actions.ask(job_actions.KEEP_CHECKPOINT, self._view.id, checkpoint)
 
     @Slot()
     def _request_inspection(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.INSPECT, self._view.id, self._chosen(), self.model.rows)
+            self._actions.ask(
+                job_actions.INSPECT_CHECKPOINT,
+                self._view.id,
+                self._selected_name(),
+                self.model.rows,
+            )
 
     @Slot()
     def _ask_export(self) -> None:
         if self._view is not None:
-            self._exports.ask(self._view, self.model.rows, self._chosen())
+            self._exporter.open_dialog(self._view, self.model.rows, self._selected_name())
 
     @Slot(object, object)
-    def _drag(self, checkpoint: Checkpoint, promise: Promise) -> None:
+    def _drag(self, checkpoint: Checkpoint, promise: FilePromise) -> None:
         if self._view is not None:
-            kind = self._exports.kind
+            kind = self._exporter.kind
             name = export_name(self._view.name, kind)
             drag = CheckpointDrag(self._view.id, checkpoint, kind, name, promise)
-            self._actions.ask(do.DRAG, drag)
+            self._actions.ask(job_actions.DRAG_CHECKPOINT, drag)
 
-    def _made(self, checkpoint: Checkpoint) -> str:
-        moment = formats.moment if self.width() < _SMALL_W else formats.moment_long
-        return moment(instant(checkpoint.created), datetime.now().astimezone())
+    def _creation_time(self, checkpoint: Checkpoint) -> str:
+        format_time = formats.time_or_day if self.width() < _SMALL_W else formats.time_with_day
+        return format_time(instant(checkpoint.created), datetime.now().astimezone())
 
     def _marks(self, checkpoint: Checkpoint) -> str:
-        words, _ = self._verified.get(checkpoint.sha256, ("", ""))
-        return ", ".join(filter(None, (checkpoint.marks, words)))
+        check_label, _ = self._file_checks.get(checkpoint.sha256, ("", ""))
+        return ", ".join(filter(None, (checkpoint.marks, check_label)))
 
     def _marks_tip(self, checkpoint: Checkpoint) -> str:
-        _, tip = self._verified.get(checkpoint.sha256, ("", _PROVED))
+        _, tip = self._file_checks.get(checkpoint.sha256, ("", _VERIFIED_TIP))
         return f"{self._marks(checkpoint)}\nFile: {tip}" if tip else self._marks(checkpoint)
 
     def _why_no_resume(self, checkpoint: Checkpoint | None) -> str:
-        if self._live:
+        if self._is_live:
             return "The job is running"
         view = self._view
         if view is None or checkpoint is None:
             return ""
         if view.config.script:
-            return "" if view.resumes else WHY_NO_RESUME
+            return "" if view.resumes else NO_RESUME_REASON
         is_end = checkpoint.epoch >= view.epochs and not checkpoint.epoch_step
         return "It is the end of the last epoch" if is_end else ""
 
     @Slot()
-    def _fit_buttons(self) -> None:
-        chosen = bool(self._chosen())
-        one = self._chosen_one()
-        self._keep.setEnabled(chosen)
-        self._keep.setText(_KEEP_NO_MORE if one is not None and one.is_kept else _KEEP)
+    def _update_buttons(self) -> None:
+        has_selection = bool(self._selected_name())
+        checkpoint = self._selected_checkpoint()
+        self._keep_button.setEnabled(has_selection)
+        is_kept = checkpoint is not None and checkpoint.is_kept
+        self._keep_button.setText(_UNKEEP_LABEL if is_kept else _KEEP_LABEL)
         # Only a script knows what is in its checkpoints.
-        script = self._view is not None and bool(self._view.config.script)
-        for button in (self._inspect, self._new, self._try):
-            button.setEnabled(chosen and not script)
-        self._verify.setEnabled(chosen)
-        why_not = self._why_no_resume(one)
-        self._resume.setEnabled(chosen and not why_not)
-        self._resume.set_tip(why_not)
-        self._export.setEnabled(chosen)
+        is_script = self._view is not None and bool(self._view.config.script)
+        for button in (self._inspect_button, self._new_job_button, self._try_button):
+            button.setEnabled(has_selection and not is_script)
+        self._verify_button.setEnabled(has_selection)
+        why_not = self._why_no_resume(checkpoint)
+        self._resume_button.setEnabled(has_selection and not why_not)
+        self._resume_button.set_tip(why_not)
+        self._export_button.setEnabled(has_selection)
 
 
-def _several(number: int, words: str) -> str:
-    return words if number == 1 else f"{formats.count(number)} {words}"
+def _count_label(count: int, label: str) -> str:
+    return label if count == 1 else f"{formats.count(count)} {label}"
 
 
-def _made_exactly(checkpoint: Checkpoint) -> str:
-    return formats.exact(instant(checkpoint.created))
+def _exact_creation_time(checkpoint: Checkpoint) -> str:
+    return formats.full_time(instant(checkpoint.created))
 
 
 class CheckpointModel(RowTableModel[Checkpoint]):
@@ -287,10 +312,10 @@ class CheckpointTable(QTableView):
     """A table in which one row is selected at a time.
 
     Signals:
-        drag_began: A `Checkpoint` and a `Promise`; the receiver sets the file's path at once.
+        drag_started: A `Checkpoint` and a `FilePromise`; the receiver sets the file's path at once.
     """
 
-    drag_began = Signal(object, object)
+    drag_started = Signal(object, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -301,15 +326,15 @@ class CheckpointTable(QTableView):
         index = self.currentIndex()
         if not index.isValid():
             return
-        promise = Promise()
-        self.drag_began.emit(index.data(RECORD_ROLE), promise)
+        promise = FilePromise()
+        self.drag_started.emit(index.data(RECORD_ROLE), promise)
         if not promise.path:
             return
         drag = QDrag(self)
         drag.setMimeData(PromisedFile(promise))
         drag.setPixmap(self.viewport().grab(self.visualRect(index)))
         # Copy only: a move would remove the checkpoint from the job.
-        act = drag.exec(Qt.DropAction.CopyAction)
-        promise.is_let_go = True
-        if act == Qt.DropAction.IgnoreAction:
+        action = drag.exec(Qt.DropAction.CopyAction)
+        promise.is_drag_over = True
+        if action == Qt.DropAction.IgnoreAction:
             promise.abandoned.emit()

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.base.layout import place_of
+from backend.records.base.layout import position_text
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
 from widgets.common import formats
@@ -19,8 +19,8 @@ from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.task_status import TaskStatus
-from widgets.common.theme import S2, Tone
-from widgets.jobs.actions import job_actions as do
+from widgets.common.theme import S2, ColorRole
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 
 _FORMATS = {
@@ -29,11 +29,11 @@ _FORMATS = {
     "safetensors": ("Safetensors", "The weights in a file that cannot hold code."),
     "onnx": ("ONNX", "The network for other runtimes."),
 }
-_OF_SCRIPT = {
+_SCRIPT_FORMATS = {
     "zip": ("Zip", "The file or folder as the script wrote it, in a zip."),
     "pt": ("File", "The file as the script wrote it."),
 }
-USUAL_FORMAT = "zip"
+DEFAULT_FORMAT = "zip"
 _WIDTH = 540
 
 
@@ -64,147 +64,153 @@ class ExportDialog(Dialog):
         actions: JobActions,
         view: JobView,
         checkpoints: tuple[Checkpoint, ...],
-        chosen: str = "",
+        checkpoint_name: str = "",
         folder: str = "",
-        kind: str = USUAL_FORMAT,
+        kind: str = DEFAULT_FORMAT,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__("Export", _WIDTH, parent)
         self._actions = actions
         self._job_id = view.id
-        self._under_way = False
+        self._is_exporting = False
         self._checkpoints: tuple[Checkpoint, ...] = ()
         self._checkpoint = ComboBox(name="Checkpoint")
-        self._formats = _OF_SCRIPT if view.config.script else _FORMATS
-        kind = kind if kind in self._formats else USUAL_FORMAT
+        self._formats = _SCRIPT_FORMATS if view.config.script else _FORMATS
+        kind = kind if kind in self._formats else DEFAULT_FORMAT
         kinds = [(key, title) for key, (title, _) in self._formats.items()]
         self._format = SegmentedControl(kinds, kind, name="As")
-        self._format.chosen.connect(self._format_chosen)
-        self._words = Label(self._formats[kind][1], "small", "text2", wrap=True)
+        self._format.key_chosen.connect(self._apply_format)
+        self._format_note = Label(self._formats[kind][1], "small", "text2", wrap=True)
         self._path = LineEdit(str(PurePath(folder) / export_name(view.name, kind)), name="To")
-        self._path.textChanged.connect(self._changed)
-        self._checkpoint.currentIndexChanged.connect(self._changed)
-        choose = Button("Choose…", icon="folder-open")
-        choose.clicked.connect(self._choose)
-        self._answer = TaskStatus("Exporting")
-        self._answer.cancelled.connect(lambda: actions.ask(do.CANCEL_EXPORT))
-        self._answer.folder_requested.connect(lambda path: actions.ask(do.SHOW_FILE, path))
-        self._export = self.default_button("Export", self._request)
+        self._path.textChanged.connect(self._clear_status)
+        self._checkpoint.currentIndexChanged.connect(self._clear_status)
+        choose_button = Button("Choose…", icon="folder-open")
+        choose_button.clicked.connect(self._choose_path)
+        self._status = TaskStatus("Exporting")
+        self._status.cancelled.connect(lambda: actions.ask(job_actions.CANCEL_EXPORT))
+        self._status.folder_requested.connect(lambda path: actions.ask(job_actions.SHOW_FILE, path))
+        self._export_button = self.default_button("Export", self._request_export)
         self.fill(
             S2,
             Field("Checkpoint", self._checkpoint),
             self._format,
-            self._words,
-            col(Label("To", "small", "text2"), row((self._path, 1), choose), gap=4),
-            self._answer,
+            self._format_note,
+            col(Label("To", "small", "text2"), row((self._path, 1), choose_button), gap=4),
+            self._status,
             S2,
-            foot=(self.close_button(), self._export),
+            foot=(self.close_button(), self._export_button),
         )
-        self.show_checkpoints(checkpoints, chosen)
+        self.show_checkpoints(checkpoints, checkpoint_name)
 
-    def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...], chosen: str = "") -> None:
+    def show_checkpoints(
+        self, checkpoints: tuple[Checkpoint, ...], checkpoint_name: str = ""
+    ) -> None:
         """Update the checkpoints. "Best" and "latest" stay selected and mean the newest ones.
 
         A selected checkpoint that no longer exists is replaced by the best.
         """
-        if self._under_way or self._checkpoint.view().isVisible():
+        if self._is_exporting or self._checkpoint.view().isVisible():
             return
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
-        best = next((c.name for c in newest_first if c.is_best), "")
-        latest = next((c.name for c in newest_first if c.is_latest), "")
-        had = next((c for c in self._checkpoints if c.name == self._checkpoint.key()), None)
-        if had is None:
-            wanted = chosen or best
-        elif had.is_best:
-            wanted = best
+        best_name = next((c.name for c in newest_first if c.is_best), "")
+        latest_name = next((c.name for c in newest_first if c.is_latest), "")
+        previous_checkpoint = next(
+            (c for c in self._checkpoints if c.name == self._checkpoint.key()), None
+        )
+        if previous_checkpoint is None:
+            selected_name = checkpoint_name or best_name
+        elif previous_checkpoint.is_best:
+            selected_name = best_name
         else:
-            wanted = latest if had.is_latest else had.name
+            selected_name = (
+                latest_name if previous_checkpoint.is_latest else previous_checkpoint.name
+            )
         self._checkpoints = checkpoints
         names = {c.name for c in checkpoints}
         self._checkpoint.set_options(
             [(c.name, checkpoint_title(c)) for c in newest_first],
-            wanted if wanted in names else best,
+            selected_name if selected_name in names else best_name,
         )
-        self._fit()
+        self._update_button()
 
     def show_progress(self, share: float | None, text: str) -> None:
-        self._under_way = True
-        self._answer.show_progress(share, text)
-        self._fit()
+        self._is_exporting = True
+        self._status.show_progress(share, text)
+        self._update_button()
 
-    def show_done(self, path: str) -> None:
-        self._end("good", f"Exported to {path}", made=path)
+    def show_exported(self, path: str) -> None:
+        self._finish("good", f"Exported to {path}", path=path)
 
-    def show_error(self, sentence: str) -> None:
-        self._end("bad", sentence)
+    def show_error(self, message: str) -> None:
+        self._finish("bad", message)
 
     def reject(self) -> None:
-        if self._under_way:
-            self._actions.ask(do.CANCEL_EXPORT)
+        if self._is_exporting:
+            self._actions.ask(job_actions.CANCEL_EXPORT)
         super().reject()
 
-    def _end(self, tone: Tone, text: str, *, made: str = "") -> None:
-        self._under_way = False
-        self._answer.say(tone, text, made=made)
-        self._fit()
+    def _finish(self, color_role: ColorRole, text: str, *, path: str = "") -> None:
+        self._is_exporting = False
+        self._status.show_result(color_role, text, created_path=path)
+        self._update_button()
 
     @Slot(str)
-    def _format_chosen(self, key: str) -> None:
-        self._words.setText(self._formats[key][1])
-        self._changed()
+    def _apply_format(self, key: str) -> None:
+        self._format_note.setText(self._formats[key][1])
+        self._clear_status()
         path = PurePath(self._path.text())
         if path.suffix.lstrip(".") in _FORMATS:
             self._path.setText(str(path.with_suffix(f".{key}")))
 
     @Slot()
-    def _choose(self) -> None:
+    def _choose_path(self) -> None:
         # The service refuses to overwrite, so Qt does not need to ask.
-        chosen, _ = QFileDialog.getSaveFileName(
+        path, _ = QFileDialog.getSaveFileName(
             self,
             "Export to",
             self._path.text(),
             options=QFileDialog.Option.DontConfirmOverwrite,
         )
-        if chosen:
-            self._path.setText(chosen)
+        if path:
+            self._path.setText(path)
 
     @Slot()
-    def _changed(self) -> None:
-        if not self._under_way:
-            self._answer.clear()
-        self._fit()
+    def _clear_status(self) -> None:
+        if not self._is_exporting:
+            self._status.clear()
+        self._update_button()
 
     @Slot()
-    def _fit(self) -> None:
-        ready = bool(self._checkpoint.key() and self._path.text().strip())
-        self._export.setEnabled(ready and not self._under_way)
+    def _update_button(self) -> None:
+        is_ready = bool(self._checkpoint.key() and self._path.text().strip())
+        self._export_button.setEnabled(is_ready and not self._is_exporting)
 
     @Slot()
-    def _request(self) -> None:
+    def _request_export(self) -> None:
         self.show_progress(None, "Starting…")
         path, kind = self._path.text().strip(), self._format.key()
         checkpoint = checkpoint_reference(self._checkpoints, self._checkpoint.key())
-        self._actions.ask(do.EXPORT_KIND, kind)
-        self._actions.ask(do.EXPORT_TO, self._job_id, checkpoint, kind, path)
+        self._actions.ask(job_actions.EXPORT_FORMAT, kind)
+        self._actions.ask(job_actions.EXPORT_TO, self._job_id, checkpoint, kind, path)
 
 
 def checkpoint_reference(checkpoints: Iterable[Checkpoint], name: str) -> str:
     """Return "best" or "latest" for these: a live run may delete the one that is shown."""
-    chosen = next((one for one in checkpoints if one.name == name), None)
-    if chosen is not None and chosen.is_best:
+    checkpoint = next((c for c in checkpoints if c.name == name), None)
+    if checkpoint is not None and checkpoint.is_best:
         return "best"
-    return "latest" if chosen is not None and chosen.is_latest else name
+    return "latest" if checkpoint is not None and checkpoint.is_latest else name
 
 
-def checkpoint_words(checkpoint: Checkpoint) -> str:
+def checkpoint_label(checkpoint: Checkpoint) -> str:
     """Return "Epoch 3, step 540", and the name that a script gave it."""
-    words = formats.checkpoint(checkpoint.name)
+    label = formats.checkpoint(checkpoint.name)
     if not checkpoint.file:
-        return words
-    place = place_of(checkpoint.epoch, checkpoint.step, formats.count)
-    return f"{PurePath(checkpoint.file).name} ({place})"
+        return label
+    position = position_text(checkpoint.epoch, checkpoint.step, formats.count)
+    return f"{PurePath(checkpoint.file).name} ({position})"
 
 
 def checkpoint_title(checkpoint: Checkpoint) -> str:
-    words = checkpoint_words(checkpoint)
-    return f"{words} ({checkpoint.marks})" if checkpoint.marks else words
+    label = checkpoint_label(checkpoint)
+    return f"{label} ({checkpoint.marks})" if checkpoint.marks else label

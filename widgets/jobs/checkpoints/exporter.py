@@ -10,57 +10,66 @@ from PySide6.QtWidgets import QWidget
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
 from widgets.common.dialog_holder import DialogHolder
-from widgets.jobs.actions.job_actions import EXPORT_KIND, JobActions
-from widgets.jobs.checkpoints.export_dialog import USUAL_FORMAT, ExportDialog, is_format
+from widgets.jobs.actions.job_actions import EXPORT_FORMAT, JobActions
+from widgets.jobs.checkpoints.export_dialog import DEFAULT_FORMAT, ExportDialog, is_format
 
 
 class Exporter:
     """Opens the export dialog.
 
     Attributes:
-        kind: The format that the next export begins with.
-        dialog: The dialog, while it is open.
+        kind: The default format of the next export.
+        dialog: The open dialog.
     """
 
     def __init__(self, actions: JobActions, window: QWidget) -> None:
         self._window = window
         self._actions = actions
         self._job_id = ""
-        self.kind = USUAL_FORMAT
+        self.kind = DEFAULT_FORMAT
         self.dialog: DialogHolder[ExportDialog] = DialogHolder()
-        actions.on(EXPORT_KIND, self.restore_kind)
+        actions.add_handler(EXPORT_FORMAT, self.restore_kind)
 
     def restore_kind(self, kind: str) -> None:
-        """Restore the format of the last export; an unknown one is ignored."""
+        """Restore the format of the last export; an unknown format is ignored."""
         if is_format(kind):
             self.kind = kind
 
-    def ask(self, view: JobView, checkpoints: Sequence[Checkpoint], chosen: str = "") -> None:
+    def open_dialog(
+        self, view: JobView, checkpoints: Sequence[Checkpoint], checkpoint_name: str = ""
+    ) -> None:
         """Open the dialog, with the checkpoint of this name selected."""
-        home = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
-        made = tuple(checkpoints)
+        home_folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.HomeLocation)
         self._job_id = view.id
         self.dialog.open(
-            ExportDialog(self._actions, view, made, chosen, home, self.kind, self._window)
+            ExportDialog(
+                self._actions,
+                view,
+                tuple(checkpoints),
+                checkpoint_name,
+                home_folder,
+                self.kind,
+                self._window,
+            )
         )
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
-        """Update the dialog: the run may save checkpoints while it is open."""
-        if self.dialog.now is not None and self._job_id == job_id:
-            self.dialog.now.show_checkpoints(checkpoints)
+        """Update the open dialog: the run may save more checkpoints."""
+        if self.dialog.dialog is not None and self._job_id == job_id:
+            self.dialog.dialog.show_checkpoints(checkpoints)
 
     def show_progress(self, job_id: str, share: float | None, text: str) -> None:
-        if self.dialog.now is not None and self._job_id == job_id:
-            self.dialog.now.show_progress(share, text)
+        if self.dialog.dialog is not None and self._job_id == job_id:
+            self.dialog.dialog.show_progress(share, text)
 
-    def show_done(self, job_id: str, path: str) -> None:
-        if self.dialog.now is not None and self._job_id == job_id:
-            self.dialog.now.show_done(path)
+    def show_exported(self, job_id: str, path: str) -> None:
+        if self.dialog.dialog is not None and self._job_id == job_id:
+            self.dialog.dialog.show_exported(path)
 
-    def take_error(self, sentence: str) -> bool:
-        """Show in the open dialog why an export was refused; return whether it is open."""
-        dialog = self.dialog.now
+    def show_error(self, message: str) -> bool:
+        """Show in the open dialog why an export was refused; return whether a dialog is open."""
+        dialog = self.dialog.dialog
         if dialog is None or not dialog.isVisible():
             return False
-        dialog.show_error(sentence)
+        dialog.show_error(message)
         return True

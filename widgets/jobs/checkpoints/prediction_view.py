@@ -10,7 +10,7 @@ from PySide6.QtCore import QRectF, Qt, Slot
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QLayout, QSizePolicy, QTableView, QWidget
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.prediction import (
     Box,
     ClassMeasures,
@@ -28,33 +28,33 @@ from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.painting import fill_round, paint_text
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import R_CELL, S1, S2, S3, S4, TABLE_ROW_H
-from widgets.common.view_style import dress, share_width
+from widgets.common.view_style import share_column_width, style_view
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
 from widgets.jobs.checkpoints.precision_recall import (
-    MOST_CLASSES,
-    ColourKeys,
+    MAX_CLASSES,
+    ColourLegend,
     PrecisionRecall,
     line_pen,
 )
 from widgets.library.sample_grid import SampleGrid
 from widgets.library.sample_parts import (
     PartSketch,
-    decoded,
+    decode_thumbnail,
     main_part,
     path_title,
-    scaled,
-    shape_words,
+    scale_thumbnail,
+    shape_text,
 )
 
 T = TypeVar("T")
 _PICTURE, _BOXED_PICTURE, _ANSWER_W = 136, 232, 272
 _BAR_H, _NAME_SHARE, _FIGURE_W = 24, 0.34, 52
-_PALEST = 0.2
+_MIN_OPACITY = 0.2
 _EDGE = QColor(255, 255, 255, 170)
 """Around lines over a picture, which may have their colour."""
 _ROWS_SHOWN = 9
 _PREDICTED, _TRUE = ("Prediction", 1, False), ("Target", 2, True)
-_GROUPS = {"mistakes": "Mistakes", "shown": "Samples", "best": "Most confident"}
+_GROUPS = {"mistakes": "Mistakes", "examples": "Samples", "best": "Most confident"}
 
 
 class GuessBars(QWidget):
@@ -69,30 +69,30 @@ class GuessBars(QWidget):
     def show_guesses(self, guesses: tuple[Guess, ...]) -> None:
         self._guesses = guesses
         self.setFixedHeight(len(guesses) * _BAR_H)
-        words = (f"{one.name}: {formats.percent(one.confidence)}" for one in guesses)
-        self.setAccessibleDescription(", ".join(words))
+        labels = (f"{guess.name}: {formats.percent(guess.confidence)}" for guess in guesses)
+        self.setAccessibleDescription(", ".join(labels))
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        left = self.width() * _NAME_SHARE
-        room = self.width() - left - _FIGURE_W
-        for number, one in enumerate(self._guesses):
-            line = QRectF(0, number * _BAR_H, self.width(), _BAR_H)
-            name = line.adjusted(0, 0, left - line.width() - S2, 0)
-            paint_text(painter, name, one.name, "small" if number else "strong")
-            bar = QRectF(left, line.top() + 7, room, _BAR_H - 14)
+        bar_x = self.width() * _NAME_SHARE
+        bar_width = self.width() - bar_x - _FIGURE_W
+        for number, guess in enumerate(self._guesses):
+            row_box = QRectF(0, number * _BAR_H, self.width(), _BAR_H)
+            name_box = row_box.adjusted(0, 0, bar_x - row_box.width() - S2, 0)
+            paint_text(painter, name_box, guess.name, "small" if number else "strong")
+            bar = QRectF(bar_x, row_box.top() + 7, bar_width, _BAR_H - 14)
             fill_round(painter, bar, theme.current().q("sunken"), R_CELL)
-            figure = formats.percent(one.confidence)
+            figure = formats.percent(guess.confidence)
             if figure != formats.percent(0.0):
-                bar.setWidth(max(2.0, room * (one.confidence or 0.0)))
+                bar.setWidth(max(2.0, bar_width * (guess.confidence or 0.0)))
                 fill_round(painter, bar, theme.current().curve(0), R_CELL)
-            paint_text(painter, line, figure, "small", "text2", right=True)
+            paint_text(painter, row_box, figure, "small", "text2", right=True)
 
 
 class SampleAnswer(Card):
-    """One sample and the answer for it; a wide one has the answer next to the picture."""
+    """A sample and its answer; a wide card has the answer next to the picture."""
 
     def __init__(self, is_wide: bool = False, parent: QWidget | None = None) -> None:
         self._title = Label("", "strong", elide="middle")
@@ -102,41 +102,41 @@ class SampleAnswer(Card):
         self._bars = GuessBars()
         self._outputs = col(gap=S2)
         answer = col(self._target, self._bars, self._outputs, STRETCH, gap=S2)
-        self._keys = ColourKeys(_TRUE, _PREDICTED)
-        sample = col(self._picture, self._keys, self._sketch, STRETCH, gap=S2)
+        self._legend = ColourLegend(_TRUE, _PREDICTED)
+        sample = col(self._picture, self._legend, self._sketch, STRETCH, gap=S2)
         parts = row(sample, (answer, 1), gap=S4, top=True) if is_wide else col(sample, answer)
         super().__init__(self._title, parts, gap=S2, parent=parent)
         self.setFixedWidth(2 * _ANSWER_W if is_wide else _ANSWER_W)
 
-    def show_sample(self, one: PredictedSample) -> None:
-        self._title.setText(one.file.rpartition("/")[2] or f"Sample {one.sample.index}")
-        self._title.set_tip(one.file)
-        main = main_part(one.sample)
-        side = _BOXED_PICTURE if one.boxes or one.truth else _PICTURE
-        picture = scaled(decoded(main), side, self.devicePixelRatioF())
-        _draw_boxes(picture, one.truth, line_pen(*_TRUE[1:]))
-        _draw_boxes(picture, one.boxes, line_pen(*_PREDICTED[1:]))
-        self._keys.setVisible(bool(one.truth) and not picture.isNull())
+    def show_sample(self, predicted: PredictedSample) -> None:
+        self._title.setText(predicted.file.rpartition("/")[2] or f"Sample {predicted.sample.index}")
+        self._title.set_tip(predicted.file)
+        data_part = main_part(predicted.sample)
+        side = _BOXED_PICTURE if predicted.boxes or predicted.truth else _PICTURE
+        picture = scale_thumbnail(decode_thumbnail(data_part), side, self.devicePixelRatioF())
+        _draw_boxes(picture, predicted.truth, line_pen(*_TRUE[1:]))
+        _draw_boxes(picture, predicted.boxes, line_pen(*_PREDICTED[1:]))
+        self._legend.setVisible(bool(predicted.truth) and not picture.isNull())
         self._picture.setPixmap(picture)
         self._picture.setVisible(not picture.isNull())
-        can_be_drawn = main is not None and bool(len(main.values) > 1 or main.rows)
-        self._sketch.show_part(main)
+        can_be_drawn = data_part is not None and bool(len(data_part.values) > 1 or data_part.rows)
+        self._sketch.show_part(data_part)
         self._sketch.setVisible(picture.isNull() and can_be_drawn)
-        self._target.setText(f"Target: {one.sample.target}")
-        self._target.setVisible(bool(one.sample.target))
-        self._bars.show_guesses(one.guesses)
+        self._target.setText(f"Target: {predicted.sample.target}")
+        self._target.setVisible(bool(predicted.sample.target))
+        self._bars.show_guesses(predicted.guesses)
         clear(self._outputs)
-        for box in one.boxes[:8]:
-            words = f"{box.name}, {formats.percent(box.confidence)}"
-            self._outputs.addWidget(Label(words, "small", elide="right"))
-        for part in one.output[:6]:
-            title = f"{path_title(part.path)}, {shape_words(part)}"
+        for box in predicted.boxes[:8]:
+            box_label = f"{box.name}, {formats.percent(box.confidence)}"
+            self._outputs.addWidget(Label(box_label, "small", elide="right"))
+        for part in predicted.output[:6]:
+            title = f"{path_title(part.path)}, {shape_text(part)}"
             self._outputs.addWidget(Label(title, "tiny", "text3", elide="right"))
-            image = scaled(decoded(part), _PICTURE, self.devicePixelRatioF())
+            image = scale_thumbnail(decode_thumbnail(part), _PICTURE, self.devicePixelRatioF())
             if not image.isNull():
-                shown = Label()
-                shown.setPixmap(image)
-                self._outputs.addWidget(shown)
+                output_picture = Label()
+                output_picture.setPixmap(image)
+                self._outputs.addWidget(output_picture)
             elif len(part.values) > 1 or part.rows:
                 sketch = PartSketch()
                 sketch.show_part(part)
@@ -158,63 +158,65 @@ def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
         x1, y1, x2, y2 = (corner or 0.0 for corner in box.corners)
         left, top = x1 * size.width(), y1 * size.height()
         rect = QRectF(left, top, (x2 - x1) * size.width(), (y2 - y1) * size.height())
-        painter.setOpacity(max(_PALEST, box.confidence or 0.0))
-        for one in (QPen(_EDGE, 4), pen):
-            painter.setPen(one)
+        painter.setOpacity(max(_MIN_OPACITY, box.confidence or 0.0))
+        for layer_pen in (QPen(_EDGE, 4), pen):
+            painter.setPen(layer_pen)
             painter.drawRect(rect)
     painter.end()
 
 
-def _measure(of: Callable[[ClassMeasures], float | None]) -> Callable[[ClassMeasures], str]:
-    return lambda one: formats.percent(of(one))
+def _percent_formatter(
+    get_value: Callable[[ClassMeasures], float | None],
+) -> Callable[[ClassMeasures], str]:
+    return lambda measures: formats.percent(get_value(measures))
 
 
 class PredictionView(QWidget):
-    """Everything about one `Prediction`.
+    """The measures and samples of one `Prediction`.
 
     Args:
-        is_half: It stands next to another one.
+        is_half: The view is next to another view.
     """
 
-    def __init__(self, title: str, found: Prediction, is_half: bool) -> None:
+    def __init__(self, title: str, prediction: Prediction, is_half: bool) -> None:
         super().__init__()
-        self._found = found
+        self._prediction = prediction
         self._by_index: dict[int, PredictedSample] = {}
         self._matrix = ConfusionMatrix()
-        self._matrix.chosen.connect(self._show_cell)
-        names = tuple(one.name for one in found.classes)
-        self._matrix.show_counts(names, found.confusion)
-        keys = [key for key in _GROUPS if getattr(found, key)]
-        groups = [(key, f"{_GROUPS[key]} {len(getattr(found, key))}") for key in keys]
+        self._matrix.cell_chosen.connect(self._show_cell)
+        names = tuple(measures.name for measures in prediction.classes)
+        self._matrix.show_counts(names, prediction.confusion)
+        keys = [key for key in _GROUPS if getattr(prediction, key)]
+        groups = [(key, f"{_GROUPS[key]} {len(getattr(prediction, key))}") for key in keys]
         self._groups = SegmentedControl(groups, name="Samples to show")
-        self._groups.chosen.connect(self._show_group)
-        if len(groups) < 2 or found.samples == 1:
+        self._groups.key_chosen.connect(self._show_group)
+        if len(groups) < 2 or prediction.sample_count == 1:
             self._groups.hide()
-        self._words = Label("", "small", "text3", wrap=True)
-        self._words.hide()
+        self._cell_note = Label("", "small", "text3", wrap=True)
+        self._cell_note.hide()
         self._grid = SampleGrid()
-        self._grid.chosen.connect(self._show_sample)
+        self._grid.sample_chosen.connect(self._show_sample)
         # A single sample needs no grid to choose from.
-        is_one = found.samples == 1
-        self._answer = SampleAnswer(is_one)
-        facts = [f"{metric_words(n)} {formats.metric(v)}" for n, v in found.metrics.items()]
-        facts.append(formats.plural(found.samples, "sample"))
-        notes = (Label(note, "small", "warn", wrap=True) for note in found.notes)
-        measured = (self._matrix_card(), self._class_card())
-        if found.detections:
-            measured = (self._curve_card(), self._detection_card())
-        elif not found.classes:
-            for card in measured:
+        is_single_sample = prediction.sample_count == 1
+        self._answer = SampleAnswer(is_single_sample)
+        figures = [f"{metric_label(n)} {formats.metric(v)}" for n, v in prediction.metrics.items()]
+        figures.append(formats.plural(prediction.sample_count, "sample"))
+        notes = (Label(note, "small", "warn", wrap=True) for note in prediction.notes)
+        cards = (self._matrix_card(), self._class_card())
+        if prediction.detections:
+            cards = (self._curve_card(), self._detection_card())
+        elif not prediction.classes:
+            for card in cards:
                 card.hide()
-        samples = row(self._answer, STRETCH) if is_one else self._chooser()
+        samples = row(self._answer, STRETCH) if is_single_sample else self._chooser()
         self.setLayout(
             col(
                 Label(title, "heading", elide="right"),
-                Label(", ".join(facts), "body", "text2", wrap=True),
+                Label(", ".join(figures), "body", "text2", wrap=True),
                 *notes,
-                col(*measured, gap=S3) if is_half else row(measured[0], (measured[1], 1), gap=S3),
+                col(*cards, gap=S3) if is_half else row(cards[0], (cards[1], 1), gap=S3),
                 row(self._groups, STRETCH),
-                self._words,
+                self._cell_note,
                 samples,
                 STRETCH,
                 gap=S2,
@@ -234,58 +236,74 @@ class PredictionView(QWidget):
 
     def _class_card(self) -> Card:
         columns = (
-            TableColumn[ClassMeasures]("Class", lambda one: one.name),
+            TableColumn[ClassMeasures]("Class", lambda measures: measures.name),
             TableColumn[ClassMeasures](
-                "Samples", lambda one: formats.count(one.count), is_figure=True
+                "Samples", lambda measures: formats.count(measures.count), is_figure=True
             ),
             TableColumn[ClassMeasures](
-                "Precision", _measure(lambda one: one.precision), is_figure=True
+                "Precision", _percent_formatter(lambda measures: measures.precision), is_figure=True
             ),
-            TableColumn[ClassMeasures]("Recall", _measure(lambda one: one.recall), is_figure=True),
-            TableColumn[ClassMeasures]("F1", _measure(lambda one: one.f1), is_figure=True),
+            TableColumn[ClassMeasures](
+                "Recall", _percent_formatter(lambda measures: measures.recall), is_figure=True
+            ),
+            TableColumn[ClassMeasures](
+                "F1", _percent_formatter(lambda measures: measures.f1), is_figure=True
+            ),
         )
-        return _table_card(columns, self._found.classes)
+        return _table_card(columns, self._prediction.classes)
 
     def _curve_card(self) -> Card:
-        classes = self._found.detections
-        keys = [("Overlap 0.50", -1, False), ("Overlap 0.75", -1, True)]
+        classes = self._prediction.detections
+        entries = [("Overlap 0.50", -1, False), ("Overlap 0.75", -1, True)]
         if len(classes) > 1:
-            keys += [(one.name, n, False) for n, one in enumerate(classes[:MOST_CLASSES])]
+            entries += [
+                (measures.name, n, False) for n, measures in enumerate(classes[:MAX_CLASSES])
+            ]
         title = Label("Precision by recall", "strong")
-        return Card(title, PrecisionRecall(classes), ColourKeys(*keys), STRETCH, gap=S1)
+        return Card(title, PrecisionRecall(classes), ColourLegend(*entries), STRETCH, gap=S1)
 
     def _detection_card(self) -> Card:
         percent = formats.percent
         columns = (
-            TableColumn[DetectionMeasures]("Class", lambda one: one.name),
+            TableColumn[DetectionMeasures]("Class", lambda measures: measures.name),
             TableColumn[DetectionMeasures](
-                "Boxes", lambda one: formats.count(one.count), is_figure=True
+                "Boxes", lambda measures: formats.count(measures.count), is_figure=True
             ),
-            TableColumn[DetectionMeasures]("AP50", lambda one: percent(one.ap50), is_figure=True),
-            TableColumn[DetectionMeasures]("AP75", lambda one: percent(one.ap75), is_figure=True),
+            TableColumn[DetectionMeasures](
+                "AP50", lambda measures: percent(measures.ap50), is_figure=True
+            ),
+            TableColumn[DetectionMeasures](
+                "AP75", lambda measures: percent(measures.ap75), is_figure=True
+            ),
         )
-        return _table_card(columns, self._found.detections)
+        return _table_card(columns, self._prediction.detections)
 
     @Slot(str)
     def _show_group(self, key: str) -> None:
-        self._words.hide()
-        self._show(getattr(self._found, key))
+        self._cell_note.hide()
+        self._show_samples(getattr(self._prediction, key))
 
     @Slot(int, int)
     def _show_cell(self, target: int, predicted: int) -> None:
-        names = [one.name for one in self._found.classes]
-        wanted = names[target], names[predicted]
-        kept = (*self._found.mistakes, *self._found.best, *self._found.shown)
-        self._words.setText(f"{self._matrix.words(target, predicted)}.")
-        self._words.show()
-        samples = {one.sample.index: one for one in kept}
-        self._show(
-            tuple(one for one in samples.values() if (one.sample.target, one.prediction) == wanted)
+        names = [measures.name for measures in self._prediction.classes]
+        class_pair = names[target], names[predicted]
+        stored_samples = (
+            *self._prediction.mistakes,
+            *self._prediction.best,
+            *self._prediction.examples,
+        )
+        self._cell_note.setText(f"{self._matrix.cell_label(target, predicted)}.")
+        self._cell_note.show()
+        samples = {s.sample.index: s for s in stored_samples}
+        self._show_samples(
+            tuple(s for s in samples.values() if (s.sample.target, s.prediction) == class_pair)
         )
 
-    def _show(self, samples: tuple[PredictedSample, ...]) -> None:
-        self._by_index = {one.sample.index: one for one in samples}
-        self._grid.show_samples(tuple(map(_captioned, samples)), "None of these samples is kept")
+    def _show_samples(self, samples: tuple[PredictedSample, ...]) -> None:
+        self._by_index = {sample.sample.index: sample for sample in samples}
+        self._grid.show_samples(
+            tuple(map(_captioned_preview, samples)), "None of these samples is kept"
+        )
         self._answer.setVisible(bool(samples))
         if samples:
             self._answer.show_sample(samples[0])
@@ -300,18 +318,20 @@ def _table_card(columns: Sequence[TableColumn[T]], rows: Sequence[T]) -> Card:
     model = RowTableModel(columns)
     model.setParent(table)
     table.setModel(model)
-    dress(table, "Classes")
-    share_width(table, 0)
-    model.put(rows)
+    style_view(table, "Classes")
+    share_column_width(table, 0)
+    model.set_records(rows)
     table.setMinimumHeight((min(_ROWS_SHOWN, len(rows)) + 1) * TABLE_ROW_H)
     return Card((table, 1), margins=(0, 0, 0, S1))
 
 
-def _captioned(one: PredictedSample) -> SamplePreview:
+def _captioned_preview(predicted: PredictedSample) -> SamplePreview:
     """Return a sample whose caption has the answer, below the target if they differ."""
-    target = one.sample.target
-    is_class = bool(one.guesses)
-    words = (
-        f"{target}\n→ {one.prediction}" if target != one.prediction and target else one.prediction
+    target = predicted.sample.target
+    is_class = bool(predicted.guesses)
+    caption = (
+        f"{target}\n→ {predicted.prediction}"
+        if target != predicted.prediction and target
+        else predicted.prediction
     )
-    return replace(one.sample, target=words if is_class else target)
+    return replace(predicted.sample, target=caption if is_class else target)

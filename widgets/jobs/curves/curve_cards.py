@@ -14,8 +14,8 @@ from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.linked_cursor import HoverLink
 
-LARGE_H, _LARGE_LEAST_H, SMALL_H = 260, 200, 130
-_SMALL_MOST_H = 460
+LARGE_H, _LARGE_MIN_H, SMALL_H = 260, 200, 130
+_SMALL_MAX_H = 460
 
 
 class LargePlot(CurvePanel):
@@ -23,10 +23,10 @@ class LargePlot(CurvePanel):
 
     def __init__(self, title: str, link: HoverLink) -> None:
         super().__init__(title, link=link)
-        self.setMinimumHeight(_LARGE_LEAST_H)
+        self.setMinimumHeight(_LARGE_MIN_H)
 
     def sizeHint(self) -> QSize:
-        return QSize(2 * LARGE_H, _LARGE_LEAST_H)
+        return QSize(2 * LARGE_H, _LARGE_MIN_H)
 
 
 class _SmallPanel(CurvePanel):
@@ -45,20 +45,20 @@ class SmallPlot(Card):
     """
 
     def __init__(self, title: str, link: HoverLink, *, end_names: bool = False) -> None:
-        self._value = Label("–", "heading")
-        self._kind = Label("", "small", "text3")
+        self._value_label = Label("–", "heading")
+        self._kind_label = Label("", "small", "text3")
         self._spans: tuple[AxisSpan, ...] = ()
         self.panel = _SmallPanel(title, link=link, end_names=end_names)
         self.panel.setFixedHeight(SMALL_H)
-        self.pictures = PictureButton(title, lambda: self.panel)
+        self.picture_button = PictureButton(title, lambda: self.panel)
         heading = Label(title, "strong", elide="right")
-        head = row((heading, 1), self._kind, self._value, self.pictures)
+        head = row((heading, 1), self._kind_label, self._value_label, self.picture_button)
         super().__init__(head, self.panel, gap=S2, margins=HEADED_CARD)
 
-    def set_grows(self, grows: bool) -> None:
+    def set_growing(self, is_growing: bool) -> None:
         """Set whether it takes the available height, or has the smallest readable one."""
         self.panel.setMinimumHeight(SMALL_H)
-        self.panel.setMaximumHeight(_SMALL_MOST_H if grows else SMALL_H)
+        self.panel.setMaximumHeight(_SMALL_MAX_H if is_growing else SMALL_H)
 
     def clear(self) -> None:
         """Remove the curves for another job."""
@@ -74,6 +74,6 @@ class SmallPlot(Card):
 
     def show_value(self, value: float | None, kind: str = "") -> None:
         """Show the newest value; ``kind``: "val.", or "raw" where the line is smoothed."""
-        self._value.setText(formats.metric(value))
-        self._kind.setText(kind)
-        self._kind.setVisible(bool(kind))
+        self._value_label.setText(formats.metric(value))
+        self._kind_label.setText(kind)
+        self._kind_label.setVisible(bool(kind))

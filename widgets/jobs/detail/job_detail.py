@@ -18,32 +18,32 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
 from backend.records.nodes.reading import NodeState
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.dialog_holder import DialogHolder
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
-from widgets.jobs.actions import job_actions as do
-from widgets.jobs.actions.job_actions import JobActions, JobFacts
+from widgets.jobs.actions import job_actions
+from widgets.jobs.actions.job_actions import JobActions, JobSubject
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.exporter import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import what_stop_costs
+from widgets.jobs.detail.header_facts import stop_cost_message
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.warning import JobFinding, ReplayComparison, finding
+from widgets.jobs.detail.warning import JobFinding, ReplayComparison, job_finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
-from widgets.jobs.ranks.rank_history import problems_of_job
+from widgets.jobs.ranks.rank_history import job_problems
 from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
 
@@ -65,29 +65,29 @@ class JobDetail(QWidget):
         self._view: JobView | None = None
         self._announcer = _Announcer(self)
         self._checkpoints: tuple[Checkpoint, ...] | None = None
-        self._script_saves = QTimer(self, singleShot=True, interval=_SCRIPT_SAVES_MS)
-        self._script_saves.timeout.connect(self._read_script_saves)
-        self._starts: dict[int, RunStart] = {}
-        self._busy, self._can_cancel = "", False
+        self._script_save_timer = QTimer(self, singleShot=True, interval=_SCRIPT_SAVES_MS)
+        self._script_save_timer.timeout.connect(self._read_script_saves)
+        self._run_starts: dict[int, RunStart] = {}
+        self._busy_label, self._can_cancel = "", False
         self._error: tuple[str, str] = ("", "")
-        self._doubt = ""
-        self._result = ReplayComparison()
+        self._read_error = ""
+        self._replay_result = ReplayComparison()
         self._nodes: tuple[NodeState, ...] = ()
-        self._place: QueuePlace | None = None
-        self._export_waits = False
-        self._stopping_since_s: float | None = None
+        self._queue_position: QueuedJob | None = None
+        self._is_export_pending = False
+        self._stopping_s: float | None = None
         """When the job was first seen stopping, by this computer's clock; those of nodes differ."""
-        self._earlier = EarlierRuns(actions, self)
-        self.exports = Exporter(actions, self)
-        self._elsewhere: DialogHolder[ElsewhereDialog] = DialogHolder()
+        self._earlier_runs = EarlierRuns(actions, self)
+        self.exporter = Exporter(actions, self)
+        self._move_dialog: DialogHolder[MoveDialog] = DialogHolder()
         self.header = JobHeader(actions)
         self._progress = JobProgress()
         self._banner = Banner()
         self._banner.hide()
-        self._banner_for: tuple[bool, str, str, bool] = (False, "", "", False)
+        self._banner_key: tuple[bool, str, str, bool] = (False, "", "", False)
         self._make_tabs()
-        self._wire()
-        self._focus = FocusLead(self, self.header.act)
+        self._connect_signals()
+        self._focus_lead = FocusForwarder(self, self.header.main_button)
         self.setLayout(
             col(
                 col(
@@ -111,15 +111,15 @@ class JobDetail(QWidget):
     def open_job(self, view: JobView) -> None:
         """Show another job: at its first tab, or at the tab that was chosen for the one before."""
         self._view = view
-        self._announcer.open(view)
+        self._announcer.open_job(view)
         self._checkpoints = None
-        self._starts.clear()
-        self._busy, self._error, self._doubt = "", ("", ""), ""
-        self._result = ReplayComparison()
-        self._place = None
-        self._export_waits = False
-        self._stopping_since_s = None
-        self._earlier.open_job(view.id)
+        self._run_starts.clear()
+        self._busy_label, self._error, self._read_error = "", ("", ""), ""
+        self._replay_result = ReplayComparison()
+        self._queue_position = None
+        self._is_export_pending = False
+        self._stopping_s = None
+        self._earlier_runs.open_job(view.id)
         self.curves.clear(view.name, view.id)
         self.log.open_job(view)
         self.notes.open_job(view)
@@ -129,110 +129,114 @@ class JobDetail(QWidget):
         else:
             self.checkpoints.show_checkpoints(view, ())
         self.failure.clear()
-        self._show()
-        first = "failure" if view.state.has_failed else "curves"
-        before = self._tabs.key()
-        self._choose_tab(first if before in ("failure", "curves") else before)
-        self.job_actions.ask(do.READ_SETTINGS, view.id)
-        self.job_actions.ask(do.READ_HISTORY, view.id)
+        self._update_page()
+        first_tab = "failure" if view.state.has_failed else "curves"
+        previous_tab = self._tabs.key()
+        self._choose_tab(first_tab if previous_tab in ("failure", "curves") else previous_tab)
+        self.job_actions.ask(job_actions.READ_SETTINGS, view.id)
+        self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
     def show_update(self, update: RunUpdate) -> None:
         """Show an update of the job: its view, and points to append."""
         if not self._is_open(update.view.id):
             return
-        self._doubt = ""
+        self._read_error = ""
         drop_from = update.history.drop_from
         if drop_from is not None:
-            kept = [one for one in self._starts.values() if one.first_step < drop_from]
-            self._starts = {start.run: start for start in kept}
+            kept_starts = [one for one in self._run_starts.values() if one.first_step < drop_from]
+            self._run_starts = {start.run: start for start in kept_starts}
         for start in update.history.run_starts:
-            self._starts[start.run] = start
-        if self._earlier.shown is None:
+            self._run_starts[start.run] = start
+        if self._earlier_runs.shown_run is None:
             self.curves.append(update.history)
         self.show_view(update.view)
 
     def show_view(self, view: JobView) -> None:
-        before = self._view
-        if before is None or before.id != view.id:
+        previous_view = self._view
+        if previous_view is None or previous_view.id != view.id:
             return
         self._view = view
-        self._announcer.see(view)
-        turned = view.state is not before.state
-        if turned and not self._checkpoints:
+        self._announcer.show_view(view)
+        has_new_state = view.state is not previous_view.state
+        if has_new_state and not self._checkpoints:
             # There were none; the check below finds out if there are some now.
             self._checkpoints = None
             self.failure.show_checkpoints(None)
-        self._show()
-        is_newest = self._earlier.shown is None
-        ended = before.state.is_live and not view.state.is_live
-        has_failed = ended and view.state.has_failed
-        if is_newest and (has_failed or view.run != before.run):
+        self._update_page()
+        is_newest = self._earlier_runs.shown_run is None
+        has_ended = previous_view.state.is_live and not view.state.is_live
+        has_failed = has_ended and view.state.has_failed
+        if is_newest and (has_failed or view.run != previous_view.run):
             # A new run may have other ranks, and none has failed.
             self.log.open_job(view)
         if is_newest and has_failed:
             self._choose_tab("failure")
-        if turned or view.status.epoch != before.status.epoch:
-            self.job_actions.ask(do.READ_CHECKPOINTS, view.id)
-        elif view.config.script and view.state.is_live and not self._script_saves.isActive():
+        if has_new_state or view.status.epoch != previous_view.status.epoch:
+            self.job_actions.ask(job_actions.READ_CHECKPOINTS, view.id)
+        elif view.config.script and view.state.is_live and not self._script_save_timer.isActive():
             # A script saves when it likes, and may name no epochs.
-            self._script_saves.start()
-        said = (view.name, view.notes, view.tags) != (before.name, before.notes, before.tags)
-        if turned or said:
-            self.job_actions.ask(do.READ_HISTORY, view.id)
+            self._script_save_timer.start()
+        has_new_notes = (view.name, view.notes, view.tags) != (
+            previous_view.name,
+            previous_view.notes,
+            previous_view.tags,
+        )
+        if has_new_state or has_new_notes:
+            self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
-    def show_place(self, place: QueuePlace | None) -> None:
+    def show_queue_position(self, queue_position: QueuedJob | None) -> None:
         """Set the place of the open job in the queue."""
-        if place != self._place:
-            self._place = place
-            self._show()
+        if queue_position != self._queue_position:
+            self._queue_position = queue_position
+            self._update_page()
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
         if self._view is None or not self._is_open(job_id):
             return
         self._checkpoints = checkpoints
         self.checkpoints.show_checkpoints(self._view, checkpoints)
-        if self._earlier.shown is None:
+        if self._earlier_runs.shown_run is None:
             self.curves.show_checkpoints(checkpoints)
         self.failure.show_checkpoints(checkpoints)
-        self.exports.show_checkpoints(job_id, checkpoints)
-        self._show()
-        if self._export_waits:
+        self.exporter.show_checkpoints(job_id, checkpoints)
+        self._update_page()
+        if self._is_export_pending:
             self.export()
 
-    def show_verified(self, job_id: str, name: str, words: str, tip: str = "") -> None:
+    def show_file_check(self, job_id: str, name: str, label: str, tip: str = "") -> None:
         """Show the result of checking a checkpoint's file."""
         if self._is_open(job_id):
-            self.checkpoints.show_verified(name, words, tip)
+            self.checkpoints.show_file_check(name, label, tip)
 
-    def show_acts(self, job_id: str, acts: tuple[AuditEntry, ...]) -> None:
+    def show_audit_entries(self, job_id: str, entries: tuple[AuditEntry, ...]) -> None:
         """Show the actions recorded for the job, newest first."""
         if self._is_open(job_id):
-            self.notes.show_acts(acts)
+            self.notes.show_audit_entries(entries)
 
     def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
         """Set all runs of the job, to choose from."""
         if self._is_open(job_id):
-            button = self.header.runs
-            self._earlier.show_runs(runs)
-            self._earlier.open_menu(button)
+            button = self.header.runs_button
+            self._earlier_runs.show_runs(runs)
+            self._earlier_runs.open_menu(button)
 
-    def show_earlier(self, job_id: str, number: int, then: RunUpdate) -> None:
+    def show_earlier_run(self, job_id: str, number: int, update: RunUpdate) -> None:
         """Show the curves and the log of an earlier run that starting over put away."""
-        run = self._earlier.show_earlier(number) if self._is_open(job_id) else None
+        run = self._earlier_runs.show_run(number) if self._is_open(job_id) else None
         if run is None:
             return
-        self.curves.clear(f"{then.view.name} run {number}", job_id)
-        self.curves.append(then.history)
-        self.curves.show_view(then.view)
-        self.log.open_job(replace(then.view, id=earlier_log(job_id, run.put_away)))
-        self._show()
+        self.curves.clear(f"{update.view.name} run {number}", job_id)
+        self.curves.append(update.history)
+        self.curves.show_view(update.view)
+        self.log.open_job(replace(update.view, id=earlier_log(job_id, run.put_away)))
+        self._update_page()
         if self._tabs.key() != "log":
             self._choose_tab("curves")
 
-    def show_checkpoints_error(self, job_id: str, sentence: str) -> None:
+    def show_checkpoints_error(self, job_id: str, message: str) -> None:
         """Show why the checkpoints cannot be read."""
         if self._is_open(job_id):
-            self.checkpoints.show_error(sentence)
+            self.checkpoints.show_error(message)
 
     def show_settings(self, job_id: str, toml: str, command: JobCommand) -> None:
         if self._is_open(job_id):
@@ -242,57 +246,57 @@ class JobDetail(QWidget):
         if self._is_open(job_id):
             self._choose_tab("curves")
 
-    def show_busy(self, job_id: str, sentence: str) -> None:
+    def show_busy(self, job_id: str, label: str) -> None:
         """Show that an action is under way ("Starting…"), or has ended ("")."""
         if self._is_open(job_id):
-            self._busy, self._can_cancel = sentence, False
-            if sentence:
+            self._busy_label, self._can_cancel = label, False
+            if label:
                 self._error = ("", "")
-            self._show()
+            self._update_page()
 
-    def show_starting(self, job_id: str, sentence: str) -> None:
+    def show_starting(self, job_id: str, label: str) -> None:
         """Show that a start is under way and can be cancelled, or has ended ("")."""
-        self.show_busy(job_id, sentence)
-        if self._is_open(job_id) and sentence:
+        self.show_busy(job_id, label)
+        if self._is_open(job_id) and label:
             self._can_cancel = True
-            self._show()
+            self._update_page()
 
-    def show_error(self, job_id: str, sentence: str, remedy: str = "") -> None:
+    def show_error(self, job_id: str, message: str, remedy: str = "") -> None:
         """Show above the page why an action was refused, until the next action."""
-        is_said = self.exports.take_error(f"{sentence} {remedy}".strip())
-        if not is_said and self._is_open(job_id):
-            self._error = (sentence, remedy)
-            self._show()
+        is_shown = self.exporter.show_error(f"{message} {remedy}".strip())
+        if not is_shown and self._is_open(job_id):
+            self._error = (message, remedy)
+            self._update_page()
 
-    def show_stale(self, job_id: str, sentence: str) -> None:
+    def show_read_error(self, job_id: str, message: str) -> None:
         """Show that the job could not be read; its last known state stays."""
         if self._is_open(job_id):
-            self._doubt = sentence
-            self._show()
+            self._read_error = message
+            self._update_page()
 
     def show_check_result(self, job_id: str, result: ReplayComparison) -> None:
         """Show how the open replay compares with its original."""
-        if self._is_open(job_id) and result != self._result:
-            self._result = result
-            self._show()
+        if self._is_open(job_id) and result != self._replay_result:
+            self._replay_result = result
+            self._update_page()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._view is not None:
             # The units of its figures may have changed.
-            self._show()
+            self._update_page()
             if self._checkpoints:
                 self.checkpoints.show_checkpoints(self._view, self._checkpoints)
 
-    def set_narrow(self, narrow: bool) -> None:
+    def set_narrow(self, is_narrow: bool) -> None:
         """Show a back button in a narrow window, which shows either the list or the job."""
-        self.header.set_narrow(narrow)
+        self.header.set_narrow(is_narrow)
 
     # -- actions by key
 
     @Slot(int)
-    def step_tab(self, by: int) -> None:
-        self._tabs.step(by)
+    def step_tab(self, offset: int) -> None:
+        self._tabs.step(offset)
 
     @Slot()
     def toggle_log_y(self) -> None:
@@ -314,7 +318,7 @@ class JobDetail(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Return to the list on Esc, if no child used the key."""
         if event.key() == Qt.Key.Key_Escape and not event.modifiers():
-            self.job_actions.ask(do.BACK)
+            self.job_actions.ask(job_actions.BACK)
         else:
             super().keyPressEvent(event)
 
@@ -326,16 +330,16 @@ class JobDetail(QWidget):
     @Slot()
     def export(self) -> None:
         """Open the export dialog, once the checkpoints are known."""
-        self._export_waits = self._checkpoints is None
+        self._is_export_pending = self._checkpoints is None
         if self._view is not None and self._checkpoints:
-            self.exports.ask(self._view, self._checkpoints)
+            self.exporter.open_dialog(self._view, self._checkpoints)
 
     # -- construction
 
     def _make_tabs(self) -> None:
         self.curves = CurvesTab(self.job_actions)
         self.ranks = RanksTab()
-        self.checkpoints = CheckpointsTab(self.job_actions, self.exports)
+        self.checkpoints = CheckpointsTab(self.job_actions, self.exporter)
         self.log = LogTab()
         self.settings = SettingsTab()
         self.notes = NotesTab(self.job_actions)
@@ -350,85 +354,106 @@ class JobDetail(QWidget):
             notes=self.notes,
         )
 
-    def _wire(self) -> None:
-        self._tabs.turned.connect(self._tab_turned)
+    def _connect_signals(self) -> None:
+        self._tabs.tab_changed.connect(self._tab_changed)
         self.curves.completed.connect(self.failure.show_points)
-        self.failure.plots.saved.connect(self._save_of_job)
-        self.ranks.history.pictures.saved.connect(self._save_of_job)
-        self.failure.choice_requested.connect(self.open_elsewhere)
-        self.failure.log_requested.connect(self._show_log_of)
+        self.failure.plots.saved.connect(self._save_picture)
+        self.ranks.history.pictures.saved.connect(self._save_picture)
+        self.failure.placement_requested.connect(self.open_move_dialog)
+        self.failure.log_requested.connect(self._show_log)
         self.log.number_marked.connect(
-            lambda job_id, pattern: self.job_actions.ask(do.DRAW_NUMBER, job_id, pattern)
+            lambda job_id, pattern: self.job_actions.ask(job_actions.DRAW_NUMBER, job_id, pattern)
         )
-        self.job_actions.on(do.EXPORT, lambda _job_id: self.export())
-        self.job_actions.on(do.ELSEWHERE, lambda _job_id: self.open_elsewhere())
-        self.job_actions.on(do.RENAME, lambda _job_id: self.header.rename())
+        self.job_actions.add_handler(job_actions.EXPORT, lambda _job_id: self.export())
+        self.job_actions.add_handler(job_actions.MOVE, lambda _job_id: self.open_move_dialog())
+        self.job_actions.add_handler(job_actions.RENAME, lambda _job_id: self.header.edit_name())
 
     # -- display
 
-    def _show(self) -> None:
+    def _update_page(self) -> None:
         view = self._view
         if view is None:
             return
-        kept = self._checkpoints or ()
+        checkpoints = self._checkpoints or ()
         is_overdue = self._is_overdue(view)
-        is_newest = self._earlier.shown is None
+        is_newest = self._earlier_runs.shown_run is None
         # "What happened" always shows the curves of the newest run.
         shows_failure = view.state.has_failed and is_newest
-        self._tabs.show_failed(shows_failure)
-        self._tabs.show_counts(view.world_size, len(kept))
-        is_known, can_cancel = self.has_checkpoints, self._can_cancel
-        on = JobFacts(view, is_known, self._place, self._busy, can_cancel, is_overdue)
-        self.header.show_view(view, on)
-        costs = what_stop_costs(view, kept, self._place, is_overdue=is_overdue)
-        caption = self._busy or costs
-        self._progress.show_view(view, kept, self._starts.values(), caption)
+        self._tabs.show_failure_tab(shows_failure)
+        self._tabs.show_counts(view.world_size, len(checkpoints))
+        has_checkpoints, can_cancel = self.has_checkpoints, self._can_cancel
+        subject = JobSubject(
+            view, has_checkpoints, self._queue_position, self._busy_label, can_cancel, is_overdue
+        )
+        self.header.show_view(view, subject)
+        cost_message = stop_cost_message(
+            view, checkpoints, self._queue_position, is_overdue=is_overdue
+        )
+        caption = self._busy_label or cost_message
+        self._progress.show_view(view, checkpoints, self._run_starts.values(), caption)
         self._show_banner(view)
         if is_newest:
-            self.curves.show_view(view, self._slow(view))
-        self.ranks.show_view(view, self.curves.began_s)
+            self.curves.show_view(view, self._slow_node(view))
+        self.ranks.show_view(view, self.curves.started_s)
         self.checkpoints.set_live(view.state.is_live)
         if shows_failure:
             self.failure.show_view(view)
-        self._fit_header_act()
+        self._update_main_button()
         self.log.show_view(view)
 
-    def _fit_header_act(self) -> None:
+    def _update_main_button(self) -> None:
         """Show the ways out of a failure only once: on the tab "What happened"."""
-        is_reported = self._view is not None and self._view.state.has_failed and not self._busy
+        is_reported = (
+            self._view is not None and self._view.state.has_failed and not self._busy_label
+        )
         is_below = is_reported and self._tabs.key() == "failure"
-        self.header.act.setVisible(not is_below)
-        self._focus.lead_to(self.failure.first_act if is_below else self.header.act)
+        self.header.main_button.setVisible(not is_below)
+        self._focus_lead.set_part(
+            self.failure.first_button if is_below else self.header.main_button
+        )
 
     def _show_banner(self, view: JobView) -> None:
-        earlier = self._earlier.finding()
-        found = finding(view, self._error, self._doubt, self._place, self._result, self._slow(view))
-        if earlier is not None and not self._error[0]:
-            found = earlier
-        banner_for = (
-            earlier is not None,
-            found.node if found is not None else "",
-            found.original if found is not None else "",
-            found is not None and found.is_about_processes,
+        earlier_finding = self._earlier_runs.finding()
+        finding = job_finding(
+            view,
+            self._error,
+            self._read_error,
+            self._queue_position,
+            self._replay_result,
+            self._slow_node(view),
         )
-        if banner_for != self._banner_for:
-            self._banner_for = banner_for
-            self._banner.set_actions(self._banner_actions(earlier is not None, found))
-        if found is not None:
-            self._banner.set_finding(found.family, found.sentence, found.more, icon=found.icon)
-        self._banner.setVisible(found is not None)
+        if earlier_finding is not None and not self._error[0]:
+            finding = earlier_finding
+        banner_key = (
+            earlier_finding is not None,
+            finding.node if finding is not None else "",
+            finding.original if finding is not None else "",
+            finding is not None and finding.is_about_processes,
+        )
+        if banner_key != self._banner_key:
+            self._banner_key = banner_key
+            self._banner.set_actions(self._banner_buttons(earlier_finding is not None, finding))
+        if finding is not None:
+            self._banner.set_finding(
+                finding.family, finding.message, finding.details, icon=finding.icon
+            )
+        self._banner.setVisible(finding is not None)
 
-    def _banner_actions(self, is_earlier: bool, found: JobFinding | None) -> list[Button]:
+    def _banner_buttons(self, is_earlier: bool, finding: JobFinding | None) -> list[Button]:
         if is_earlier:
             button = Button("Show newest run")
-            button.clicked.connect(lambda: self.job_actions.ask(do.NEWEST, self._id()))
-        elif found is not None and found.node:
-            button = Button("Show processes" if found.is_about_processes else "Show node")
-            button.clicked.connect(partial(self.job_actions.ask, do.SHOW_NODE, found.node))
-        elif found is not None and found.original:
+            button.clicked.connect(
+                lambda: self.job_actions.ask(job_actions.SHOW_NEWEST_RUN, self._job_id())
+            )
+        elif finding is not None and finding.node:
+            button = Button("Show processes" if finding.is_about_processes else "Show node")
+            button.clicked.connect(
+                partial(self.job_actions.ask, job_actions.SHOW_NODE, finding.node)
+            )
+        elif finding is not None and finding.original:
             button = Button("Compare")
-            both = (found.original, self._id())
-            button.clicked.connect(lambda: self.job_actions.ask(do.COMPARE_ALL, both))
+            job_ids = (finding.original, self._job_id())
+            button.clicked.connect(lambda: self.job_actions.ask(job_actions.COMPARE_ALL, job_ids))
         else:
             return []
         return [button]
@@ -436,19 +461,19 @@ class JobDetail(QWidget):
     def _is_overdue(self, view: JobView) -> bool:
         """Return whether the job should have stopped by now, so that it may be killed."""
         if view.state is not JobState.STOPPING:
-            self._stopping_since_s = None
+            self._stopping_s = None
             return False
         now_s = time.monotonic()
-        if self._stopping_since_s is None:
-            self._stopping_since_s = now_s
-        return now_s - self._stopping_since_s > STOP_GRACE_S
+        if self._stopping_s is None:
+            self._stopping_s = now_s
+        return now_s - self._stopping_s > STOP_GRACE_S
 
-    def _slow(self, view: JobView) -> SlowNode | None:
+    def _slow_node(self, view: JobView) -> SlowNode | None:
         return slow_node(view, {state.name: state for state in self._nodes})
 
     # -- events
 
-    def _id(self) -> str:
+    def _job_id(self) -> str:
         return self._view.id if self._view is not None else ""
 
     def _is_open(self, job_id: str) -> bool:
@@ -460,42 +485,42 @@ class JobDetail(QWidget):
     @Slot()
     def _read_script_saves(self) -> None:
         if self._view is not None and self._view.config.script:
-            self.job_actions.ask(do.READ_CHECKPOINTS, self._id())
+            self.job_actions.ask(job_actions.READ_CHECKPOINTS, self._job_id())
 
     @Slot(str)
-    def _tab_turned(self, key: str) -> None:
-        self._fit_header_act()
+    def _tab_changed(self, key: str) -> None:
+        self._update_main_button()
         if key == "checkpoints" and self._view is not None:
-            self.job_actions.ask(do.READ_CHECKPOINTS, self._id())
+            self.job_actions.ask(job_actions.READ_CHECKPOINTS, self._job_id())
 
     @Slot(str, object)
-    def _save_of_job(self, plot: str, content: bytes) -> None:
+    def _save_picture(self, plot: str, content: bytes) -> None:
         if self._view is not None:
-            self.job_actions.ask(do.SAVE, f"{self._view.name} {plot}", content)
+            self.job_actions.ask(job_actions.SAVE_FILE, f"{self._view.name} {plot}", content)
 
     @Slot(str, int)
-    def _show_log_of(self, source: str, line: int) -> None:
+    def _show_log(self, source: str, line: int) -> None:
         self._choose_tab("log")
         self.log.show_source(source, line)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Set the nodes on which a job can be resumed."""
         self._nodes = states
-        if self._elsewhere.now is not None:
-            self._elsewhere.now.show_nodes(states)
+        if self._move_dialog.dialog is not None:
+            self._move_dialog.dialog.show_nodes(states)
         if self._view is not None and self._view.status.slow_ranks:
             self._show_banner(self._view)
 
-    def show_pasts(
+    def show_node_histories(
         self, histories: Mapping[str, NodeHistory], beats: Mapping[str, str], now_s: float
     ) -> None:
         """Set the recent history of the nodes, and how old each heartbeat is."""
         states = {state.name: state for state in self._nodes}
         self.ranks.show_nodes(states, histories, beats)
         if self._view is not None:
-            began_s = self.curves.began_s
-            problems = problems_of_job(self._view, states, histories, began_s, now_s)
-            if self._earlier.shown is None:
+            began_s = self.curves.started_s
+            problems = job_problems(self._view, states, histories, began_s, now_s)
+            if self._earlier_runs.shown_run is None:
                 self.curves.show_problems(problems)
             if self._view.state.has_failed:
                 self.failure.show_nodes(states, histories, problems)
@@ -511,17 +536,17 @@ class JobDetail(QWidget):
         view = self._view
         return tuple(dict.fromkeys(view.nodes)) if view is not None and view.run else ()
 
-    def open_elsewhere(self, without: str = "") -> None:
+    def open_move_dialog(self, excluded_node: str = "") -> None:
         """Open the dialog that asks where to resume the job, without one node."""
         view = self._view
-        if view is None or self._elsewhere.now is not None:
+        if view is None or self._move_dialog.dialog is not None:
             return
         placement = view.config.to_dict()["placement"]
-        dialog = ElsewhereDialog(view.name, placement, self._nodes, without, self)
+        dialog = MoveDialog(view.name, placement, self._nodes, excluded_node, self)
         dialog.resume_requested.connect(
-            lambda placement: self.job_actions.ask(do.RESUME_ELSEWHERE, view.id, placement)
+            lambda placement: self.job_actions.ask(job_actions.RESUME_ON_NODES, view.id, placement)
         )
-        self._elsewhere.open(dialog)
+        self._move_dialog.open(dialog)
 
 
 class _Announcer:
@@ -535,28 +560,30 @@ class _Announcer:
 
     def __init__(self, widget: QWidget) -> None:
         self._widget = widget
-        self._announced: JobView | None = None
+        self._announced_view: JobView | None = None
 
-    def open(self, view: JobView) -> None:
-        self._announced = view
+    def open_job(self, view: JobView) -> None:
+        self._announced_view = view
 
-    def see(self, view: JobView) -> None:
+    def show_view(self, view: JobView) -> None:
         """Announce a new state or progress of the open job."""
-        announced = self._announced
-        if announced is None or announced.id != view.id:
+        announced_view = self._announced_view
+        if announced_view is None or announced_view.id != view.id:
             return
-        if view.state is not announced.state or view.run != announced.run:
-            self._announced = view
-            cause = view.error.sentence if view.error is not None and view.state.has_failed else ""
-            self._say(f"{view.name}: {view.state.word}. {cause}".strip())
-        elif view.state.is_live and _tens(view) > _tens(announced):
-            self._announced = view
-            self._say(f"{view.name}: {formats.progress(_tens(view) * _ANNOUNCED_STEP)}")
+        if view.state is not announced_view.state or view.run != announced_view.run:
+            self._announced_view = view
+            cause = view.error.message if view.error is not None and view.state.has_failed else ""
+            self._announce(f"{view.name}: {view.state.label}. {cause}".strip())
+        elif view.state.is_live and _progress_tenths(view) > _progress_tenths(announced_view):
+            self._announced_view = view
+            self._announce(
+                f"{view.name}: {formats.progress(_progress_tenths(view) * _ANNOUNCED_STEP)}"
+            )
 
-    def _say(self, sentence: str) -> None:
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self._widget, sentence))
+    def _announce(self, message: str) -> None:
+        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self._widget, message))
 
 
-def _tens(view: JobView) -> int:
+def _progress_tenths(view: JobView) -> int:
     # Avoids rounding: 0.3 / 0.1 is 2.999…
     return int((view.progress or 0.0) / _ANNOUNCED_STEP + 1e-9)

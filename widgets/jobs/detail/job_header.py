@@ -12,19 +12,19 @@ from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button, IconButton
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import plain_tip
-from widgets.common.layout import col, keep_place, row
+from widgets.common.layout import col, keep_size_when_hidden, row
 from widgets.common.state_badge import RankRing, StateBadge
 from widgets.common.theme import S1, S2, S3, TARGET_MIN
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import (
     QUEUE_ACTIONS,
     JobAction,
     JobActions,
-    JobFacts,
+    JobSubject,
     fill_job_menu,
     main_action,
 )
-from widgets.jobs.detail.header_facts import circumstances, facts
+from widgets.jobs.detail.header_facts import header_figures, run_details
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.ranks.rank_strip import rank_marks
 
@@ -43,57 +43,61 @@ class JobHeader(QWidget):
         super().__init__()
         self._actions = actions
         self._view: JobView | None = None
-        self._on: JobFacts | None = None
-        self._main, self._wait_act = do.START, do.QUEUE
-        self._back = IconButton("arrow-left", "All jobs")
-        self._back.clicked.connect(lambda: actions.ask(do.BACK))
-        self._back.hide()
+        self._subject: JobSubject | None = None
+        self._main_action, self._queue_action = job_actions.START, job_actions.QUEUE
+        self._back_button = IconButton("arrow-left", "All jobs")
+        self._back_button.clicked.connect(lambda: actions.ask(job_actions.BACK))
+        self._back_button.hide()
         self._ring = RankRing(_RING)
         self._name = JobName()
         self._name.renamed.connect(self._rename)
         self._badge = StateBadge()
-        self.runs = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All runs")
-        self.runs.setFixedHeight(TARGET_MIN)
-        keep_place(self.runs)
-        self.runs.clicked.connect(self._ask_runs)
-        self._facts = KeyValueRow(gap=24)
-        self.act = Button("Start", icon="play")
-        self.act.clicked.connect(lambda: self._ask(self._main))
-        self._wait = Button("Queue")
-        self._wait.clicked.connect(lambda: self._ask(self._wait_act))
-        self.more = MoreButton(self._fill_menu)
-        words = col(
-            row((self._name, 1), self._wait, self.act, self.more, gap=S2),
-            row((self._badge, 1), self.runs, gap=S2),
+        self.runs_button = Button("", kind="quiet", icon="clock-counter-clockwise", tip="All runs")
+        self.runs_button.setFixedHeight(TARGET_MIN)
+        keep_size_when_hidden(self.runs_button)
+        self.runs_button.clicked.connect(self._ask_runs)
+        self._figures = KeyValueRow(gap=24)
+        self.main_button = Button("Start", icon="play")
+        self.main_button.clicked.connect(lambda: self._ask(self._main_action))
+        self._queue_button = Button("Queue")
+        self._queue_button.clicked.connect(lambda: self._ask(self._queue_action))
+        self.menu_button = MoreButton(self._fill_menu)
+        text_column = col(
+            row((self._name, 1), self._queue_button, self.main_button, self.menu_button, gap=S2),
+            row((self._badge, 1), self.runs_button, gap=S2),
             S1,
-            self._facts,
+            self._figures,
             gap=2,
         )
-        self.setLayout(row(self._back, self._ring, (words, 1), gap=S3))
+        self.setLayout(row(self._back_button, self._ring, (text_column, 1), gap=S3))
 
-    def show_view(self, view: JobView, on: JobFacts) -> None:
+    def show_view(self, view: JobView, subject: JobSubject) -> None:
         """Show a job, or an update of it, and the actions that fit it."""
-        self._view, self._on = view, on
+        self._view, self._subject = view, subject
         self._ring.set_progress(view.state, view.progress, rank_marks(view))
         self._name.show_name(view.name)
-        self._badge.set_state(view.state, view.progress or 0.0, circumstances(view))
+        self._badge.set_state(view.state, view.progress or 0.0, run_details(view))
         # A job that ran once has no other runs to choose from.
-        self.runs.setVisible(view.run > 1)
-        self.runs.setText(f"Run {formats.count(view.run)}")
-        self._facts.set_facts(facts(view))
-        self._main = main_action(on)
-        self._main.show_on(self.act, on)
-        if self._main.keys:
-            self.act.setToolTip(plain_tip(self.act.toolTip() or self._main.text, self._main.keys))
-        self.act.set_kind("primary" if self._main.is_primary else "plain")
-        self._wait_act = do.LEAVE if view.state.is_queued else do.QUEUE
-        self._wait_act.show_on(self._wait, on)
-        self._wait.setVisible(view.state.is_queued or view.state is JobState.CREATED)
-        self._wait.setEnabled(not on.busy)
+        self.runs_button.setVisible(view.run > 1)
+        self.runs_button.setText(f"Run {formats.count(view.run)}")
+        self._figures.set_items(header_figures(view))
+        self._main_action = main_action(subject)
+        self._main_action.show_on(self.main_button, subject)
+        if self._main_action.shortcut:
+            self.main_button.setToolTip(
+                plain_tip(
+                    self.main_button.toolTip() or self._main_action.text, self._main_action.shortcut
+                )
+            )
+        self.main_button.set_kind("primary" if self._main_action.is_primary else "plain")
+        self._queue_action = job_actions.LEAVE_QUEUE if view.state.is_queued else job_actions.QUEUE
+        self._queue_action.show_on(self._queue_button, subject)
+        self._queue_button.setVisible(view.state.is_queued or view.state is JobState.CREATED)
+        self._queue_button.setEnabled(not subject.busy_label)
 
-    def set_narrow(self, narrow: bool) -> None:
+    def set_narrow(self, is_narrow: bool) -> None:
         """Show a back button in a narrow window, which shows either the list or the job."""
-        self._back.setVisible(narrow)
+        self._back_button.setVisible(is_narrow)
 
     def _ask(self, action: JobAction) -> None:
         if self._view is not None:
@@ -102,17 +106,17 @@ class JobHeader(QWidget):
     @Slot()
     def _ask_runs(self) -> None:
         if self._view is not None:
-            self._actions.ask(do.READ_RUNS, self._view.id)
+            self._actions.ask(job_actions.READ_RUNS, self._view.id)
 
     def _fill_menu(self, menu: QMenu) -> None:
-        if self._on is not None:
-            fill_job_menu(menu, QUEUE_ACTIONS, self._on, self._ask)
+        if self._subject is not None:
+            fill_job_menu(menu, QUEUE_ACTIONS, self._subject, self._ask)
 
-    def rename(self) -> None:
+    def edit_name(self) -> None:
         """Replace the name with a field to edit it."""
         self._name.edit()
 
     @Slot(str)
     def _rename(self, name: str) -> None:
         if self._view is not None:
-            self._actions.ask(do.SET_NAME, self._view.id, name)
+            self._actions.ask(job_actions.SET_NAME, self._view.id, name)

@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QStackedWidget
 
-from backend.records.base.validation import job_name_fault
+from backend.records.base.validation import job_name_error
 from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
 from widgets.common.painting import paint_focus, text_width
@@ -29,7 +29,7 @@ class JobName(QStackedWidget):
         self._role: Role = "title"
         self._label = Label("", self._role, elide="right")
         self._edit = LineEdit(name="Name of the job")
-        self._edit.editingFinished.connect(self._done)
+        self._edit.editingFinished.connect(self._finish_editing)
         self.addWidget(self._label)
         self.addWidget(self._edit)
         self.setFixedHeight(32)
@@ -40,13 +40,13 @@ class JobName(QStackedWidget):
     def show_name(self, name: str) -> None:
         self._label.setText(name)
         self.setAccessibleDescription(name)
-        self._fit()
+        self._fit_role()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_role()
 
-    def _fit(self) -> None:
+    def _fit_role(self) -> None:
         role: Role = "title" if text_width(self._label.text(), "title") <= self.width() else "name"
         if role != self._role:
             self._role = role
@@ -82,11 +82,11 @@ class JobName(QStackedWidget):
         return self.currentWidget() is self._edit
 
     @Slot()
-    def _done(self) -> None:
+    def _finish_editing(self) -> None:
         if not self._is_editing():
             return
         name = self._edit.text().strip()
         self.setCurrentWidget(self._label)
-        if name != self._label.text() and not job_name_fault(name):
+        if name != self._label.text() and not job_name_error(name):
             self.show_name(name)
             self.renamed.emit(name)

@@ -19,7 +19,7 @@ from widgets.common.layout import col, row
 from widgets.common.theme import S4
 
 _BAR_H, _MARK_H = 8, 6
-_LEAST_EPOCH_W = 5
+_MIN_EPOCH_W = 5
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class TrackMarks:
     """Positions as shares of the whole job, 0 to 1. ``runs`` has the starts of later runs."""
 
     checkpoints: tuple[float, ...] = ()
-    runs: tuple[float, ...] = ()
-    failed_at: float | None = None
+    run_starts: tuple[float, ...] = ()
+    failure: float | None = None
 
 
 class RunTrack(QWidget):
@@ -46,16 +46,16 @@ class RunTrack(QWidget):
     def show_progress(self, state: JobState, progress: float, epochs: int) -> None:
         if (state, progress, epochs) != (self._state, self._progress, self._epochs):
             self._state, self._progress, self._epochs = state, progress, epochs
-            self._announce()
+            self._update_description()
 
     def show_marks(self, marks: TrackMarks) -> None:
         if marks != self._marks:
             self._marks = marks
-            self._announce()
+            self._update_description()
 
-    def _announce(self) -> None:
-        kept = formats.plural(len(self._marks.checkpoints), "checkpoint")
-        self.setAccessibleName(f"{formats.progress(self._progress)} done, {kept} kept")
+    def _update_description(self) -> None:
+        checkpoint_count = formats.plural(len(self._marks.checkpoints), "checkpoint")
+        self.setAccessibleName(f"{formats.progress(self._progress)} done, {checkpoint_count} kept")
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
@@ -64,18 +64,18 @@ class RunTrack(QWidget):
         t = theme.current()
         width = float(self.width())
         bar = QRectF(0, 1, width, _BAR_H)
-        family = self._state.family
+        family = self._state.color_role
         clip = QPainterPath()
         clip.addRoundedRect(bar, _BAR_H / 2, _BAR_H / 2)
         painter.save()
         painter.setClipPath(clip)
         painter.fillRect(bar, t.q(family, 0.16))
         painter.fillRect(QRectF(0, 1, width * self._progress, _BAR_H), t.q(family))
-        if self._epochs and width / self._epochs >= _LEAST_EPOCH_W:
+        if self._epochs and width / self._epochs >= _MIN_EPOCH_W:
             for epoch in range(1, self._epochs):
                 slit = round(epoch * width / self._epochs)
                 painter.fillRect(QRectF(slit, 1, 1, _BAR_H), t.q("surface", 0.55))
-        for share in self._marks.runs:
+        for share in self._marks.run_starts:
             painter.fillRect(QRectF(share * width - 1.5, 1, 3, _BAR_H), t.q("surface"))
         painter.restore()
         painter.setPen(Qt.PenStyle.NoPen)
@@ -85,8 +85,8 @@ class RunTrack(QWidget):
             top = _BAR_H + 3.5
             triangle = (QPointF(x, top), QPointF(x - 3.5, top + 5.5), QPointF(x + 3.5, top + 5.5))
             painter.drawPolygon(QPolygonF(triangle))
-        if self._marks.failed_at is not None:
-            x = min(max(self._marks.failed_at * width, 1.5), width - 1.5)
+        if self._marks.failure is not None:
+            x = min(max(self._marks.failure * width, 1.5), width - 1.5)
             painter.setPen(QPen(t.q("bad"), 3))
             painter.drawLine(QPointF(x, 0), QPointF(x, _BAR_H + 3))
 
@@ -115,18 +115,22 @@ class JobProgress(QWidget):
             caption: The sentence below the timeline.
         """
         self._track.show_progress(view.state, view.progress or 0.0, view.epochs)
-        self._track.show_marks(_marks(view, checkpoints, starts))
+        self._track.show_marks(_track_marks(view, checkpoints, starts))
         self._caption.setText(caption)
         self._epochs.setText(formats.plural(view.epochs, "epoch") if view.epochs else "")
 
 
-def _marks(
+def _track_marks(
     view: JobView, checkpoints: Sequence[Checkpoint], starts: Iterable[RunStart]
 ) -> TrackMarks:
     """Return the marks of the timeline; none while the number of steps is not known."""
     total = view.status.total_steps
     if not total:
         return TrackMarks()
-    kept = tuple(min(1.0, each.step / total) for each in checkpoints)
-    later = tuple(min(1.0, (start.first_step - 1) / total) for start in starts if start.run > 1)
-    return TrackMarks(kept, later, view.progress if view.state.has_failed else None)
+    checkpoint_shares = tuple(min(1.0, checkpoint.step / total) for checkpoint in checkpoints)
+    run_starts = tuple(
+        min(1.0, (start.first_step - 1) / total) for start in starts if start.run > 1
+    )
+    return TrackMarks(
+        checkpoint_shares, run_starts, view.progress if view.state.has_failed else None
+    )

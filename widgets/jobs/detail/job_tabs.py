@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 from widgets.common import formats
 from widgets.common.buttons import UnderlinedTabs
 from widgets.common.labels import plain_tip
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 
 _TABS = (
     ("curves", "Curves"),
@@ -21,7 +21,7 @@ _TABS = (
 _FAILURE = ("failure", "What happened")
 
 
-class JobTabs(Stack):
+class JobTabs(PageStack):
     """The page of the chosen tab.
 
     Signals:
@@ -31,7 +31,7 @@ class JobTabs(Stack):
         bar: The tab bar. It is placed separately: pages reach the edge, tabs do not.
     """
 
-    turned = Signal(str)
+    tab_changed = Signal(str)
 
     def __init__(self, **pages: QWidget) -> None:
         """Create the tabs, with the page of each by its key; ``failure`` is one of them."""
@@ -41,9 +41,9 @@ class JobTabs(Stack):
         for page in self._pages.values():
             self.addWidget(page)
         self.bar = UnderlinedTabs(_TABS, "curves", name="Parts of the job")
-        self.bar.chosen.connect(self._turn)
-        for key, does in (("[", "Previous tab"), ("]", "Next tab"), ("Ctrl+L", "Log")):
-            self.bar.add_tip(plain_tip(does, key))
+        self.bar.key_chosen.connect(self._show_page)
+        for key, label in (("[", "Previous tab"), ("]", "Next tab"), ("Ctrl+L", "Log")):
+            self.bar.add_tip(plain_tip(label, key))
         self.setCurrentWidget(self._pages["curves"])
 
     def key(self) -> str:
@@ -53,28 +53,30 @@ class JobTabs(Stack):
     def choose(self, key: str) -> None:
         """Show the page of this tab."""
         self.bar.choose(key)
-        self._turn(key)
+        self._show_page(key)
 
-    def step(self, by: int) -> None:
+    def step(self, offset: int) -> None:
         """Show the next page, or the previous one."""
-        self.bar.step(by)
+        self.bar.step(offset)
 
-    def show_failed(self, has_failed: bool) -> None:
+    def show_failure_tab(self, is_visible: bool) -> None:
         """Show or hide the tab "What happened"."""
-        if has_failed == self._shows_failure:
+        if is_visible == self._shows_failure:
             return
-        self._shows_failure = has_failed
-        kept = self.key()
-        self.bar.set_tabs((_FAILURE, *_TABS) if has_failed else _TABS, kept)
-        if self.key() != kept:
-            self._turn(self.key())
+        self._shows_failure = is_visible
+        selected_key = self.key()
+        self.bar.set_tabs((_FAILURE, *_TABS) if is_visible else _TABS, selected_key)
+        if self.key() != selected_key:
+            self._show_page(self.key())
 
-    def show_counts(self, ranks: int, checkpoints: int) -> None:
+    def show_counts(self, rank_count: int, checkpoint_count: int) -> None:
         """Show the number of ranks and checkpoints in their tabs."""
-        self.bar.set_count("ranks", formats.count(ranks))
-        self.bar.set_count("checkpoints", formats.count(checkpoints) if checkpoints else "")
+        self.bar.set_count("ranks", formats.count(rank_count))
+        self.bar.set_count(
+            "checkpoints", formats.count(checkpoint_count) if checkpoint_count else ""
+        )
 
     @Slot(str)
-    def _turn(self, key: str) -> None:
+    def _show_page(self, key: str) -> None:
         self.setCurrentWidget(self._pages[key])
-        self.turned.emit(key)
+        self.tab_changed.emit(key)

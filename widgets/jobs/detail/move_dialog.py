@@ -17,7 +17,7 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 _WIDTH, _NODES_H = 720, 280
 
 
-class ElsewhereDialog(Dialog):
+class MoveDialog(Dialog):
     """Asks where to resume the job.
 
     Signals:
@@ -31,7 +31,7 @@ class ElsewhereDialog(Dialog):
         job_name: str,
         placement: Sequence[Mapping[str, Any]],
         states: tuple[NodeState, ...],
-        without: str = "",
+        excluded_node: str = "",
         parent: QWidget | None = None,
     ) -> None:
         """Create the dialog.
@@ -42,42 +42,43 @@ class ElsewhereDialog(Dialog):
         """
         super().__init__("Resume on other nodes", _WIDTH, parent)
         self._picker = PlacementPicker(_NODES_H)
-        self._resume = self.default_button("Resume", self._request, icon="play")
+        self._resume_button = self.default_button("Resume", self._request_resume, icon="play")
         self.fill(
             Label(
                 f"{job_name} resumes from its newest checkpoint, at the same epoch and sample. "
                 "From now on it runs on the nodes that you choose"
-                + (f"; {without} is left out." if without else "."),
+                + (f"; {excluded_node} is left out." if excluded_node else "."),
                 "body",
                 "text2",
                 wrap=True,
             ),
             self._picker,
-            foot=(self.close_button(), self._resume),
+            foot=(self.close_button(), self._resume_button),
         )
         # Insert it first: a widget added to a styled parent keeps its original fonts.
         self._picker.show_nodes(states)
-        self._picker.put([one for one in placement if one.get("node") != without])
-        self._picker.want(sum(len(one.get("gpus", ())) for one in placement), without)
-        self._picker.changed.connect(self._fit)
-        self._fit()
-        self._resume.setFocus()
+        self._picker.put([entry for entry in placement if entry.get("node") != excluded_node])
+        self._picker.set_need(sum(len(entry.get("gpus", ())) for entry in placement), excluded_node)
+        self._picker.changed.connect(self._update_button)
+        self._update_button()
+        self._resume_button.setFocus()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         self._picker.show_nodes(states)
-        self._fit()
+        self._update_button()
 
     @Slot()
-    def _fit(self) -> None:
+    def _update_button(self) -> None:
         count = sum(
-            len(one.get("gpus", ())) or int(one.get("processes", 0)) for one in self._picker.value()
+            len(entry.get("gpus", ())) or int(entry.get("processes", 0))
+            for entry in self._picker.value()
         )
-        self._resume.setText(
+        self._resume_button.setText(
             f"Resume on {plural(count, 'process', 'processes')}" if count else "Resume"
         )
-        self._resume.setEnabled(count > 0)
+        self._resume_button.setEnabled(count > 0)
 
     @Slot()
-    def _request(self) -> None:
+    def _request_resume(self) -> None:
         self.resume_requested.emit(self._picker.value())
         self.accept()

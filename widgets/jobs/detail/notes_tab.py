@@ -12,7 +12,7 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.view import JobView
 from widgets.common import formats
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.fields import Field, LineEdit, TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import col
@@ -29,52 +29,55 @@ class NotesTab(QWidget):
         super().__init__()
         self._actions = actions
         self._job_id = ""
-        self._showing = False
+        self._is_filling = False
         self._tags = LineEdit(placeholder="Tags, separated by commas", name="Tags")
         self._tags.editingFinished.connect(self._save_tags)
         self._text = TextBox(placeholder="Purpose and results of this job", name="Notes")
-        self._text.textChanged.connect(self._typed)
-        self._pause = QTimer(self)
-        self._pause.setSingleShot(True)
-        self._pause.setInterval(_SAVE_AFTER_MS)
-        self._pause.timeout.connect(self._save_notes)
+        self._text.textChanged.connect(self._start_timer)
+        self._save_timer = QTimer(self)
+        self._save_timer.setSingleShot(True)
+        self._save_timer.setInterval(_SAVE_AFTER_MS)
+        self._save_timer.timeout.connect(self._save_notes)
         self._shown_tags: tuple[str, ...] = ()
         card = Card(Field("Tags", self._tags), Label("Notes", "small", "text2"), (self._text, 1))
-        self._acts = TextBox(read_only=True, name="History")
-        acts = Card(Label("History", "heading"), (self._acts, 1), gap=S2)
+        self._history = TextBox(read_only=True, name="History")
+        history_card = Card(Label("History", "heading"), (self._history, 1), gap=S2)
         content = QWidget()
-        content.setLayout(col((card, 3), (acts, 2), margins=(0, 0, 0, S4), gap=S3))
+        content.setLayout(col((card, 3), (history_card, 2), margins=(0, 0, 0, S4), gap=S3))
         # In a small window, below a banner, its fields have no room.
-        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
+        self.setLayout(col(VerticalScrollArea(content, gutter=PAGE_MARGIN)))
 
     def open_job(self, view: JobView) -> None:
-        self.flush()
+        self.save_pending()
         self._job_id = view.id
-        self._acts.clear()
-        self._showing = True
+        self._history.clear()
+        self._is_filling = True
         self._text.setPlainText(view.notes)
         self._shown_tags = view.tags
         self._tags.setText(", ".join(view.tags))
-        self._showing = False
+        self._is_filling = False
 
-    def show_acts(self, acts: Sequence[AuditEntry]) -> None:
+    def show_audit_entries(self, entries: Sequence[AuditEntry]) -> None:
         """Show who did what, newest first."""
         now = datetime.now().astimezone()
-        lines = (f"{formats.moment_long(instant(one.time), now)}  {one.sentence}" for one in acts)
+        lines = (
+            f"{formats.time_with_day(instant(entry.time), now)}  {entry.message}"
+            for entry in entries
+        )
         text = "\n".join(lines)
-        if text != self._acts.toPlainText():
-            self._acts.setPlainText(text)
+        if text != self._history.toPlainText():
+            self._history.setPlainText(text)
 
-    def flush(self) -> None:
+    def save_pending(self) -> None:
         """Save what was typed last, before another job is opened."""
-        if self._pause.isActive():
-            self._pause.stop()
+        if self._save_timer.isActive():
+            self._save_timer.stop()
             self._save_notes()
 
     @Slot()
-    def _typed(self) -> None:
-        if not self._showing:
-            self._pause.start()
+    def _start_timer(self) -> None:
+        if not self._is_filling:
+            self._save_timer.start()
 
     @Slot()
     def _save_notes(self) -> None:
@@ -82,8 +85,8 @@ class NotesTab(QWidget):
 
     @Slot()
     def _save_tags(self) -> None:
-        words = (word.strip() for word in self._tags.text().split(","))
-        tags = tuple(dict.fromkeys(word for word in words if word))
+        tag_texts = (tag.strip() for tag in self._tags.text().split(","))
+        tags = tuple(dict.fromkeys(tag for tag in tag_texts if tag))
         if tags != self._shown_tags:
             self._shown_tags = tags
             self._actions.ask(SET_TAGS, self._job_id, tags)

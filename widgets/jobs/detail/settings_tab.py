@@ -9,21 +9,21 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedWidget, QWidget
 
-from backend.records.jobs.flat_settings import PINNED, effective, usual_settings
+from backend.records.jobs.flat_settings import PINNED, default_settings, effective_settings
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.jobs.settings import is_named, label, place, section, value_words
+from backend.records.jobs.settings import is_named, label, section, sort_key, value_label
 from backend.records.jobs.view import JobCommand, JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
-from widgets.common.cards import Card, Scroll, StyledFrame
+from widgets.common.cards import Card, StyledFrame, VerticalScrollArea
 from widgets.common.fields import TextBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import PAGE_MARGIN, S2, S3, S4, S6
-from widgets.common.throttle import is_unseen
+from widgets.common.throttle import is_on_hidden_page
 from widgets.jobs.form.form_sections import SECTION_W
 
-_AROUND_TEXT, _LEAST_H, _EDGES = 44, 120, 6
+_TEXT_MARGIN, _MIN_H, _EDGES = 44, 120, 6
 
 
 class _Row(NamedTuple):
@@ -39,7 +39,7 @@ class SettingsTab(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._view: JobView | None = None
-        self._shown: dict[str, str] = {}
+        self._shown_settings: dict[str, str] = {}
         self._lines: list[tuple[Label, Label, Label]] = []
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(S6)
@@ -49,29 +49,32 @@ class SettingsTab(QWidget):
         self._rows = QWidget()
         self._rows.setLayout(col(self._grid, STRETCH, margins=(0, 0, 0, S4)))
         self._toml = TextBox(mono=True, read_only=True, name="Job file")
-        self._as_toml = Switch("Show as TOML")
-        self._as_toml.toggled.connect(self._turn)
-        copy_file = Button("Copy job file", kind="quiet", icon="copy")
-        copy_file.clicked.connect(self._copy_file)
+        self._toml_switch = Switch("Show as TOML")
+        self._toml_switch.toggled.connect(self._show_format)
+        copy_file_button = Button("Copy job file", kind="quiet", icon="copy")
+        copy_file_button.clicked.connect(self._copy_file)
         self._pages = QStackedWidget()
-        self._pages.addWidget(Scroll(self._rows))
+        self._pages.addWidget(VerticalScrollArea(self._rows))
         toml = QWidget()
         toml.setLayout(col(self._toml, margins=(0, 0, 0, S4)))
         self._pages.addWidget(toml)
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
-        self._by_hand = Label("", "small", "text3", wrap=True)
-        copy = Button("Copy command", kind="quiet", icon="copy")
-        copy.clicked.connect(self._copy_command)
-        self._head = row(Label("Job file", "heading"), STRETCH, self._as_toml, copy_file)
+        self._command_note = Label("", "small", "text3", wrap=True)
+        copy_button = Button("Copy command", kind="quiet", icon="copy")
+        copy_button.clicked.connect(self._copy_command)
+        self._head = row(Label("Job file", "heading"), STRETCH, self._toml_switch, copy_file_button)
         # Rows that scroll are cut at the edge of the card, not before it.
-        self._file = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
+        self._file_card = Card(self._head, (self._pages, 1), gap=S3, margins=(S4, S4, S4, 1))
         command = StyledFrame("sunken", col(self._command, margins=(S3, S2, S3, S2)))
         content = QWidget()
         content.setLayout(
             col(
-                (self._file, 100),
+                (self._file_card, 100),
                 Card(
-                    row(Label("Command", "heading"), STRETCH, copy), command, self._by_hand, gap=S2
+                    row(Label("Command", "heading"), STRETCH, copy_button),
+                    command,
+                    self._command_note,
+                    gap=S2,
                 ),
                 STRETCH,
                 gap=S3,
@@ -79,12 +82,12 @@ class SettingsTab(QWidget):
             )
         )
         # In a small window, below a banner, the command has no room.
-        self.setLayout(col(Scroll(content, gutter=PAGE_MARGIN)))
+        self.setLayout(col(VerticalScrollArea(content, gutter=PAGE_MARGIN)))
 
     def show_job(self, view: JobView) -> None:
         """Show the settings as rows when the tab is visible: a long job file takes 0.1 s."""
         self._view = view
-        if not is_unseen(self):
+        if not is_on_hidden_page(self):
             self._show_rows()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -94,33 +97,38 @@ class SettingsTab(QWidget):
     def _show_rows(self) -> None:
         if self._view is None:
             return
-        shown = effective(self._view)
-        if shown == self._shown:
+        settings = effective_settings(self._view)
+        if settings == self._shown_settings:
             return
-        self._shown = shown
-        usual = usual_settings(self._view.config)
+        self._shown_settings = settings
+        usual = default_settings(self._view.config)
         rows = [
-            _Row(section(key), label(key), _words(key, shown[key]), shown[key] != usual.get(key))
-            for key in sorted(shown, key=place)
+            _Row(
+                section(key),
+                label(key),
+                _value_label(key, settings[key]),
+                settings[key] != usual.get(key),
+            )
+            for key in sorted(settings, key=sort_key)
             # A setting without a field in the form is shown if it is set.
-            if is_named(key) or shown[key] != usual.get(key)
+            if is_named(key) or settings[key] != usual.get(key)
         ]
-        self._fill(rows)
+        self._fill_rows(rows)
 
-    def _fill(self, rows: Sequence[_Row]) -> None:
+    def _fill_rows(self, rows: Sequence[_Row]) -> None:
         while len(self._lines) < len(rows):
             self._add_line()
-        before = ""
-        for (head, caption, value), one in zip(self._lines, rows, strict=False):
-            head.setText(one.section if one.section != before else "")
-            before = one.section
-            caption.setText(one.label)
-            value.setText(one.value)
-            value.set_role("strong" if one.is_unusual else "body")
+        previous_section = ""
+        for (head, caption, value), settings_row in zip(self._lines, rows, strict=False):
+            head.setText(settings_row.section if settings_row.section != previous_section else "")
+            previous_section = settings_row.section
+            caption.setText(settings_row.label)
+            value.setText(settings_row.value)
+            value.set_role("strong" if settings_row.is_unusual else "body")
         for number, line in enumerate(self._lines):
             for part in line:
                 part.setVisible(number < len(rows))
-        self._fit()
+        self._fit_height()
 
     def _add_line(self) -> None:
         """Add a row; rows are reused, since most jobs have the same settings."""
@@ -131,24 +139,24 @@ class SettingsTab(QWidget):
 
     def show_file(self, toml: str, command: JobCommand) -> None:
         self._toml.setPlainText(toml)
-        self._fit()
+        self._fit_height()
         self._command.setText(command.line or "No command: the settings are not valid.")
-        self._by_hand.setText(_by_hand(command))
+        self._command_note.setText(_command_note(command))
 
     @Slot(bool)
-    def _turn(self, as_toml: bool) -> None:
+    def _show_format(self, as_toml: bool) -> None:
         self._pages.setCurrentIndex(1 if as_toml else 0)
-        self._fit()
+        self._fit_height()
 
-    def _fit(self) -> None:
+    def _fit_height(self) -> None:
         """Limit the card to the height of its rows: the command is right below."""
         if self._pages.currentIndex() == 0:
-            needed = self._rows.sizeHint().height()
+            content_height = self._rows.sizeHint().height()
         else:
             lines = self._toml.document().blockCount()
-            needed = lines * self._toml.fontMetrics().lineSpacing() + _AROUND_TEXT + S4
-        above = S4 + self._head.sizeHint().height() + S3
-        self._file.setMaximumHeight(above + max(needed, _LEAST_H) + _EDGES)
+            content_height = lines * self._toml.fontMetrics().lineSpacing() + _TEXT_MARGIN + S4
+        head_height = S4 + self._head.sizeHint().height() + S3
+        self._file_card.setMaximumHeight(head_height + max(content_height, _MIN_H) + _EDGES)
 
     @Slot()
     def _copy_command(self) -> None:
@@ -159,22 +167,22 @@ class SettingsTab(QWidget):
         QGuiApplication.clipboard().setText(self._toml.toPlainText())
 
 
-def _by_hand(command: JobCommand) -> str:
+def _command_note(command: JobCommand) -> str:
     if not command.line:
         return ""
     if not command.node:
         return "To run this yourself, start the job first; then a command appears here."
-    where = "" if command.node == THIS_COMPUTER else f" of {command.node}"
+    node_suffix = "" if command.node == THIS_COMPUTER else f" of {command.node}"
     return (
-        f"Paste this into a shell{where} to train once more in {command.folder}. "
+        f"Paste this into a shell{node_suffix} to train once more in {command.folder}. "
         "This job is not changed."
     )
 
 
-def _words(key: str, value: str) -> str:
+def _value_label(key: str, value: str) -> str:
     """Return a value as in the form, with the version separate from the name."""
     if key in PINNED:
         return formats.reference(value)
     # As in the form: 600 for 600.0.
-    whole = value.removesuffix(".0")
-    return whole if whole.isdecimal() else value_words(key, value)
+    integer_text = value.removesuffix(".0")
+    return integer_text if integer_text.isdecimal() else value_label(key, value)

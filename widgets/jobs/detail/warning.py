@@ -9,12 +9,12 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.theme import Family
-from widgets.jobs.detail.slow_node import SlowNode, culprit
+from widgets.jobs.detail.slow_node import SlowNode, slowdown_message
 
-_REPORTED: dict[JobState, Family] = {
+_REPORTED_FAMILIES: dict[JobState, Family] = {
     JobState.INTERRUPTED: "rest",
     JobState.STOPPING: "warn",
     JobState.FINISHED: "idle",
@@ -27,8 +27,8 @@ class JobFinding:
     """A sentence, what to do or know about it, and how serious it is."""
 
     family: Family
-    sentence: str
-    more: str = ""
+    message: str
+    details: str = ""
     icon: str = ""
     node: str = ""
     """The node that it is about."""
@@ -42,18 +42,18 @@ class JobFinding:
 class ReplayComparison:
     """The comparison of a replay with its original, whose id is ``original``."""
 
-    sentence: str = ""
+    message: str = ""
     is_same: bool = False
     original: str = ""
 
 
-def finding(
+def job_finding(
     view: JobView,
     refusal: tuple[str, str],
-    doubt: str,
-    place: QueuePlace | None,
+    read_error: str,
+    queue_position: QueuedJob | None,
     result: ReplayComparison,
-    slow: SlowNode | None = None,
+    slow_node: SlowNode | None = None,
 ) -> JobFinding | None:
     """Return the most serious finding, None if everything is normal.
 
@@ -64,48 +64,51 @@ def finding(
         verdict: How a replay compares with its original.
         slow: The node that slows the job.
     """
-    sentence, remedy = refusal
-    if sentence:
-        return JobFinding("bad", sentence, remedy)
-    doubt = doubt or (view.doubt if view.state.is_live else "")
-    if doubt:
-        return JobFinding("warn", doubt[:1].upper() + doubt[1:], icon="wifi-slash")
-    alarm, more = _last_alarm(view)
+    message, remedy = refusal
+    if message:
+        return JobFinding("bad", message, remedy)
+    read_error = read_error or (view.contact_warning if view.state.is_live else "")
+    if read_error:
+        return JobFinding("warn", read_error[:1].upper() + read_error[1:], icon="wifi-slash")
+    alarm, details = _last_alarm(view)
     if alarm is not None:
-        return JobFinding("warn", alarm.sentence, more)
-    why_slow, node = culprit(view, slow)
-    if why_slow:
+        return JobFinding("warn", alarm.message, details)
+    slow_message, node = slowdown_message(view, slow_node)
+    if slow_message:
         cause = view.status.slow_cause
         is_about_processes = cause is not None and cause.is_of_shared_cores
-        return JobFinding("warn", why_slow, node=node, is_about_processes=is_about_processes)
-    if place is not None and view.state.is_queued:
-        more = f"{place.entry.reason} {place.sentence}".lstrip()
-        return JobFinding("idle", f"Place {place.number}.", more, icon="clock")
-    if view.status.continued is not None and view.state.is_live:
-        has_grown = view.status.continued.has_grown
-        return JobFinding("idle" if has_grown else "warn", view.status.continued.reason)
-    if result.sentence and view.state is JobState.FINISHED:
-        strong, _, rest = result.sentence.partition(": ")
-        ending = rest[:1].upper() + rest[1:]
+        return JobFinding("warn", slow_message, node=node, is_about_processes=is_about_processes)
+    if queue_position is not None and view.state.is_queued:
+        details = f"{queue_position.entry.reason} {queue_position.message}".lstrip()
+        return JobFinding("idle", f"Place {queue_position.number}.", details, icon="clock")
+    if view.status.continuation is not None and view.state.is_live:
+        has_grown = view.status.continuation.has_grown
+        return JobFinding("idle" if has_grown else "warn", view.status.continuation.reason)
+    if result.message and view.state is JobState.FINISHED:
+        summary, _, comparison = result.message.partition(": ")
+        details_text = comparison[:1].upper() + comparison[1:]
         return JobFinding(
-            "good" if result.is_same else "warn", f"{strong}.", ending, original=result.original
+            "good" if result.is_same else "warn",
+            f"{summary}.",
+            details_text,
+            original=result.original,
         )
-    if view.state in _REPORTED and view.status.message:
-        return JobFinding(_REPORTED[view.state], view.status.message, _when(view))
+    if view.state in _REPORTED_FAMILIES and view.status.message:
+        return JobFinding(_REPORTED_FAMILIES[view.state], view.status.message, _stop_time(view))
     return None
 
 
-def _when(view: JobView) -> str:
+def _stop_time(view: JobView) -> str:
     """Return when it was stopped."""
-    if view.state is not JobState.INTERRUPTED or not view.status.ended:
+    if view.state is not JobState.INTERRUPTED or not view.status.ended_at:
         return ""
     now = datetime.now().astimezone()
-    return formats.moment_long(instant(view.status.ended), now)
+    return formats.time_with_day(instant(view.status.ended_at), now)
 
 
 def _last_alarm(view: JobView) -> tuple[Alarm | None, str]:
     """Return the last alarm, and a sentence with the number of the others."""
     if not view.status.alarms or not view.state.is_live:
         return None, ""
-    rest = len(view.status.alarms) - 1
-    return view.status.alarms[-1], f"{rest} more on the curve." if rest else ""
+    other_count = len(view.status.alarms) - 1
+    return view.status.alarms[-1], f"{other_count} more on the curve." if other_count else ""

@@ -14,8 +14,8 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.nodes.history.node_history import BY_KEY, NODE, NodeHistory
-from widgets.nodes.row.node_row import node_words
-from widgets.plots.annotations import Post, ThresholdLine
+from widgets.nodes.row.node_row import inline_node_title
+from widgets.plots.annotations import ThresholdLine, VerticalMarker
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.plot_range import FROM_ZERO, Scale
 from widgets.plots.run_curves import RunCurves, metric_title
@@ -42,11 +42,11 @@ class CauseCurves:
 
     title: str
     axis: XAxis
-    text: Callable[[float], str]
+    value_text: Callable[[float], str]
     x0: float
     x1: float
     curves: tuple[tuple[str, CurveData, bool], ...]
-    posts: tuple[Post, ...]
+    markers: tuple[VerticalMarker, ...]
     thresholds: tuple[ThresholdLine, ...] = ()
     scale: Scale = FROM_ZERO
 
@@ -90,10 +90,12 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
     if name == "loss" and not x0:
         return None  # the plot of the loss shows the same
     posts = [
-        Post(one.step, one.short, "warn", dashed=True) for one in alarms if one.step < view.step
+        VerticalMarker(one.step, one.label, "warn", dashed=True)
+        for one in alarms
+        if one.step < view.step
     ]
-    at_end = [one.short for one in alarms if one.step >= view.step]
-    posts.append(Post(view.step, ", ".join(at_end) or "failed here"))
+    at_end = [one.label for one in alarms if one.step >= view.step]
+    posts.append(VerticalMarker(view.step, ", ".join(at_end) or "failed here"))
     title = f"{metric_title(name)} since step {formats.count(int(x0))}"
     x1 = view.step + _WORDS_ROOM * (view.step - x0)
     return CauseCurves(
@@ -102,18 +104,18 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
 
 
 def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) -> CauseCurves | None:
-    started, ended = instant(view.status.started), instant(view.status.ended)
+    started, ended = instant(view.status.started_at), instant(view.status.ended_at)
     if started is None or ended is None:
         return None
     x1 = ended.timestamp()
     x0 = max(started.timestamp(), x1 - _BEFORE_S)
     quantity = BY_KEY[key]
-    where = node_words(state.name)
+    where = inline_node_title(state.name)
     times = history.times()
     inside = (times >= x0) & (times <= x1)
-    if quantity.of_gpu is None:
+    if quantity.read_gpu is None:
         curves = _curves_of({NODE: quantity.title}, key, history, inside)
-        title, text = f"{quantity.title} of {where}", quantity.text
+        title, text = f"{quantity.title} of {where}", quantity.format_value
         return _drawn(title, text, x0, x1, curves, NODE, quantity.scale)
     reading = state.reading
     gpus = {gpu.uuid: gpu for gpu in reading.gpus} if reading is not None else {}
@@ -127,7 +129,7 @@ def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) ->
     title = f"{quantity.title} of GPU {gpu.index} on {where}"
     if key != "memory" or not gpu.memory_total_bytes:
         curves = _curves_of(names, key, history, inside)
-        return _drawn(title, quantity.text, x0, x1, curves, chosen, quantity.scale)
+        return _drawn(title, quantity.format_value, x0, x1, curves, chosen, quantity.scale)
     unit, each = formats.memory_unit()
     whole = gpu.memory_total_bytes / each
     curves = _curves_of(names, key, history, inside, scale=whole / 100)
@@ -171,5 +173,5 @@ def _drawn(
     ordered = sorted(measured.items(), key=lambda one: one[0] == chosen)
     curves = tuple((name, data, uuid == chosen) for uuid, (name, data) in ordered)
     room = _ROOM * (x1 - x0)
-    posts = (Post(x1, "failed here"),)
+    posts = (VerticalMarker(x1, "failed here"),)
     return CauseCurves(title, XAxis.CLOCK, text, x0, x1 + room, curves, posts, thresholds, scale)

@@ -11,7 +11,7 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QWidget
 
-from backend.records.base.layout import place_of
+from backend.records.base.layout import position_text
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
@@ -20,7 +20,7 @@ from widgets.common import formats
 from widgets.common.cards import Card
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col
-from widgets.common.theme import ICON_SMALL, S2, Tone
+from widgets.common.theme import ICON_SMALL, S2, ColorRole
 from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves
@@ -34,13 +34,13 @@ _RAISED = re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
 class Event:
     """An event; ``at_s`` is Unix time."""
 
-    at_s: float
+    time_s: float
     icon: str
-    tone: Tone
-    words: str
+    color_role: ColorRole
+    message: str
 
 
-def events(
+def failure_events(
     view: JobView,
     checkpoints: Iterable[Checkpoint],
     curves: RunCurves,
@@ -60,13 +60,13 @@ def events(
             (Event(span.x0, "warning-fill", "warn", span.text) for span in problems if span.text),
             _end(view),
         ),
-        key=lambda event: event.at_s,
+        key=lambda event: event.time_s,
     )
-    started = instant(view.status.started)
+    started = instant(view.status.started_at)
     if started is None:
         return tuple(found[-_MOST:])
     began = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
-    return (began, *[event for event in found if event.at_s >= began.at_s][1 - _MOST :])
+    return (began, *[event for event in found if event.time_s >= began.time_s][1 - _MOST :])
 
 
 def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterable[Event]:
@@ -74,18 +74,18 @@ def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterabl
     for one in mine[-_CHECKPOINTS:]:
         made = instant(one.created)
         if made is not None:
-            words = f"Checkpoint saved: {place_of(one.epoch, one.step, formats.count)}"
+            words = f"Checkpoint saved: {position_text(one.epoch, one.step, formats.count)}"
             yield Event(made.timestamp(), "floppy-disk", "good", words)
 
 
 def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
     loss = curves.get("loss")
-    if loss is None or not len(loss) or not curves.began_s:
+    if loss is None or not len(loss) or not curves.started_s:
         return
     for alarm in view.status.alarms:
-        at = curves.place(alarm.step, XAxis.CLOCK)
+        at = curves.x_at_step(alarm.step, XAxis.CLOCK)
         if at is not None:
-            words = alarm.sentence
+            words = alarm.message
             if f"step {alarm.step}" not in words:
                 words = f"Step {formats.count(alarm.step)}: {words}"
             yield Event(at, "warning-fill", "warn", words)
@@ -96,7 +96,7 @@ def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
 
 
 def _end(view: JobView) -> Iterable[Event]:
-    ended = instant(view.status.ended)
+    ended = instant(view.status.ended_at)
     if ended is None:
         return
     error = view.error
@@ -133,24 +133,24 @@ class EventList(Card):
         self.setAccessibleName("Events before the failure")
 
     @property
-    def shown(self) -> tuple[Event, ...]:
+    def shown_events(self) -> tuple[Event, ...]:
         return self._shown
 
-    def show_events(self, shown: tuple[Event, ...]) -> None:
+    def show_events(self, events: tuple[Event, ...]) -> None:
         """Show these events, oldest first; the card is hidden if there are none."""
-        self.setVisible(bool(shown))
-        if shown == self._shown:
+        self.setVisible(bool(events))
+        if events == self._shown:
             return
-        self._shown = shown
+        self._shown = events
         clear(self._rows)
-        last_day = formats.day(shown[-1].at_s) if shown else ""
-        for line, event in enumerate(shown):
-            day = formats.day(event.at_s)
-            clock = formats.clock_s(event.at_s)
+        last_day = formats.day(events[-1].time_s) if events else ""
+        for line, event in enumerate(events):
+            day = formats.day(event.time_s)
+            clock = formats.clock_s(event.time_s)
             when = Label(clock if day == last_day else f"{day} {clock}", "small", "text3")
-            when.set_tip(formats.exact(event.at_s))
-            tone: Tone = "bad" if event.tone == "bad" else "text"
-            icon = IconLabel(event.icon, event.tone, ICON_SMALL)
-            words = Label(event.words, "body", tone, wrap=True)
+            when.set_tip(formats.full_time(event.time_s))
+            tone: ColorRole = "bad" if event.color_role == "bad" else "text"
+            icon = IconLabel(event.icon, event.color_role, ICON_SMALL)
+            words = Label(event.message, "body", tone, wrap=True)
             for column, part in enumerate((when, icon, words)):
                 self._rows.addWidget(part, line, column, Qt.AlignmentFlag.AlignTop)

@@ -15,7 +15,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import col, row
 from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
 from widgets.jobs.failure.failure_causes import CauseCurves
-from widgets.plots.annotations import Post
+from widgets.plots.annotations import VerticalMarker
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_panel import CurvePanel
@@ -81,41 +81,41 @@ class FailurePlots(QWidget):
         self._box.setDirection(way)
         self._fit()
 
-    def show_cause(self, shown: CauseCurves | None) -> None:
+    def show_cause(self, curves: CauseCurves | None) -> None:
         """Show the curves of the cause; None if no file has them."""
-        self._cause_card.setVisible(shown is not None)
+        self._cause_card.setVisible(curves is not None)
         self._fit()
-        if shown is None:
+        if curves is None:
             return
         if self._cause is not None:
             self._cause_box.removeWidget(self._cause)
             self._cause.hide()
             self._cause.deleteLater()
         panel = CurvePanel(
-            shown.title,
-            axis=shown.axis,
-            value_text=shown.text,
-            scale=shown.scale,
+            curves.title,
+            axis=curves.axis,
+            value_text=curves.value_text,
+            scale=curves.scale,
             end_names=False,
         )
         self._cause = panel
-        self._cause_title.setText(shown.title)
+        self._cause_title.setText(curves.title)
         _put(panel, self._cause_box)
-        lone = len(shown.curves) == 1
-        with panel.drawn_once():
-            for number, (name, data, stands_out) in enumerate(shown.curves):
+        lone = len(curves.curves) == 1
+        with panel.batch_redraws():
+            for number, (name, data, stands_out) in enumerate(curves.curves):
                 panel.set_curve(
                     str(number),
                     name,
                     data,
                     0 if stands_out else "line_strong",
                     smooth=False,
-                    named=stands_out,
+                    with_label=stands_out,
                     width=_LINE_W if stands_out else _PEER_W,
                     fill=lone and stands_out,
                 )
-            panel.set_fixed_x(shown.x0, shown.x1)
-            panel.set_marks(posts=shown.posts, thresholds=shown.thresholds)
+            panel.set_fixed_x(curves.x0, curves.x1)
+            panel.set_marks(vertical_markers=curves.markers, thresholds=curves.thresholds)
 
     def show_loss(self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint]) -> None:
         """Show the loss from the first step to the failure, not smoothed further."""
@@ -131,7 +131,7 @@ class FailurePlots(QWidget):
             _put(self._loss, self._loss_box)
         panel = self._loss
         validation = run.get(f"{VALIDATION}loss")
-        with panel.drawn_once():
+        with panel.batch_redraws():
             panel.clear()
             panel.set_smoothing(data.smoothing)
             panel.set_curve("loss", "train", data, 0)
@@ -144,7 +144,7 @@ class FailurePlots(QWidget):
                 AxisMark(each.step, MarkKind.CHECKPOINT, f"checkpoint {each.name}")
                 for each in checkpoints
             ]
-            panel.set_marks(posts=[Post(end, "failed here")], on_axis=marks)
+            panel.set_marks(vertical_markers=[VerticalMarker(end, "failed here")], axis_marks=marks)
 
     def _fit(self) -> None:
         """Limit the height to that of the plots; hide the widget if there are none."""

@@ -15,30 +15,30 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
-from backend.records.base.layout import place_of
+from backend.records.base.layout import position_text
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, to_resume
 from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.settings import name_and_unit
-from backend.records.jobs.view import MPIRUN_LOG, WHY_NO_RESUME, JobView
+from backend.records.jobs.view import MPIRUN_LOG, NO_RESUME_REASON, JobView
 from backend.records.library.packages import package_of
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Scroll, StyledFrame
+from widgets.common.cards import Card, StyledFrame, VerticalScrollArea
 from widgets.common.fields import TextBox
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.detail.header_facts import step_words
+from widgets.jobs.detail.header_facts import step_label
 from widgets.jobs.failure.failure_causes import cause_curves
-from widgets.jobs.failure.failure_events import EventList, events
+from widgets.jobs.failure.failure_events import EventList, failure_events
 from widgets.jobs.failure.failure_plots import FailurePlots
-from widgets.jobs.failure.remedies import Remedies, cause_of, lost, remedies
-from widgets.jobs.log.log_ansi import plain
+from widgets.jobs.failure.remedies import Remedies, cause_of, lost_steps, remedies
+from widgets.jobs.log.log_ansi import strip_codes
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.annotations import AxisSpan
 from widgets.plots.run_curves import RunCurves
@@ -61,7 +61,7 @@ class FailureTab(QWidget):
         plots: The last steps before the failure.
     """
 
-    choice_requested = Signal(str)
+    placement_requested = Signal(str)
     install_requested = Signal(str)
     log_requested = Signal(str, int)
 
@@ -93,7 +93,9 @@ class FailureTab(QWidget):
         self._without = Button("", icon="play")
         self._without.clicked.connect(self._resume_without)
         self._choose = Button("")
-        self._choose.clicked.connect(lambda: self.choice_requested.emit(self._remedies.away))
+        self._choose.clicked.connect(
+            lambda: self.placement_requested.emit(self._remedies.offline_node)
+        )
         self._install = Button("", icon="download-simple")
         self._install.clicked.connect(lambda: self.install_requested.emit(self._remedies.module))
         self._from = Label("", "small", "text2", wrap=True)
@@ -149,11 +151,11 @@ class FailureTab(QWidget):
                 margins=(0, 0, 0, S4),
             )
         )
-        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1), gap=0))
+        self.setLayout(col((VerticalScrollArea(content, gutter=PAGE_MARGIN), 1), gap=0))
 
     def show_view(self, view: JobView) -> None:
         error = view.error
-        cause = error.sentence if error is not None else ""
+        cause = error.message if error is not None else ""
         # The message of the run usually has rank and node before the cause.
         message = view.status.message
         sentence, why = (message, "") if cause in message else (cause, message)
@@ -189,17 +191,17 @@ class FailureTab(QWidget):
             return
         error = view.error
         now = datetime.now().astimezone()
-        facts = [Fact("Run", str(view.run))]
+        facts = [KeyValue("Run", str(view.run))]
         if error is not None and error.rank is not None:
-            facts.append(Fact("Rank", str(error.rank)))
+            facts.append(KeyValue("Rank", str(error.rank)))
         if error is not None and error.node:
             there = "this computer" if error.node == "this-computer" else error.node
-            facts.append(Fact("Where", there))
-        facts.append(Fact("At step", step_words(view)))
-        if words := lost(view, self._checkpoints):
-            facts.append(Fact("Lost", words))
-        facts.append(Fact("When", formats.moment_long(instant(view.status.ended), now)))
-        self._facts.set_facts(facts)
+            facts.append(KeyValue("Where", there))
+        facts.append(KeyValue("At step", step_label(view)))
+        if words := lost_steps(view, self._checkpoints):
+            facts.append(KeyValue("Lost", words))
+        facts.append(KeyValue("When", formats.time_with_day(instant(view.status.ended_at), now)))
+        self._facts.set_items(facts)
 
     def show_installed(self, job_id: str, module: str) -> None:
         """Offer to resume: the package of this module is installed now."""
@@ -259,14 +261,18 @@ class FailureTab(QWidget):
             name: data.revision for name in self._run.names() if (data := self._run.get(name))
         }
         # What a node does now does not matter to a run that has ended.
-        reaches = {name: (one.reach, one.count > 0) for name, one in self._histories.items()}
+        reaches = {
+            name: (one.extension_count, one.count > 0) for name, one in self._histories.items()
+        }
         known = (view, self._checkpoints, points, reaches, self._problems)
         if known == self._drawn:
             return
         self._drawn = known
         self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
         self.plots.show_loss(view, self._run, self._checkpoints or ())
-        self.events.show_events(events(view, self._checkpoints or (), self._run, self._problems))
+        self.events.show_events(
+            failure_events(view, self._checkpoints or (), self._run, self._problems)
+        )
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
         """Set the checkpoints to resume from; None if not known yet."""
@@ -287,7 +293,7 @@ class FailureTab(QWidget):
         is_newest = found is None or found.step == max(one.step for one in kept)
         words = _where_it_goes_on(found, is_known=known, is_newest=is_newest)
         if self._view is not None and not self._view.resumes:
-            words = f"{WHY_NO_RESUME}."
+            words = f"{NO_RESUME_REASON}."
         self._from.setText(words)
 
     def _show_proof(
@@ -306,7 +312,7 @@ class FailureTab(QWidget):
         )
         wide = max((len(formats.count(line.line)) for line in lines), default=0)
         text = "\n".join(
-            f"{formats.count(line.line) if line.line else '':>{wide}}  {plain(line.text)}"
+            f"{formats.count(line.line) if line.line else '':>{wide}}  {strip_codes(line.text)}"
             for line in lines
         )
         if text != self._proof.toPlainText():
@@ -336,19 +342,21 @@ class FailureTab(QWidget):
         if self._installed == (self._view.id, found.module):
             found = self._remedies = replace(found, module="", is_same_last=False)
         verb = "Clone" if self._starts_over else "Resume"
-        self._changed.setText(f"{verb} with {_in_words(found.change)}")
+        self._changed.setText(f"{verb} with {_in_words(found.changed_settings)}")
         self._changed.set_icon("copy" if self._starts_over else "play")
-        self._changed.setVisible(bool(found.change))
-        self._clone.setText("Clone with gradient clipping" if found.clone else "Clone and change")
-        self._without.setText(f"Resume without {found.without}")
-        self._without.setVisible(bool(found.without))
+        self._changed.setVisible(bool(found.changed_settings))
+        self._clone.setText(
+            "Clone with gradient clipping" if found.clone_settings else "Clone and change"
+        )
+        self._without.setText(f"Resume without {found.excluded_gpu}")
+        self._without.setVisible(bool(found.excluded_gpu))
         self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
-        self._choose.setVisible(found.chooses)
+        self._choose.setVisible(found.offers_choice)
         # The menu of the job still has Resume; here it would only fail again.
         self._again.setVisible(
-            self._starts_over or not ("batch_size" in found.change or found.without)
+            self._starts_over or not ("batch_size" in found.changed_settings or found.excluded_gpu)
         )
-        usual = (self._clone, self._again) if found.is_same_last else (self._again, self._clone)
+        usual = (self._clone, self._again) if found.repeats_failure else (self._again, self._clone)
         if self._usual.indexOf(usual[0]) != 0:
             self._usual.removeWidget(usual[0])
             self._usual.insertWidget(0, usual[0])
@@ -362,7 +370,7 @@ class FailureTab(QWidget):
         self._fit_acts()
 
     @property
-    def first_act(self) -> Button:
+    def first_button(self) -> Button:
         """Return the highlighted action."""
         return self._first
 
@@ -377,23 +385,23 @@ class FailureTab(QWidget):
     @Slot()
     def _run_again(self) -> None:
         if self._starts_over:
-            self._actions.ask(do.START_OVER, self._id())
+            self._actions.ask(job_actions.START_OVER, self._id())
         else:
-            self._actions.ask(do.RESUME_FROM, self._id(), self._first_checkpoint)
+            self._actions.ask(job_actions.RESUME_FROM, self._id(), self._first_checkpoint)
 
     @Slot()
     def _run_changed(self) -> None:
-        request = do.CLONE_WITH if self._starts_over else do.RESUME_WITH
-        self._actions.ask(request, self._id(), self._remedies.change)
+        request = job_actions.CLONE_WITH if self._starts_over else job_actions.RESUME_WITH
+        self._actions.ask(request, self._id(), self._remedies.changed_settings)
 
     @Slot()
     def _clone_with(self) -> None:
-        self._actions.ask(do.CLONE_WITH, self._id(), self._remedies.clone)
+        self._actions.ask(job_actions.CLONE_WITH, self._id(), self._remedies.clone_settings)
 
     @Slot()
     def _resume_without(self) -> None:
         placement = list(self._remedies.placement)
-        self._actions.ask(do.RESUME_ELSEWHERE, self._id(), placement)
+        self._actions.ask(job_actions.RESUME_ON_NODES, self._id(), placement)
 
     @Slot()
     def _copy(self) -> None:
@@ -404,7 +412,7 @@ def _in_words(settings: Mapping[str, Any]) -> str:
     """Return the settings of a resume: ``batch size 16``."""
     return ", ".join(
         f"{name_and_unit(path)[0].lower()} "
-        f"{' '.join(value) if isinstance(value, list) else formats.setting(value)}"
+        f"{' '.join(value) if isinstance(value, list) else formats.typed_number(value)}"
         for path, value in settings.items()
     )
 
@@ -412,7 +420,7 @@ def _in_words(settings: Mapping[str, Any]) -> str:
 def _where_it_goes_on(found: Checkpoint | None, *, is_known: bool, is_newest: bool) -> str:
     if found is not None:
         which = "" if is_newest else "the last good checkpoint: "
-        place = place_of(found.epoch, found.step, formats.count)
+        place = position_text(found.epoch, found.step, formats.count)
         return f"Resume continues from {which}{place}."
     if not is_known:
         return "Resume continues from the newest checkpoint."

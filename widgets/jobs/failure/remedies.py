@@ -19,9 +19,9 @@ from widgets.nodes.row.node_row import node_title
 
 _OUT_OF_MEMORY = "gpu_memory"
 _MODULE_MISSING = "module_missing"
-_OF_ONE_GPU = frozenset({"gpu_busy", "gpu_ecc", "gpu_fault", "gpu_lost", "gpu_shared", "gpu_state"})
+_GPU_CAUSES = frozenset({"gpu_busy", "gpu_ecc", "gpu_fault", "gpu_lost", "gpu_shared", "gpu_state"})
 """Causes that stay with the GPU."""
-_CHANGE_FIRST = frozenset(
+_SETTING_CAUSES = frozenset(
     {
         USER_CODE,
         *OF_LOSS,
@@ -50,10 +50,10 @@ _CHANGE_FIRST = frozenset(
     }
 )
 """Causes that occur again with the same settings, however often the job is resumed."""
-_LEFT_OUT = re.compile(r"start_from_except = (\[.*?\])")
-"""In the remedy for weights that fit in part: what to leave out."""
-_SLOWER = 10
-_CLIP = 1.0
+_START_NEW = re.compile(r"start_from_except = (\[.*?\])")
+"""In the remedy for weights of which some fit: the setting that leaves out the others."""
+_RATE_DIVISOR = 10
+_CLIP_NORM = 1.0
 """The usual norm to clip a gradient to."""
 
 
@@ -74,13 +74,13 @@ class Remedies:
         module: A Python module that is not installed, "" if that is not the cause.
     """
 
-    change: Mapping[str, Any] = field(default_factory=dict)
-    clone: Mapping[str, Any] = field(default_factory=dict)
+    changed_settings: Mapping[str, Any] = field(default_factory=dict)
+    clone_settings: Mapping[str, Any] = field(default_factory=dict)
     placement: tuple[Mapping[str, Any], ...] = ()
-    without: str = ""
-    chooses: bool = False
-    away: str = ""
-    is_same_last: bool = False
+    excluded_gpu: str = ""
+    offers_choice: bool = False
+    offline_node: str = ""
+    repeats_failure: bool = False
     module: str = ""
 
 
@@ -91,31 +91,37 @@ def remedies(
 ) -> Remedies:
     """Return what helps against the cause; without a checkpoint, changes of a clone."""
     cause = cause_of(view)
-    is_same_last = cause in _CHANGE_FIRST | _OF_ONE_GPU
-    unclipped = cause in OF_LOSS and view.config.gradient_norm is None
-    clone = {"gradient_norm": _CLIP} if unclipped else {}
+    repeats_failure = cause in _SETTING_CAUSES | _GPU_CAUSES
+    is_unclipped = cause in OF_LOSS and view.config.gradient_norm is None
+    clone_settings = {"gradient_norm": _CLIP_NORM} if is_unclipped else {}
     module = _missing_module(view)
-    gone = (node for node in view.nodes if node in states and _is_offline(states[node]))
-    away = next(gone, "")
-    too_large = cause == _OUT_OF_MEMORY and not away
-    change: dict[str, Any] = {}
-    if too_large and view.config.batch_size > 1:
-        change["batch_size"] = view.config.batch_size // 2
-    if cause in OF_LOSS and not away and not view.is_script:
-        change["optimizer.lr"] = float(f"{view.config.optimizer.lr / _SLOWER:.4g}")
-    if view.error is not None and (proposal := _LEFT_OUT.search(view.error.remedy)):
-        change["start_from_except"] = json.loads(proposal[1])
+    offline_nodes = (node for node in view.nodes if node in states and _is_offline(states[node]))
+    offline_node = next(offline_nodes, "")
+    is_too_large = cause == _OUT_OF_MEMORY and not offline_node
+    changed_settings: dict[str, Any] = {}
+    if is_too_large and view.config.batch_size > 1:
+        changed_settings["batch_size"] = view.config.batch_size // 2
+    if cause in OF_LOSS and not offline_node and not view.is_script:
+        changed_settings["optimizer.lr"] = float(f"{view.config.optimizer.lr / _RATE_DIVISOR:.4g}")
+    if view.error is not None and (proposal := _START_NEW.search(view.error.remedy)):
+        changed_settings["start_from_except"] = json.loads(proposal[1])
     if checkpoints == ():
-        return Remedies(change=change, clone=clone, is_same_last=is_same_last, module=module)
-    without, placement = _without(view, states) if cause in _OF_ONE_GPU else ("", ())
+        return Remedies(
+            changed_settings=changed_settings,
+            clone_settings=clone_settings,
+            repeats_failure=repeats_failure,
+            module=module,
+        )
+    excluded_gpu, placement = _exclude_gpu(view, states) if cause in _GPU_CAUSES else ("", ())
     return Remedies(
-        change=change,
-        clone=clone,
+        changed_settings=changed_settings,
+        clone_settings=clone_settings,
         placement=placement,
-        without=without,
-        chooses=bool(away) or (view.uses_gpus and (too_large or cause in _OF_ONE_GPU)),
-        away=away,
-        is_same_last=is_same_last or bool(away),
+        excluded_gpu=excluded_gpu,
+        offers_choice=bool(offline_node)
+        or (view.uses_gpus and (is_too_large or cause in _GPU_CAUSES)),
+        offline_node=offline_node,
+        repeats_failure=repeats_failure or bool(offline_node),
         module=module,
     )
 
@@ -125,8 +131,8 @@ def _missing_module(view: JobView) -> str:
     error = view.error
     if error is None or error.cause not in ("", _MODULE_MISSING, USER_CODE):
         return ""
-    proof = error.evidence if error.cause == _MODULE_MISSING else ()
-    return module_of(error.traceback) or missing_module([line.text for line in proof])
+    evidence = error.evidence if error.cause == _MODULE_MISSING else ()
+    return module_of(error.traceback) or missing_module([line.text for line in evidence])
 
 
 def cause_of(view: JobView) -> str:
@@ -134,18 +140,18 @@ def cause_of(view: JobView) -> str:
     error, config = view.error, view.config
     if error is None or error.cause or error.traceback:
         return error.cause if error is not None else ""
-    ends = {NOT_A_NUMBER: config.stop_on_nan, DIVERGED: config.stop_on_divergence}
-    found = {alarm.kind for alarm in view.status.alarms if ends.get(alarm.kind)}
-    if NOT_A_NUMBER in found:
+    ending_alarms = {NOT_A_NUMBER: config.stop_on_nan, DIVERGED: config.stop_on_divergence}
+    alarm_kinds = {alarm.kind for alarm in view.status.alarms if ending_alarms.get(alarm.kind)}
+    if NOT_A_NUMBER in alarm_kinds:
         return LOSS_NOT_A_NUMBER
-    return LOSS_DIVERGED if found else ""
+    return LOSS_DIVERGED if alarm_kinds else ""
 
 
 def _is_offline(state: NodeState) -> bool:
     return state.presence is Presence.OFFLINE
 
 
-def _without(
+def _exclude_gpu(
     view: JobView, states: Mapping[str, NodeState]
 ) -> tuple[str, tuple[Mapping[str, Any], ...]]:
     """Return the GPU of the rank that failed first, and the placement without it."""
@@ -157,19 +163,21 @@ def _without(
     state = states.get(node)
     reading = state.reading if state is not None else None
     index = next((gpu.index for gpu in reading.gpus if gpu.uuid == uuid), None) if reading else None
-    rest = []
+    placements = []
     for placement in view.config.placement:
         gpus = tuple(gpu for gpu in placement.gpus if (placement.node, gpu) != (node, uuid))
         if gpus:
-            rest.append(replace(placement, gpus=gpus).to_dict())
-    if index is None or not rest:
+            placements.append(replace(placement, gpus=gpus).to_dict())
+    if index is None or not placements:
         return "", ()
-    return f"GPU {index} of {node_title(node)}", tuple(rest)
+    return f"GPU {index} of {node_title(node)}", tuple(placements)
 
 
-def lost(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str:
+def lost_steps(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str:
     """Return how many steps a resume repeats: ``214 steps``, "" while that is not known."""
     if checkpoints is None:
         return ""
-    found = to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
-    return formats.plural(max(0, view.step - (found.step if found is not None else 0)), "step")
+    checkpoint = to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
+    return formats.plural(
+        max(0, view.step - (checkpoint.step if checkpoint is not None else 0)), "step"
+    )

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from PySide6.QtCore import QTimer, Slot
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.base.room import LEAST_FILES, files_words
-from backend.records.jobs.flat_settings import Change
+from backend.base.room import LEAST_FILES, free_files_message
+from backend.records.jobs.flat_settings import SettingChange
 from backend.records.jobs.view import JobCheck, JobForecast
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Scroll, Separator, StyledFrame
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.cards import Separator, StyledFrame, VerticalScrollArea
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import IconLabel, Label, native_key
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.term_tooltips import term_tip
@@ -26,11 +26,11 @@ from widgets.plots.export_menu import PictureButton
 
 SIDE_W = 384
 START_KEY = "Ctrl+Return"
-_CHANGES_SHOWN, _COLUMNS = 6, 3
+_MAX_CHANGES, _COLUMNS = 6, 3
 _MINUTE_MS = 60_000
-_NOT_TIMED = "No estimate yet: no job with this model, data and batch size has run."
-_COUNTING = "Counting samples; steps and time follow."
-_NOT_COUNTED = "Steps and time follow when the loader has counted the samples."
+_UNTIMED_HINT = "No estimate yet: no job with this model, data and batch size has run."
+_COUNTING_HINT = "Counting samples; steps and time follow."
+_UNCOUNTED_HINT = "Steps and time follow when the loader has counted the samples."
 _TERMS = {
     "Global batch": "global batch",
     "Effective rate": "rate scaling",
@@ -41,7 +41,7 @@ _TERMS = {
 
 
 class StartButtons:
-    """The Start and Queue buttons and the one after a refusal; on the right, or at the bottom."""
+    """The buttons Start and Queue, and the button after a refusal; right, or at the bottom."""
 
     def __init__(self) -> None:
         tip = f"Start the job ({native_key(START_KEY)})"
@@ -53,22 +53,22 @@ class StartButtons:
 
 
 class FormSide(StyledFrame):
-    """The verdict, figures, learning rate curve, differences and checks.
+    """The result of the check, figures, learning rate curve, differences and checks.
 
     Attributes:
-        acts: Its buttons.
+        start_buttons: The buttons of the pane.
         pictures: Exports the learning rate curve.
         result: The summary of the check.
         refusal: Why a start was refused.
         findings: The column of checks.
     """
 
-    def __init__(self, acts: StartButtons, parent: QWidget | None = None) -> None:
+    def __init__(self, start_buttons: StartButtons, parent: QWidget | None = None) -> None:
         super().__init__("pane", parent=parent)
-        self.acts = acts
+        self.start_buttons = start_buttons
         self._forecast = JobForecast()
         self._check = JobCheck()
-        self._counts = False
+        self._is_counting = False
         self._terms: Mapping[str, str] = {}
         self._icon = IconLabel("info-fill", "text3", ICON_LARGE)
         self.result = Label("", "title", elide="right")
@@ -77,9 +77,9 @@ class FormSide(StyledFrame):
         self._basis = Label("", "small", "text3", wrap=True)
         self._rates = RatePreview()
         self.pictures = PictureButton(TITLE, lambda: self._rates)
-        self._changed_head = Label("", "strong", elide="right")
+        self._changes_title = Label("", "strong", elide="right")
         self._changes = col(gap=S1)
-        self._changed_rule = Separator()
+        self._changes_rule = Separator()
         self.findings = col(gap=S2)
         self._check_part = QWidget()
         self._check_part.setLayout(
@@ -89,7 +89,7 @@ class FormSide(StyledFrame):
         self.refusal.hide()
         differences = QWidget()
         differences.setLayout(
-            col(self._changed_rule, S3, self._changed_head, self._changes, S3, gap=S1)
+            col(self._changes_rule, S3, self._changes_title, self._changes, S3, gap=S1)
         )
         self._differences = differences
         self._numbers, self._curve = QWidget(), QWidget()
@@ -112,12 +112,14 @@ class FormSide(StyledFrame):
                 margins=(S4, S4, S4, S2),
             )
         )
-        buttons = row((acts.start, 1), acts.queue, gap=S2)
+        buttons = row((start_buttons.start, 1), start_buttons.queue, gap=S2)
         self.setFixedWidth(SIDE_W)
         self.setLayout(
             col(
-                (Scroll(upper), 1),
-                col(self.refusal, acts.take_back, buttons, gap=S2, margins=(S4, S2, S4, S4)),
+                (VerticalScrollArea(upper), 1),
+                col(
+                    self.refusal, start_buttons.take_back, buttons, gap=S2, margins=(S4, S2, S4, S4)
+                ),
                 gap=0,
             )
         )
@@ -129,187 +131,218 @@ class FormSide(StyledFrame):
         self.show_changes("", ())
         self.show_findings(())
 
-    def show_check_result(self, words: str, icon: str, tone: str) -> None:
-        self.result.setText(words)
-        self._icon.set_icon(icon, tone)
+    def show_check_result(self, message: str, icon: str, color_role: str) -> None:
+        self.result.setText(message)
+        self._icon.set_icon(icon, color_role)
 
     def show_figures(self, check: JobCheck, epochs: int) -> None:
         """Show the figures that follow from the settings."""
         self._check, self._forecast = check, check.forecast
         # A script decides itself what it trains.
-        for part in (self._numbers, self._curve):
-            part.setVisible(check.global_batch != 0)
+        for widget in (self._numbers, self._curve):
+            widget.setVisible(check.global_batch != 0)
         self._rates.show_rates(check.rates, epochs)
         self._show_numbers()
 
     def show_terms(self, terms: Mapping[str, str]) -> None:
-        """Set the glossary: a term and its sentence."""
+        """Set the glossary: a term and its explanation."""
         self._terms = terms
         self._show_numbers()
 
     @Slot()
     def _show_numbers(self) -> None:
-        check, found, now = self._check, self._forecast, time.time()
+        check, forecast, now_s = self._check, self._forecast, time.time()
         batch, steps = check.global_batch, check.steps_per_epoch
-        uncounted = self._not_counted() if steps is None else ""
-        self._figures.set_facts(
+        hint = self._counting_hint() if steps is None else ""
+        self._figures.set_items(
             (
-                self._fact("Global batch", formats.NONE if batch is None else formats.count(batch)),
-                self._fact("Effective rate", formats.setting(check.learning_rate)),
-                self._fact(
+                self._figure(
+                    "Global batch", formats.NONE if batch is None else formats.count(batch)
+                ),
+                self._figure("Effective rate", formats.typed_number(check.learning_rate)),
+                self._figure(
                     "Steps an epoch",
                     formats.NONE if steps is None else formats.count(steps),
-                    uncounted,
+                    hint,
                 ),
             )
         )
-        ready = None if found.lasts_s is None else now + found.lasts_s
-        kept, each, disk = found.checkpoints_kept, found.checkpoint_bytes, found.disk_bytes
-        shown = formats.NONE if each is None else f"{formats.count(kept)} × {formats.disk(each)}"
-        self._forecasts.set_facts(
+        ready_s = None if forecast.lasts_s is None else now_s + forecast.lasts_s
+        kept_count, file_bytes, disk_bytes = (
+            forecast.checkpoints_kept,
+            forecast.checkpoint_bytes,
+            forecast.disk_bytes,
+        )
+        checkpoints_text = (
+            formats.NONE
+            if file_bytes is None
+            else f"{formats.count(kept_count)} × {formats.disk(file_bytes)}"
+        )
+        self._forecasts.set_items(
             (
-                self._fact(
-                    "Takes about", _roughly(found.lasts_s), _NOT_TIMED if ready is None else ""
+                self._figure(
+                    "Takes about",
+                    _rough_duration(forecast.lasts_s),
+                    _UNTIMED_HINT if ready_s is None else "",
                 ),
-                self._fact(
+                self._figure(
                     "Checkpoints",
-                    shown,
-                    "" if disk is None else f"{formats.disk(disk)} of disk space at most",
+                    checkpoints_text,
+                    ""
+                    if disk_bytes is None
+                    else f"{formats.disk(disk_bytes)} of disk space at most",
                 ),
-                self._fact("Ready at", formats.about(ready, now)),
+                self._figure("Ready at", formats.estimated_time(ready_s, now_s)),
             )
         )
-        self._basis.setText(_basis(check, self._not_counted()))
+        self._basis.setText(_basis(check, self._counting_hint()))
         self._basis.setVisible(bool(self._basis.text()))
 
-    def show_counting(self, counts: bool) -> None:
+    def show_counting(self, is_counting: bool) -> None:
         """Show whether the samples of the dataset are being counted."""
-        self._counts = counts
+        self._is_counting = is_counting
         self._show_numbers()
 
-    def _not_counted(self) -> str:
-        return _COUNTING if self._counts else _NOT_COUNTED
+    def _counting_hint(self) -> str:
+        return _COUNTING_HINT if self._is_counting else _UNCOUNTED_HINT
 
-    def _fact(self, caption: str, value: str, more: str = "") -> Fact:
+    def _figure(self, caption: str, value: str, hint: str = "") -> KeyValue:
         term = _TERMS.get(caption, "")
-        return Fact(caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), more))
+        return KeyValue(
+            caption, value, tip=term_tip(caption, term, self._terms.get(term, ""), hint)
+        )
 
-    def show_changes(self, origin: str, changes: Sequence[Change]) -> None:
+    def show_changes(self, origin: str, changes: Sequence[SettingChange]) -> None:
         """Show the differences from the original settings; an empty ``origin`` hides them."""
         clear(self._changes)
         self._differences.setVisible(bool(origin))
         if not changes:
-            self._changed_head.setText(f"Same settings as {origin}")
+            self._changes_title.setText(f"Same settings as {origin}")
             return
-        self._changed_head.setText(f"Differs from {origin}")
-        for change in changes[:_CHANGES_SHOWN]:
-            before, now = change.before or "–", change.now or "–"
-            words = Label(f"{before} → {now}", "strong", elide="middle")
+        self._changes_title.setText(f"Differs from {origin}")
+        for change in changes[:_MAX_CHANGES]:
+            old_value, new_value = change.old_text or "–", change.new_text or "–"
+            values_label = Label(f"{old_value} → {new_value}", "strong", elide="middle")
             self._changes.addLayout(
-                row((Label(change.label, "body", "text2", elide="right"), 1), (words, 1), gap=S2)
+                row(
+                    (Label(change.label, "body", "text2", elide="right"), 1),
+                    (values_label, 1),
+                    gap=S2,
+                )
             )
-        more = changes[_CHANGES_SHOWN:]
-        if more:
-            rest = Label(f"and {formats.count(len(more))} more", "small", "text3")
-            rest.set_tip(", ".join(change.label for change in more))
-            self._changes.addWidget(rest)
+        hidden_changes = changes[_MAX_CHANGES:]
+        if hidden_changes:
+            count_label = Label(f"and {formats.count(len(hidden_changes))} more", "small", "text3")
+            count_label.set_tip(", ".join(change.label for change in hidden_changes))
+            self._changes.addWidget(count_label)
 
-    def show_findings(self, findings: Sequence[Finding], faults: Sequence[str] = ()) -> None:
-        """Show faults that have no field, hints, and passed checks."""
+    def show_findings(self, findings: Sequence[Finding], errors: Sequence[str] = ()) -> None:
+        """Show errors that have no field, hints, and passed checks."""
         clear(self.findings)
-        self._check_part.setVisible(bool(faults or findings))
-        for sentence in faults:
-            wrong = Label(sentence, "body", wrap=True)
-            self.findings.addLayout(row(IconLabel("x-circle-fill", "bad"), (wrong, 1), top=True))
+        self._check_part.setVisible(bool(errors or findings))
+        for error in errors:
+            label = Label(error, "body", wrap=True)
+            self.findings.addLayout(row(IconLabel("x-circle-fill", "bad"), (label, 1), top=True))
         for finding in findings:
-            icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
-            words = col(Label(finding.sentence, "body", wrap=True), gap=0)
+            icon, color_role = (
+                ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            )
+            texts = col(Label(finding.message, "body", wrap=True), gap=0)
             if finding.remedy:
-                words.addWidget(Label(finding.remedy, "small", "text2", wrap=True))
-            self.findings.addLayout(row(IconLabel(icon, tone), (words, 1), top=True))
+                texts.addWidget(Label(finding.remedy, "small", "text2", wrap=True))
+            self.findings.addLayout(row(IconLabel(icon, color_role), (texts, 1), top=True))
 
 
 class FormFoot(StyledFrame):
     """The bar at the bottom that replaces the right side in a narrow window.
 
     Attributes:
-        acts: Its buttons.
+        start_buttons: The buttons of the pane.
         result, figures: The summary of the check, and its forecast.
         refusal: Why a start was refused.
     """
 
-    def __init__(self, acts: StartButtons, parent: QWidget | None = None) -> None:
+    def __init__(self, start_buttons: StartButtons, parent: QWidget | None = None) -> None:
         super().__init__("pane", parent=parent)
-        self.acts = acts
+        self.start_buttons = start_buttons
         self.result = Label("", "strong", elide="right")
         self.figures = Label("", "small", "text2", elide="right")
         self.refusal = Label("", "small", "bad", wrap=True)
         self.refusal.hide()
-        words = col(self.result, self.figures, self.refusal, gap=0)
-        buttons = row(acts.take_back, acts.queue, acts.start, gap=S2)
-        self.setLayout(row((words, 1), buttons, gap=S3, margins=(S4, S2, S4, S2)))
+        texts = col(self.result, self.figures, self.refusal, gap=0)
+        buttons = row(start_buttons.take_back, start_buttons.queue, start_buttons.start, gap=S2)
+        self.setLayout(row((texts, 1), buttons, gap=S3, margins=(S4, S2, S4, S2)))
         self.hide()
 
-    def show_refusal(self, sentence: str) -> None:
+    def show_refusal(self, message: str) -> None:
         """Show why a start was refused, instead of the figures; "" for no refusal."""
-        self.refusal.setText(sentence)
-        self.refusal.setVisible(bool(sentence))
-        self.figures.setVisible(not sentence and bool(self.figures.text()))
+        self.refusal.setText(message)
+        self.refusal.setVisible(bool(message))
+        self.figures.setVisible(not message and bool(self.figures.text()))
 
     def show_figures(self, check: JobCheck, reason: str = "") -> None:
         """Show the figures in one line, or why the job cannot train."""
         parts = []
         if check.global_batch:
             parts.append(f"batch {formats.count(check.global_batch)}")
-            parts.append(f"rate {formats.setting(check.learning_rate)}")
+            parts.append(f"rate {formats.typed_number(check.learning_rate)}")
         if check.steps_per_epoch is not None:
             parts.append(f"{formats.count(check.steps_per_epoch)} steps an epoch")
         if check.servers:
-            parts.append(_served(check))
-        found, now = check.forecast, time.time()
-        if found.lasts_s is not None:
-            parts.append(f"ready {formats.about(now + found.lasts_s, now)}")
-        if found.gpu_s is not None:
-            parts.append(f"{formats.gpu_hours(found.gpu_s)} GPU hours")
-        if found.disk_bytes is not None:
-            parts.append(f"{formats.disk(found.disk_bytes)} of checkpoints")
+            parts.append(_server_text(check))
+        forecast, now_s = check.forecast, time.time()
+        if forecast.lasts_s is not None:
+            parts.append(f"ready {formats.estimated_time(now_s + forecast.lasts_s, now_s)}")
+        if forecast.gpu_s is not None:
+            parts.append(f"{formats.gpu_hours(forecast.gpu_s)} GPU hours")
+        if forecast.disk_bytes is not None:
+            parts.append(f"{formats.disk(forecast.disk_bytes)} of checkpoints")
         self.figures.setText(reason or ", ".join(parts))
         self.figures.setVisible(bool(self.figures.text()) and self.refusal.isHidden())
 
 
-def _roughly(seconds: float | None) -> str:
+def _rough_duration(seconds: float | None) -> str:
     """Return ``41 min``, ``1 h 55``: as precise as the estimate."""
     return (
-        formats.rough(seconds) if seconds is None or seconds < 3600 else formats.duration(seconds)
+        formats.rough_duration(seconds)
+        if seconds is None or seconds < 3600
+        else formats.duration(seconds)
     )
 
 
-def _served(check: JobCheck) -> str:
+def _server_text(check: JobCheck) -> str:
     """Return ``3 processes train, 1 serves``."""
     verb = "serves" if check.servers == 1 else "serve"
     train = formats.plural(check.workers, "process trains", "processes train")
     return f"{train}, {formats.count(check.servers)} {verb}"
 
 
-def _basis(check: JobCheck, not_counted: str) -> str:
-    """Return the basis of the figures, what is not known yet, and the disk space."""
-    found, parts = check.forecast, []
+def _basis(check: JobCheck, counting_hint: str) -> str:
+    """Return the basis of the figures, the unknown figures, and the disk space."""
+    forecast, parts = check.forecast, []
     if check.jobs > 1:
         parts.append("These figures are for the first job.")
     if check.servers:
-        parts.append(f"{_served(check)}; an update is one push of a worker.")
-    if found.lasts_s is not None and found.pace_s is not None:
-        parts.append(f"Based on “{found.like}”: {formats.duration(found.pace_s)} per step.")
+        parts.append(f"{_server_text(check)}; an update is one push of a worker.")
+    if forecast.lasts_s is not None and forecast.pace_s is not None:
+        parts.append(
+            f"Based on “{forecast.pace_source}”: {formats.duration(forecast.pace_s)} per step."
+        )
     elif check.global_batch is not None:
-        parts.append(not_counted if check.steps_per_epoch is None else _NOT_TIMED)
-    if found.gpu_s is not None:
-        used = f" and {formats.energy(found.energy_j)}" if found.energy_j is not None else ""
-        whose = " each" if check.jobs > 1 else ""
-        parts.append(f"About {formats.gpu_hours(found.gpu_s)} GPU hours{used}{whose}.")
-    if found.disk_bytes is not None and found.free_bytes is not None:
-        need, free = formats.disk(found.disk_bytes * check.jobs), formats.disk(found.free_bytes)
-        whose = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
-        parts.append(f"Checkpoints{whose} need {need}; {free} are free.")
-    if found.free_files is not None and found.free_files < LEAST_FILES:
-        parts.append(f"The data root {files_words(found.free_files)}.")
+        parts.append(counting_hint if check.steps_per_epoch is None else _UNTIMED_HINT)
+    if forecast.gpu_s is not None:
+        energy = (
+            f" and {formats.energy(forecast.energy_j)}" if forecast.energy_j is not None else ""
+        )
+        scope = " each" if check.jobs > 1 else ""
+        parts.append(f"About {formats.gpu_hours(forecast.gpu_s)} GPU hours{energy}{scope}.")
+    if forecast.disk_bytes is not None and forecast.free_bytes is not None:
+        needed_size, free_size = (
+            formats.disk(forecast.disk_bytes * check.jobs),
+            formats.disk(forecast.free_bytes),
+        )
+        scope = f" of {formats.count(check.jobs)} jobs" if check.jobs > 1 else ""
+        parts.append(f"Checkpoints{scope} need {needed_size}; {free_size} are free.")
+    if forecast.free_files is not None and forecast.free_files < LEAST_FILES:
+        parts.append(f"The data root {free_files_message(forecast.free_files)}.")
     return " ".join(parts)

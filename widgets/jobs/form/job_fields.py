@@ -1,8 +1,8 @@
-"""The fields of the job form, each bound to its place in the job file.
+"""The fields of the job form, each bound to its path in the job file.
 
 The form's only state is the job file in its fields (`JobFields.draft`). Text that is not a number
-is kept as typed: the one check of job files (`backend.records.jobs.config.parse_job`) has the
-sentence for it and names the field.
+is kept as typed: the check of job files (`backend.records.jobs.config.parse_job`) has the error
+message and names the field.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import Fault
-from backend.records.jobs.arguments import TABLE, argument, value_of, with_value
-from backend.records.jobs.script import in_a_line
+from backend.records.base.validation import ConfigError
+from backend.records.jobs.arguments import TABLE, argument_name, value_of, with_value
+from backend.records.jobs.script import command_line
 from backend.records.jobs.script_help import ScriptArgument
 from backend.records.jobs.setting import Setting
 from backend.records.jobs.settings import (
     SETTINGS,
     conditions,
+    default_value,
     is_of,
     name_and_unit,
-    usual,
     value_at,
 )
 from backend.records.sweeps.spec import Sweep
@@ -42,13 +42,13 @@ from widgets.jobs.form.swept_fields import SweptFields, with_first_values
 class Origin:
     """The origin of the settings in the form.
 
-    ``words`` names it in a sentence ("“digits 3”"), ``raw`` has the original settings, and
-    ``replays`` is the id of the job to train again, or "".
+    ``label`` names the origin in a message ("“digits 3”"), ``raw`` has the original settings, and
+    ``replayed_id`` is the id of the job to train again, or "".
     """
 
-    words: str
+    label: str
     raw: Mapping[str, Any] = field(default_factory=dict)
-    replays: str = ""
+    replayed_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class JobFields(QObject):
 
     Attributes:
         weights: The control of the field for the weights to start from.
-        runs_script: Whether the job is one with a script; it then has only the settings of such.
+        runs_script: Whether the job runs a script and has only the settings of such jobs.
         swept: The fields that have several values.
 
     Signals:
@@ -91,92 +91,97 @@ class JobFields(QObject):
         self._fields: dict[str, Field] = {}
         self._kinds: dict[str, str] = {}
         # Options, which a job file does not have with their default.
-        self._left_out: set[str] = set()
-        self._parts: list[str] = []
+        self._optional_paths: set[str] = set()
+        self._part_paths: list[str] = []
         self._arguments: dict[str, ScriptArgument] = {}
         self._tips: dict[str, tuple[str, str]] = {}
-        self._showing = False
+        self._is_loading = False
         self.runs_script = False
         self.swept = SweptFields(self)
         self.swept.changed.connect(self._write_swept)
-        self.swept.changed.connect(self._changed)
+        self.swept.changed.connect(self._emit_changed)
 
     def make(self, path: str, placeholder: str | None = None) -> Field:
         """Add the field of a setting (`SETTINGS`); by default its placeholder is the default."""
-        return self._make(path, SETTINGS[path], usual(path), placeholder)
+        return self._make_field(path, SETTINGS[path], default_value(path), placeholder)
 
     def option(self, path: str, setting: Setting) -> Field:
         """Add the field of an option; empty stands for the default."""
-        made = self._make(path, setting, setting.default, None)
-        self._left_out.add(path)
-        return made
+        field = self._make_field(path, setting, setting.default, None)
+        self._optional_paths.add(path)
+        return field
 
-    def argument(self, name: str, one: ScriptArgument) -> tuple[str, Field]:
-        """Add the field of an argument, which shows and changes the line of all; with its path."""
+    def argument(self, name: str, script_argument: ScriptArgument) -> tuple[str, Field]:
+        """Add the field of an argument, with its path; the field changes the line of all."""
         path = f"{TABLE}.{name}"
-        self._left_out.add(path)
-        self._arguments[path] = one
-        usual = f"{one.default} (default)" if one.default else formats.NONE
-        if one.kind == "choice":
-            setting = Setting("choice", choices=dict(zip(one.choices, one.choices, strict=True)))
-            made = self._choice(path, setting, (("", usual),))
+        self._optional_paths.add(path)
+        self._arguments[path] = script_argument
+        default_text = (
+            f"{script_argument.default} (default)" if script_argument.default else formats.NONE
+        )
+        if script_argument.kind == "choice":
+            setting = Setting(
+                "choice",
+                choices=dict(zip(script_argument.choices, script_argument.choices, strict=True)),
+            )
+            field = self._make_choice(path, setting, (("", default_text),))
         else:
             # Its text stays as typed: only the script knows it.
-            setting = Setting("flag" if one.kind == "flag" else "text")
-            made = self._make(path, setting, "", one.default)
-        control = made.control
+            setting = Setting("flag" if script_argument.kind == "flag" else "text")
+            field = self._make_field(path, setting, "", script_argument.default)
+        control = field.control
         if isinstance(control, ComboBox):
-            control.currentIndexChanged.connect(lambda: self._write(path))
+            control.currentIndexChanged.connect(lambda: self._write_argument(path))
         elif isinstance(control, Switch):
-            control.toggled.connect(lambda: self._write(path))
+            control.toggled.connect(lambda: self._write_argument(path))
         elif isinstance(control, LineEdit):
-            control.textEdited.connect(lambda: self._write(path))
-        return path, made
+            control.textEdited.connect(lambda: self._write_argument(path))
+        return path, field
 
     @Slot()
     def read_arguments(self) -> None:
         """Show the arguments in their fields, which cannot be used with half a quotation."""
-        words = self._value(TABLE, self._fields[TABLE].control)
+        arguments = self._value(TABLE, self._fields[TABLE].control)
         for path in self._arguments:
-            self.show_one(path, value_at({TABLE: words}, path))
-            self._fields[path].setEnabled(not isinstance(words, str))
+            self.show_value(path, value_at({TABLE: arguments}, path))
+            self._fields[path].setEnabled(not isinstance(arguments, str))
 
-    def _write(self, path: str, value: Any = None) -> None:
+    def _write_argument(self, path: str, value: Any = None) -> None:
         """Write an argument into the line; it has all of them."""
-        words = self._value(TABLE, self._fields[TABLE].control)
-        if self._showing or isinstance(words, str):
+        arguments = self._value(TABLE, self._fields[TABLE].control)
+        if self._is_loading or isinstance(arguments, str):
             return
         value = value or self._value(path, self._fields[path].control)
         head = self._arguments[path].head
-        written = with_value(words, argument(path), value, head)
-        self.show_one(TABLE, in_a_line(written))
+        new_arguments = with_value(arguments, argument_name(path), value, head)
+        self.show_value(TABLE, command_line(new_arguments))
 
     @Slot()
     def _write_swept(self) -> None:
         """Write the first value of an argument with several, as the script takes it."""
         for axis in self.swept.axes():
-            name, points = argument(axis.path), axis.points()
-            words = self._value(TABLE, self._fields[TABLE].control) if name else None
-            if name and points and value_of(words, name) is None:
-                self._write(axis.path, points[0])
+            name, points = argument_name(axis.path), axis.points()
+            arguments = self._value(TABLE, self._fields[TABLE].control) if name else None
+            if name and points and value_of(arguments, name) is None:
+                self._write_argument(axis.path, points[0])
 
-    def pick(self, path: str, *more: tuple[str, str]) -> Field:
-        """Add a choice for a setting, with the options ``more`` before its own."""
-        return self._choice(path, SETTINGS[path], more)
+    def pick(self, path: str, *first_options: tuple[str, str]) -> Field:
+        """Add a choice for a setting, with ``first_options`` before its own."""
+        return self._make_choice(path, SETTINGS[path], first_options)
 
     def part(self, path: str) -> Field:
         """Add a choice of the library that is open until the user chooses: "Choose a model"."""
         field = self.pick(path)
         if isinstance(field.control, ComboBox):
             field.control.setPlaceholderText(f"Choose a {path}")
-        self._parts.append(path)
+        self._part_paths.append(path)
         return field
 
     def open_parts(self) -> tuple[str, ...]:
         """Return the parts of the job that are not chosen yet."""
         return tuple(
             path
-            for path in self._parts
+            for path in self._part_paths
             if is_of(path, script=self.runs_script)
             and self._fields[path].control.property("placeholderText")
             and not self.key(path)
@@ -185,50 +190,54 @@ class JobFields(QObject):
     def start_from(self, path: str) -> Field:
         name, _ = name_and_unit(path)
         self.weights = StartFrom(name)
-        self.weights.changed.connect(self._changed)
-        return self._add(path, "text", name, self.weights)
+        self.weights.changed.connect(self._emit_changed)
+        return self._add_field(path, "text", name, self.weights)
 
-    def _make(self, path: str, setting: Setting, default: Any, placeholder: str | None) -> Field:
+    def _make_field(
+        self, path: str, setting: Setting, default: Any, placeholder: str | None
+    ) -> Field:
         name, unit = name_and_unit(path)
         if setting.choices:
-            return self._choice(path, setting, ())
+            return self._make_choice(path, setting, ())
         if setting.kind == "flag":
             switch = Switch(name=name)
             switch.setMinimumHeight(CONTROL_H)
-            switch.toggled.connect(self._changed)
-            return self._add(path, "flag", name, switch)
+            switch.toggled.connect(self._emit_changed)
+            return self._add_field(path, "flag", name, switch)
         if placeholder is None:
             placeholder = "chosen by itself" if setting.kind == "texts" else _default_text(default)
         line = LineEdit(placeholder=placeholder, unit=unit, name=name)
-        line.textEdited.connect(self._changed)
-        return self._add(path, setting.kind, name, line)
+        line.textEdited.connect(self._emit_changed)
+        return self._add_field(path, setting.kind, name, line)
 
-    def _choice(self, path: str, setting: Setting, more: tuple[tuple[str, str], ...]) -> Field:
+    def _make_choice(
+        self, path: str, setting: Setting, first_options: tuple[tuple[str, str], ...]
+    ) -> Field:
         name, _ = name_and_unit(path)
-        options = (*more, *setting.choices.items())
+        options = (*first_options, *setting.choices.items())
         is_open = bool(setting.choices) and setting.kind == "text"
         combo = ComboBox(options, name=name, is_open=is_open)
-        combo.currentIndexChanged.connect(self._changed)
-        combo.editTextChanged.connect(self._changed)
-        return self._add(path, "text" if is_open else "choice", name, combo)
+        combo.currentIndexChanged.connect(self._emit_changed)
+        combo.editTextChanged.connect(self._emit_changed)
+        return self._add_field(path, "text" if is_open else "choice", name, combo)
 
-    def explain(self, path: str, term: str, sentence: str) -> None:
+    def explain(self, path: str, term: str, explanation: str) -> None:
         """Explain the term in a field's label; the field may be added later."""
-        self._tips[path] = (term, sentence)
-        made = self._fields.get(path)
-        if made is not None:
-            more = "\n".join(conditions(path, script=not is_of(path, script=False)))
-            made.set_tip(term_tip(made.label(), term, sentence, more))
+        self._tips[path] = (term, explanation)
+        field = self._fields.get(path)
+        if field is not None:
+            condition_text = "\n".join(conditions(path, script=not is_of(path, script=False)))
+            field.set_tip(term_tip(field.label(), term, explanation, condition_text))
 
     def remove(self, path: str) -> None:
         """Remove the field at ``path``, which is about to be deleted."""
         self.swept.remove(path)
         self._fields.pop(path, None)
         self._kinds.pop(path, None)
-        self._left_out.discard(path)
+        self._optional_paths.discard(path)
         self._arguments.pop(path, None)
 
-    def has(self, path: str) -> bool:
+    def has_field(self, path: str) -> bool:
         return path in self._fields
 
     def field(self, path: str) -> Field:
@@ -239,12 +248,12 @@ class JobFields(QObject):
         field = self._fields.get(path)
         return field.label() if field is not None else path
 
-    def shown(self, path: str) -> str:
+    def shown_text(self, path: str) -> str:
         """Return the text of a line or a choice; all values if it has several."""
-        shown = self._fields[path].shown
-        if isinstance(shown, ComboBox):
-            return shown.currentText()
-        return shown.text() if isinstance(shown, LineEdit) else ""
+        control = self._fields[path].visible_control
+        if isinstance(control, ComboBox):
+            return control.currentText()
+        return control.text() if isinstance(control, LineEdit) else ""
 
     def key(self, path: str) -> str:
         """Return the selected key of a choice."""
@@ -255,16 +264,16 @@ class JobFields(QObject):
         """Set the options; a selected key that is not one of them stays, for the check to name."""
         control = self._fields[path].control
         if isinstance(control, ComboBox):
-            chosen = control.key()
+            chosen_key = control.key()
             control.set_options(options)
-            if chosen:
-                _choose(control, chosen)
+            if chosen_key:
+                _choose_key(control, chosen_key)
 
-    def suggest(self, path: str, words: Iterable[str]) -> None:
+    def suggest(self, path: str, suggestions: Iterable[str]) -> None:
         """Offer these words while the user types in the field at ``path``."""
         control = self._fields[path].control
         if isinstance(control, LineEdit):
-            control.suggest(words)
+            control.suggest(suggestions)
 
     def draft(self) -> dict[str, Any]:
         """Return the job file, without empty fields."""
@@ -272,8 +281,8 @@ class JobFields(QObject):
         for path, control in self._fields.items():
             value = self._value(path, control.control)
             # The line of arguments has those that have a field, too.
-            is_elsewhere = path in self._arguments or not is_of(path, script=self.runs_script)
-            if value is None or is_elsewhere:
+            is_excluded = path in self._arguments or not is_of(path, script=self.runs_script)
+            if value is None or is_excluded:
                 continue
             *tables, key = path.split(".")
             target = raw
@@ -284,26 +293,26 @@ class JobFields(QObject):
 
     def show(self, raw: Mapping[str, Any]) -> None:
         """Fill the fields from a job file; fields that it does not have become empty."""
-        self._showing = True
+        self._is_loading = True
         self.swept.clear()
         # Choices first: the name of the optimizer determines which options have a field.
         names = [
             path
             for path, kind in self._kinds.items()
-            if kind == "choice" and path not in self._left_out
+            if kind == "choice" and path not in self._optional_paths
         ]
         for path in names:
-            self._put(self._fields[path].control, value_at(raw, path))
-        for path in [one for one in self._fields if one not in names]:
+            self._fill_control(self._fields[path].control, value_at(raw, path))
+        for path in [p for p in self._fields if p not in names]:
             value = value_at(raw, path)
             if self._kinds[path] == "words" and isinstance(value, (list, tuple)):
-                value = in_a_line([str(one) for one in value])
-            self._put(self._fields[path].control, value)
-        self._showing = False
+                value = command_line([str(p) for p in value])
+            self._fill_control(self._fields[path].control, value)
+        self._is_loading = False
 
     def without_fields(self, raw: Mapping[str, Any], table: str = "") -> dict[str, Any]:
-        """Return the part of a job file that has no field here, to be restored by `merged`."""
-        rest: dict[str, Any] = {}
+        """Return the settings of a job file that have no field, for `merge_settings`."""
+        other_settings: dict[str, Any] = {}
         for key, value in raw.items():
             path = f"{table}.{key}" if table else key
             if path in self._fields or not is_of(path, script=self.runs_script):
@@ -312,51 +321,53 @@ class JobFields(QObject):
                 value = self.without_fields(value, path)
                 if not value:
                     continue
-            rest[key] = value
-        return rest
+            other_settings[key] = value
+        return other_settings
 
-    def show_one(self, path: str, value: Any) -> None:
+    def show_value(self, path: str, value: Any) -> None:
         """Fill one field."""
-        self._showing = True
-        self._put(self._fields[path].control, value)
-        self._showing = False
+        self._is_loading = True
+        self._fill_control(self._fields[path].control, value)
+        self._is_loading = False
 
-    def show_faults(self, faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
-        """Mark the fields at fault; return the faults that have no field here."""
-        # What the script refuses does not prevent the start: only the script knows it for sure.
-        sentences = {
-            path: one.fault(str(self._value(path, self._fields[path].control) or ""))
-            for path, one in self._arguments.items()
+    def show_errors(self, errors: tuple[ConfigError, ...]) -> tuple[ConfigError, ...]:
+        """Mark the invalid fields; return the errors that have no field here."""
+        # An error of an argument does not prevent the start: only the script knows for sure.
+        messages = {
+            path: script_argument.value_error(
+                str(self._value(path, self._fields[path].control) or "")
+            )
+            for path, script_argument in self._arguments.items()
         }
-        homeless = []
-        for fault in faults:
-            if fault.field in self._fields:
-                sentences.setdefault(fault.field, fault.named(self.label(fault.field)))
+        unplaced_errors = []
+        for error in errors:
+            if error.path in self._fields:
+                messages.setdefault(error.path, error.message_for(self.label(error.path)))
             else:
-                homeless.append(fault)
+                unplaced_errors.append(error)
         for path, control in self._fields.items():
-            control.set_error(sentences.get(path, ""))
-        return tuple(homeless)
+            control.set_error(messages.get(path, ""))
+        return tuple(unplaced_errors)
 
-    def first_at_fault(self) -> QWidget | None:
-        """Return the control of the first field at fault."""
-        return next((f.shown for f in self._fields.values() if f.error()), None)
+    def first_invalid_control(self) -> QWidget | None:
+        """Return the control of the first invalid field."""
+        return next((f.visible_control for f in self._fields.values() if f.error()), None)
 
-    def _add(self, path: str, kind: str, label: str, control: QWidget) -> Field:
-        made = Field(label, control)
-        self.swept.watch(path, made, label)
-        self._fields[path] = made
+    def _add_field(self, path: str, kind: str, label: str, control: QWidget) -> Field:
+        field = Field(label, control)
+        self.swept.watch(path, field, label)
+        self._fields[path] = field
         self._kinds[path] = kind
         if path in self._tips:
             self.explain(path, *self._tips[path])
-        return made
+        return field
 
     def _value(self, path: str, control: QWidget) -> Any:
         if isinstance(control, ComboBox):
-            is_default = path in self._left_out and control.currentIndex() <= 0
+            is_default = path in self._optional_paths and control.currentIndex() <= 0
             return None if is_default else control.key() or None
         if isinstance(control, Switch):
-            is_default = path in self._left_out and not control.isChecked()
+            is_default = path in self._optional_paths and not control.isChecked()
             return None if is_default else control.isChecked()
         if isinstance(control, StartFrom):
             return control.value() or None
@@ -364,26 +375,26 @@ class JobFields(QObject):
             return "" if path == "name" else None
         return read_value(self._kinds[path], control.text())
 
-    def _put(self, control: QWidget, value: Any) -> None:
+    def _fill_control(self, control: QWidget, value: Any) -> None:
         if isinstance(control, ComboBox):
             if value is None:
                 control.clear_choice()
             else:
-                _choose(control, str(value))
+                _choose_key(control, str(value))
         elif isinstance(control, Switch):
             control.setChecked(bool(value))
         elif isinstance(control, StartFrom):
-            control.put(_shown(value))
+            control.put(_display_text(value))
         elif isinstance(control, LineEdit):
-            control.setText(_shown(value))
+            control.setText(_display_text(value))
 
     @Slot()
-    def _changed(self) -> None:
-        if not self._showing:
+    def _emit_changed(self) -> None:
+        if not self._is_loading:
             self.changed.emit()
 
 
-def _choose(control: ComboBox, key: str) -> None:
+def _choose_key(control: ComboBox, key: str) -> None:
     """Select by key; a key that is not offered is added under its own name.
 
     A job keeps the version that it was created with; a removed version must not silently change
@@ -396,24 +407,24 @@ def _choose(control: ComboBox, key: str) -> None:
 
 def _default_text(default: Any) -> str:
     """Return a default as the placeholder of a line: "0.9, 0.999"; "off" for none."""
-    return "off" if default is None else _shown(default)
+    return "off" if default is None else _display_text(default)
 
 
-def merged(rest: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(other_settings: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the fields and the part without fields into one job file."""
-    whole = dict(rest)
+    result = dict(other_settings)
     for key, value in fields.items():
-        kept = whole.get(key)
-        both = isinstance(value, Mapping) and isinstance(kept, Mapping)
-        whole[key] = merged(kept, value) if both and kept else value
-    return whole
+        other_value = result.get(key)
+        are_tables = isinstance(value, Mapping) and isinstance(other_value, Mapping)
+        result[key] = merge_settings(other_value, value) if are_tables and other_value else value
+    return result
 
 
-def _shown(value: Any) -> str:
+def _display_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
         return value_text(value)
     if isinstance(value, (list, tuple)):
-        return ", ".join(_shown(part) for part in value)
+        return ", ".join(_display_text(part) for part in value)
     return str(value)

@@ -18,7 +18,7 @@ from widgets.common.fields import SearchField
 from widgets.common.layout import STRETCH, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import S3
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.jobs.form.template_dialog import NameDialog
 
 TEMPLATES, JOBS = "templates", "jobs"
@@ -26,11 +26,11 @@ _WIDTH, _HEIGHT, _NAME_W = 680, 460, 260
 
 
 class LoadDialog(Dialog):
-    """Templates and jobs, each with what it trains; Enter or a double-click loads one.
+    """Templates and jobs with their main settings; Enter or a double-click loads a row.
 
     Signals:
-        template_chosen: Its name.
-        job_chosen: Its id.
+        template_chosen: The name of a template.
+        job_chosen: The id of a job.
         searched: A text; answer with `show_jobs`.
         rename_requested: The name of a template, and the new one.
         remove_requested: The name of a template.
@@ -47,54 +47,54 @@ class LoadDialog(Dialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Load settings", _WIDTH, parent, height=_HEIGHT)
-        self._all: tuple[Template, ...] = ()
-        self._names: QDialog | None = None
+        self._all_templates: tuple[Template, ...] = ()
+        self._name_dialog: QDialog | None = None
         self._kinds = SegmentedControl(
             [(TEMPLATES, "Templates"), (JOBS, "Jobs")], TEMPLATES, name="Begin with"
         )
-        self._kinds.chosen.connect(self._turn)
+        self._kinds.key_chosen.connect(self._handle_kind)
         self._search = SearchField("Name")
         self._search.searched.connect(self._find)
         self.templates = RowTableModel(
             (
-                TableColumn[Template]("Name", lambda one: one.name, lambda one: one.path),
+                TableColumn[Template]("Name", lambda r: r.name, lambda r: r.path),
                 TableColumn[Template](
                     "Trains",
-                    lambda one: one.fault or one.sentence,
-                    lambda one: one.fault or one.sentence,
-                    lambda one: bool(one.fault),
+                    lambda r: r.error or r.description,
+                    lambda r: r.error or r.description,
+                    lambda r: bool(r.error),
                 ),
             )
         )
         self.jobs = RowTableModel(
             (
-                TableColumn[JobView]("Name", lambda one: one.name),
-                TableColumn[JobView]("State", lambda one: one.state.word),
-                TableColumn[JobView]("Trains", _settings),
+                TableColumn[JobView]("Name", lambda r: r.name),
+                TableColumn[JobView]("State", lambda r: r.state.label),
+                TableColumn[JobView]("Trains", _settings_text),
             )
         )
         self._template_table = self._make_table(self.templates, "Templates")
         self._job_table = self._make_table(self.jobs, "Jobs")
-        self._nothing = EmptyState("stack-simple", "")
+        self._empty_state = EmptyState("stack-simple", "")
         self._pages = QStackedWidget()
-        for page in (self._template_table, self._job_table, self._nothing):
+        for page in (self._template_table, self._job_table, self._empty_state):
             self._pages.addWidget(page)
         self._rename = Button("Rename…", kind="quiet", icon="pencil-simple")
         self._rename.clicked.connect(self._ask_name)
         self._remove = Button("Move to trash", kind="quiet", icon="trash")
         self._remove.clicked.connect(lambda: self.remove_requested.emit(self._template_name()))
-        self._load = self.default_button("Load", self._take)
+        self._load_button = self.default_button("Load", self._load_chosen)
         self.fill(
             row(self._kinds, (self._search, 1), gap=S3),
             (self._pages, 1),
-            foot=(self._rename, self._remove, STRETCH, self.close_button(), self._load),
+            foot=(self._rename, self._remove, STRETCH, self.close_button(), self._load_button),
         )
-        self._fit()
+        self._update_state()
 
     # -- input
 
     def show_templates(self, templates: Sequence[Template]) -> None:
-        self._all = tuple(templates)
+        self._all_templates = tuple(templates)
         self._kinds.set_text(TEMPLATES, f"Templates {len(templates)}" if templates else "Templates")
         self._filter()
         if not self._search.hasFocus():
@@ -102,23 +102,23 @@ class LoadDialog(Dialog):
 
     def show_jobs(self, jobs: Sequence[JobView]) -> None:
         """Show the jobs that match the search, newest first."""
-        self.jobs.put(tuple(jobs))
+        self.jobs.set_records(tuple(jobs))
         if not self._search.hasFocus():
             self._job_table.setFocus()
         self._choose_first(self._job_table)
-        self._fit()
+        self._update_state()
 
     def show_kind(self, kind: str) -> None:
         """Show the templates or the jobs: `TEMPLATES` or `JOBS`."""
         self._kinds.choose(kind)
-        self._turn(kind)
+        self._handle_kind(kind)
 
     # -- events
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         is_enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
-        if is_enter and self._load.isEnabled():
-            self._take()
+        if is_enter and self._load_button.isEnabled():
+            self._load_chosen()
         elif not is_enter:
             super().keyPressEvent(event)
 
@@ -126,20 +126,20 @@ class LoadDialog(Dialog):
         self, model: RowTableModel[Template] | RowTableModel[JobView], name: str
     ) -> QTableView:
         table = QTableView()
-        dress(table, name)
+        style_view(table, name)
         table.setModel(model)
         table.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         table.horizontalHeader().resizeSection(0, _NAME_W)
         table.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.Interactive)
-        table.doubleClicked.connect(self._take_row)
-        table.selectionModel().currentRowChanged.connect(self._fit)
+        table.doubleClicked.connect(self._load_row)
+        table.selectionModel().currentRowChanged.connect(self._update_state)
         return table
 
-    def _is_jobs(self) -> bool:
+    def _shows_jobs(self) -> bool:
         return self._kinds.key() == JOBS
 
     def _table(self) -> QTableView:
-        return self._job_table if self._is_jobs() else self._template_table
+        return self._job_table if self._shows_jobs() else self._template_table
 
     def _template(self) -> Template | None:
         row_number = self._template_table.currentIndex().row()
@@ -147,27 +147,29 @@ class LoadDialog(Dialog):
         return rows[row_number] if 0 <= row_number < len(rows) else None
 
     def _template_name(self) -> str:
-        found = self._template()
-        return found.name if found is not None else ""
+        template = self._template()
+        return template.name if template is not None else ""
 
     @Slot(str)
-    def _turn(self, _kind: str) -> None:
+    def _handle_kind(self, _kind: str) -> None:
         self._find(self._search.text())
 
     @Slot(str)
     def _find(self, text: str) -> None:
-        if self._is_jobs():
+        if self._shows_jobs():
             self.searched.emit(text)
         else:
             self._filter()
-        self._fit()
+        self._update_state()
 
     def _filter(self) -> None:
-        words = self._search.text().casefold().split()
-        fits = [one for one in self._all if all(word in one.name.casefold() for word in words)]
-        self.templates.put(fits)
+        tokens = self._search.text().casefold().split()
+        matches = [
+            t for t in self._all_templates if all(token in t.name.casefold() for token in tokens)
+        ]
+        self.templates.set_records(matches)
         self._choose_first(self._template_table)
-        self._fit()
+        self._update_state()
 
     @staticmethod
     def _choose_first(table: QTableView) -> None:
@@ -175,26 +177,26 @@ class LoadDialog(Dialog):
             table.selectRow(0)
 
     @Slot()
-    def _fit(self) -> None:
+    def _update_state(self) -> None:
         is_empty = self._table().model().rowCount() == 0
-        self._pages.setCurrentWidget(self._nothing if is_empty else self._table())
+        self._pages.setCurrentWidget(self._empty_state if is_empty else self._table())
         if is_empty:
-            self._nothing.say("stack-simple", *self._why_nothing())
-        found = self._template()
-        is_template = not self._is_jobs() and not is_empty and found is not None
-        self._rename.setVisible(not self._is_jobs() and not is_empty)
-        self._remove.setVisible(not self._is_jobs() and not is_empty)
+            self._empty_state.show_message("stack-simple", *self._empty_texts())
+        template = self._template()
+        is_template = not self._shows_jobs() and not is_empty and template is not None
+        self._rename.setVisible(not self._shows_jobs() and not is_empty)
+        self._remove.setVisible(not self._shows_jobs() and not is_empty)
         self._rename.setEnabled(is_template)
         self._remove.setEnabled(is_template)
-        self._load.setEnabled(
-            not is_empty and (self._is_jobs() or (found is not None and not found.fault))
+        self._load_button.setEnabled(
+            not is_empty and (self._shows_jobs() or (template is not None and not template.error))
         )
 
-    def _why_nothing(self) -> tuple[str, str]:
+    def _empty_texts(self) -> tuple[str, str]:
         text = self._search.text().strip()
         if text:
-            return f"No {'job' if self._is_jobs() else 'template'} matches “{text}”.", ""
-        if self._is_jobs():
+            return f"No {'job' if self._shows_jobs() else 'template'} matches “{text}”.", ""
+        if self._shows_jobs():
             return "No job yet", "Once you have run a job, you can load its settings here."
         return (
             "No template yet",
@@ -202,13 +204,13 @@ class LoadDialog(Dialog):
         )
 
     @Slot(QModelIndex)
-    def _take_row(self, _index: QModelIndex) -> None:
-        if self._load.isEnabled():
-            self._take()
+    def _load_row(self, _index: QModelIndex) -> None:
+        if self._load_button.isEnabled():
+            self._load_chosen()
 
     @Slot()
-    def _take(self) -> None:
-        if self._is_jobs():
+    def _load_chosen(self) -> None:
+        if self._shows_jobs():
             row_number = self._job_table.currentIndex().row()
             if 0 <= row_number < len(self.jobs.rows):
                 self.job_chosen.emit(self.jobs.rows[row_number].id)
@@ -218,22 +220,22 @@ class LoadDialog(Dialog):
     @Slot()
     def _ask_name(self) -> None:
         name = self._template_name()
-        names = [one.name for one in self._all if one.name != name]
+        names = [t.name for t in self._all_templates if t.name != name]
         dialog = NameDialog("Rename template", "Rename", name, names, self)
         dialog.requested.connect(lambda new, _replaces: self.rename_requested.emit(name, new))
         dialog.finished.connect(dialog.deleteLater)
-        self._names = dialog
+        self._name_dialog = dialog
         dialog.open()
 
 
-def _settings(view: JobView) -> str:
+def _settings_text(view: JobView) -> str:
     config = view.config
     return " · ".join(
         (
             formats.reference(
                 view.pins["model"].reference if "model" in view.pins else config.model
             ),
-            f"{config.optimizer.name} {formats.setting(config.optimizer.lr)}",
+            f"{config.optimizer.name} {formats.typed_number(config.optimizer.lr)}",
             formats.plural(config.epochs, "epoch"),
         )
     )

@@ -12,7 +12,7 @@ from widgets.common.theme import S1, S2
 from widgets.plots.image_export import Picture
 
 TITLE = "Learning rate by epoch"
-_LEFT, _BOTTOM, _TOP = 52, 18, 8
+_LEFT_W, _BOTTOM_H, _TOP_H = 52, 18, 8
 
 
 class RatePreview(QWidget):
@@ -31,8 +31,8 @@ class RatePreview(QWidget):
             self._rates, self._epochs = rates, epochs
             if rates:
                 self.setAccessibleDescription(
-                    f"From {formats.setting(rates[0])} over {formats.setting(max(rates))} "
-                    f"to {formats.setting(rates[-1])}"
+                    f"From {formats.typed_number(rates[0])} over {formats.typed_number(max(rates))} "
+                    f"to {formats.typed_number(rates[-1])}"
                 )
             self.update()
 
@@ -47,9 +47,11 @@ class RatePreview(QWidget):
 
     def _paint(self, painter: QPainter) -> None:
         t = theme.current()
-        plot = QRectF(_LEFT, _TOP, self.width() - _LEFT - S2, self.height() - _TOP - _BOTTOM)
-        top = max(self._rates, default=0.0)
-        if top <= 0:
+        plot = QRectF(
+            _LEFT_W, _TOP_H, self.width() - _LEFT_W - S2, self.height() - _TOP_H - _BOTTOM_H
+        )
+        max_rate = max(self._rates, default=0.0)
+        if max_rate <= 0:
             paint_text(
                 painter,
                 plot,
@@ -62,11 +64,11 @@ class RatePreview(QWidget):
             y = plot.bottom() - share * plot.height()
             painter.setPen(t.q("grid"))
             painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
-            label = QRectF(0, y - S2, _LEFT - S2, 2 * S2)
-            paint_text(painter, label, _rate(top * share), "tiny", "text3", right=True)
+            label = QRectF(0, y - S2, _LEFT_W - S2, 2 * S2)
+            paint_text(painter, label, _rate_text(max_rate * share), "tiny", "text3", right=True)
         for share in (0.0, 0.5, 1.0):
             x = plot.left() + share * plot.width()
-            label = QRectF(x - 30, plot.bottom() + S1, 60, _BOTTOM - S1)
+            label = QRectF(x - 30, plot.bottom() + S1, 60, _BOTTOM_H - S1)
             if share == 1.0:
                 label.moveRight(plot.right() + S2)
             text = formats.tick(self._epochs * share)
@@ -76,7 +78,7 @@ class RatePreview(QWidget):
         points = [
             QPointF(
                 plot.left() + plot.width() * index / max(1, len(self._rates) - 1),
-                plot.bottom() - plot.height() * rate / top,
+                plot.bottom() - plot.height() * rate / max_rate,
             )
             for index, rate in enumerate(self._rates)
         ]
@@ -89,6 +91,6 @@ class RatePreview(QWidget):
         painter.drawPolyline(QPolygonF(points))
 
 
-def _rate(value: float) -> str:
+def _rate_text(value: float) -> str:
     """Format ``0.08``: at most three digits, without trailing zeros."""
-    return formats.setting(float(f"{value:.3g}"))
+    return formats.typed_number(float(f"{value:.3g}"))

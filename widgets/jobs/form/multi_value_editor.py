@@ -21,7 +21,7 @@ from backend.records.sweeps.values import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox, SegmentedControl
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
@@ -30,26 +30,26 @@ from widgets.common.theme import CONTROL_H, S1, S2, S3, S4
 
 _WIDTH = 372
 _LIST, _RANGE = "list", "range"
-_ROWS_SHOWN = 6
+_MAX_ROWS = 6
 
 
-class SeveralValues(Popover):
-    """Closing it without "Use" changes nothing.
+class MultiValueEditor(Popover):
+    """The popover with the values; closing it without "Use" changes nothing.
 
     Signals:
-        chosen: The new `Axis` of the field.
-        one_requested: The field returns to one value.
+        axis_chosen: The new `Axis` of the field.
+        single_requested: The field returns to one value.
     """
 
-    chosen = Signal(object)
-    one_requested = Signal()
+    axis_chosen = Signal(object)
+    single_requested = Signal()
 
     def __init__(
         self,
         path: str,
         label: str,
         axis: Axis | None,
-        now: str = "",
+        current_value: str = "",
         options: Sequence[tuple[str, str]] = (),
         *,
         window: QWidget,
@@ -58,8 +58,8 @@ class SeveralValues(Popover):
         """
         Args:
             draws_at_random: A range may be drawn from anywhere between its ends, without steps.
-            window: The widget that it covers.
-            now: The current single value of the field.
+            window: The widget that the editor covers.
+            current_value: The single value of the field.
             options: The options as (value, text); empty if the user types the values.
         """
         super().__init__(window, _WIDTH)
@@ -73,33 +73,33 @@ class SeveralValues(Popover):
         self._kinds.setVisible(not options and has_ranges(path))
         self._pages = QStackedWidget()
         self._pages.addWidget(
-            self._make_ticks(options, axis, now) if options else self._make_list()
+            self._make_ticks(options, axis, current_value) if options else self._make_list()
         )
         self._pages.addWidget(self._make_range())
         self._preview = Label("", "small", "text2", wrap=True)
-        self._use = Button("Use", kind="primary")
-        self._use.clicked.connect(self._take)
-        one = Button("One value", tip="Use a single value for this field")
-        one.clicked.connect(self._one)
-        one.setVisible(axis is not None)
+        self._use_button = Button("Use", kind="primary")
+        self._use_button.clicked.connect(self._use_axis)
+        single_button = Button("One value", tip="Use a single value for this field")
+        single_button.clicked.connect(self._request_single)
+        single_button.setVisible(axis is not None)
         self.setLayout(
             col(
                 row(Label(f"Several values: {label}", "strong", elide="right"), STRETCH, gap=S2),
                 self._kinds,
                 self._pages,
                 self._preview,
-                row(one, STRETCH, self._use, gap=S2),
+                row(single_button, STRETCH, self._use_button, gap=S2),
                 gap=S3,
                 margins=(S4, S3, S4, S4),
             )
         )
-        self._kinds.chosen.connect(self._show_page)
+        self._kinds.key_chosen.connect(self._show_page)
         if not options:
-            self._put(axis, now)
-        self._settle()
+            self._fill_lines(axis, current_value)
+        self._update_preview()
 
     def open_at(self, control: QWidget) -> None:
-        """Show it below a control, with the focus in its first field."""
+        """Show the editor below a control, with the focus in its first field."""
         self.open_below(control, next(iter(self._ticks.values()), None) or self._first_line())
         if not self._ticks:
             # Typing replaces the old values.
@@ -111,72 +111,76 @@ class SeveralValues(Popover):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._take()
+            self._use_axis()
         else:
             super().keyPressEvent(event)
 
     # -- construction
 
     def _make_list(self) -> QWidget:
-        self._list = LineEdit(placeholder="0.01, 0.03, 0.1", name="Values, separated by commas")
-        self._list.textChanged.connect(self._settle)
+        self._list_edit = LineEdit(
+            placeholder="0.01, 0.03, 0.1", name="Values, separated by commas"
+        )
+        self._list_edit.textChanged.connect(self._update_preview)
         page = QWidget()
-        between = "semicolons" if field_kind(self._path) in LISTS else "commas"
-        page.setLayout(col(Field(f"Values, separated by {between}", self._list), STRETCH))
+        separator = "semicolons" if field_kind(self._path) in LISTS else "commas"
+        page.setLayout(col(Field(f"Values, separated by {separator}", self._list_edit), STRETCH))
         return page
 
     def _make_ticks(
-        self, options: Sequence[tuple[str, str]], axis: Axis | None, now: str
+        self, options: Sequence[tuple[str, str]], axis: Axis | None, current_value: str
     ) -> QWidget:
-        ticked = {now} if axis is None else {value_text(value) for value in axis.values}
+        ticked_values = (
+            {current_value} if axis is None else {value_text(value) for value in axis.values}
+        )
         for key, text in options:
             box = CheckBox(text)
-            box.setChecked(key in ticked)
-            box.toggled.connect(self._settle)
+            box.setChecked(key in ticked_values)
+            box.toggled.connect(self._update_preview)
             self._ticks[key] = box
         inner = QWidget()
         inner.setLayout(col(*self._ticks.values(), STRETCH, gap=S1))
-        scroll = Scroll(inner)
-        scroll.setFixedHeight(min(len(options), _ROWS_SHOWN) * (CONTROL_H + S1))
+        scroll = VerticalScrollArea(inner)
+        scroll.setFixedHeight(min(len(options), _MAX_ROWS) * (CONTROL_H + S1))
         return scroll
 
     def _make_range(self) -> QWidget:
-        self._from = LineEdit(name="From")
-        self._to = LineEdit(name="To")
+        self._low_edit = LineEdit(name="From")
+        self._high_edit = LineEdit(name="To")
         hint = "any" if self._draws_at_random else ""
-        self._steps = LineEdit("" if hint else "3", placeholder=hint, name="How many values")
+        self._steps_edit = LineEdit("" if hint else "3", placeholder=hint, name="How many values")
         self._scale = SegmentedControl(
             [(LINEAR, "Equal steps"), (LOG, "Equal factors")], LINEAR, name="How they are spaced"
         )
-        for line in (self._from, self._to, self._steps):
-            line.textChanged.connect(self._settle)
-        self._scale.chosen.connect(self._settle)
+        for line in (self._low_edit, self._high_edit, self._steps_edit):
+            line.textChanged.connect(self._update_preview)
+        self._scale.key_chosen.connect(self._update_preview)
         page = QWidget()
         fields = row(
-            (Field("From", self._from), 1),
-            (Field("To", self._to), 1),
-            (Field("Values", self._steps), 1),
+            (Field("From", self._low_edit), 1),
+            (Field("To", self._high_edit), 1),
+            (Field("Values", self._steps_edit), 1),
             gap=S2,
         )
         page.setLayout(col(fields, self._scale, gap=S3))
         return page
 
-    def _put(self, axis: Axis | None, now: str) -> None:
+    def _fill_lines(self, axis: Axis | None, current_value: str) -> None:
         if axis is None:
-            self._list.setText(now)
-            self._from.setText(now)
+            self._list_edit.setText(current_value)
+            self._low_edit.setText(current_value)
         elif axis.span is None:
-            self._list.setText(axis_text(axis))
+            self._list_edit.setText(axis_text(axis))
         else:
-            self._from.setText(value_text(axis.span.low))
-            self._to.setText(value_text(axis.span.high))
-            self._steps.setText(str(axis.span.steps or ""))
+            self._low_edit.setText(value_text(axis.span.low))
+            self._high_edit.setText(value_text(axis.span.high))
+            self._steps_edit.setText(str(axis.span.steps or ""))
             self._scale.choose(axis.span.scale)
             self._kinds.choose(_RANGE)
             self._pages.setCurrentIndex(1)
 
     def _first_line(self) -> LineEdit:
-        return self._list if self._pages.currentIndex() == 0 else self._from
+        return self._list_edit if self._pages.currentIndex() == 0 else self._low_edit
 
     # -- events
 
@@ -184,14 +188,14 @@ class SeveralValues(Popover):
     def _show_page(self, key: str) -> None:
         self._pages.setCurrentIndex(0 if key == _LIST else 1)
         self._first_line().setFocus()
-        self._settle()
+        self._update_preview()
 
     @Slot()
-    def _settle(self) -> None:
+    def _update_preview(self) -> None:
         """Show the values that the input gives, or why it is not valid."""
         reason = ""
         try:
-            self._axis = self._given()
+            self._axis = self._read_axis()
         except ValueError as error:
             self._axis = None
             reason = str(error).partition(": ")[2]
@@ -200,24 +204,26 @@ class SeveralValues(Popover):
         is_open = self._axis is not None and self._axis.is_drawn_only and self._draws_at_random
         if self._axis is not None and len(points) < 2 and not is_open:
             self._axis, reason = None, "Choose at least two values."
-        is_fault = self._axis is None and len(points) != 1
-        self._preview.set_tone("bad" if is_fault else "text2")
+        is_error = self._axis is None and len(points) != 1
+        self._preview.set_color_role("bad" if is_error else "text2")
         self._preview.setText(reason if self._axis is None else axis_text(self._axis))
         values = formats.plural(len(points), "value")
-        self._use.setText(f"Use {values}" if points and self._axis else "Use")
-        self._use.setEnabled(self._axis is not None)
+        self._use_button.setText(f"Use {values}" if points and self._axis else "Use")
+        self._use_button.setEnabled(self._axis is not None)
 
-    def _given(self) -> Axis:
+    def _read_axis(self) -> Axis:
         if self._ticks:
-            kept = [key for key, box in self._ticks.items() if box.isChecked()]
+            ticked_keys = [key for key, box in self._ticks.items() if box.isChecked()]
             if field_kind(self._path) == "flag":
-                return Axis(self._path, tuple(key == "yes" for key in kept))
-            if not kept:
+                return Axis(self._path, tuple(key == "yes" for key in ticked_keys))
+            if not ticked_keys:
                 raise ValueError(f"{self._path}: Tick at least two values.")
-            return Axis(self._path, tuple(kept))
+            return Axis(self._path, tuple(ticked_keys))
         if self._pages.currentIndex() == 0:
-            return parse_axis(self._path, self._list.text())
-        low, high, steps = (line.text().strip() for line in (self._from, self._to, self._steps))
+            return parse_axis(self._path, self._list_edit.text())
+        low, high, steps = (
+            line.text().strip() for line in (self._low_edit, self._high_edit, self._steps_edit)
+        )
         if not (low and high and (steps or self._draws_at_random)):
             raise ValueError(f"{self._path}: Enter From, To and the number of values.")
         axis = parse_axis(self._path, f"{low}..{high}:{steps or 0}:{self._scale.key()}")
@@ -226,12 +232,12 @@ class SeveralValues(Popover):
         return axis
 
     @Slot()
-    def _take(self) -> None:
+    def _use_axis(self) -> None:
         if self._axis is not None:
-            self.chosen.emit(self._axis)
+            self.axis_chosen.emit(self._axis)
             self.close()
 
     @Slot()
-    def _one(self) -> None:
-        self.one_requested.emit()
+    def _request_single(self) -> None:
+        self.single_requested.emit()
         self.close()

@@ -19,7 +19,7 @@ from widgets.common.theme import R_CELL, S1, S4
 
 _DRAWING_W, _DRAWING_H = 236, 96
 _BOX_W, _BOX_H, _CAPTION_W = 70, 24, 70
-_GAP, _APART = 3, 5
+_GAP, _ARROW_OFFSET = 3, 5
 _HEAD = 4.0
 
 
@@ -43,13 +43,13 @@ _RING = Sketch(
     captions=(("gradients", 0.5, 0.5),),
 )
 _WORKERS = (("worker 1", 0, 1), ("worker 2", 0.5, 1), ("worker 3", 1, 1))
-_TO_AND_FRO = ((1, 0), (0, 1), (2, 0), (0, 2), (3, 0), (0, 3))
+_TWO_WAY_ARROWS = ((1, 0), (0, 1), (2, 0), (0, 2), (3, 0), (0, 3))
 _CAPTIONS = (("gradients", 0, 0), ("parameters", 1, 0))
 
 _SKETCHES = {
-    "downpour": Sketch((("server 0", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
-    "dc-asgd": Sketch((("server + λ", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
-    "sandblaster": Sketch((("coordinator", 0.5, 0), *_WORKERS), _TO_AND_FRO, 0, _CAPTIONS),
+    "downpour": Sketch((("server 0", 0.5, 0), *_WORKERS), _TWO_WAY_ARROWS, 0, _CAPTIONS),
+    "dc-asgd": Sketch((("server + λ", 0.5, 0), *_WORKERS), _TWO_WAY_ARROWS, 0, _CAPTIONS),
+    "sandblaster": Sketch((("coordinator", 0.5, 0), *_WORKERS), _TWO_WAY_ARROWS, 0, _CAPTIONS),
     "consensus": Sketch(
         (("part 1", 0, 0.5), ("part 2", 0.5, 0.5), ("part 3", 1, 0.5)),
         ((0, 1), (1, 0), (1, 2), (2, 1)),
@@ -90,18 +90,18 @@ class StrategyView(QWidget):
         super().__init__()
         self._drawing = _Drawing()
         self._lines = tuple(Label("", "small", "text2", wrap=True) for _ in range(4))
-        words = col(*self._lines, STRETCH, gap=S1)
-        self.setLayout(row(self._drawing, (words, 1), gap=S4, top=True))
+        text_column = col(*self._lines, STRETCH, gap=S1)
+        self.setLayout(row(self._drawing, (text_column, 1), gap=S4, top=True))
 
-    def show_strategy(self, name: str, chosen: Mapping[str, str]) -> None:
-        """Show the note of a strategy; ``chosen`` has its choices by setting."""
+    def show_strategy(self, name: str, choices: Mapping[str, str]) -> None:
+        """Show the note of a strategy; ``choices`` has a choice for each setting."""
         note = STRATEGIES.get(name)
         self.setVisible(note is not None)
         if note is None:
             return
-        options = " ".join(filter(None, (OPTIONS.get(choice) for choice in chosen.items())))
-        words = (note.does, note.pays, note.needs, options)
-        for line, text in zip(self._lines, words, strict=True):
+        options = " ".join(filter(None, (OPTIONS.get(choice) for choice in choices.items())))
+        texts = (note.does, note.pays, note.needs, options)
+        for line, text in zip(self._lines, texts, strict=True):
             line.setText(text)
             line.setVisible(bool(text))
         self._drawing.show_sketch(_SKETCHES.get(name, _RING), note.does)
@@ -114,49 +114,53 @@ class _Drawing(QWidget):
         self.setFixedSize(_DRAWING_W, _DRAWING_H)
         self.setAccessibleName("Drawing of the strategy")
 
-    def show_sketch(self, sketch: Sketch, words: str) -> None:
+    def show_sketch(self, sketch: Sketch, description: str) -> None:
         self._sketch = sketch
-        self.setAccessibleDescription(words)
+        self.setAccessibleDescription(description)
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         sketch, t = self._sketch, theme.current()
-        for number, (text, column, line) in enumerate(sketch.boxes):
-            is_server = number == sketch.server
-            box = self._box(column, line)
+        for index, (text, column_share, row_share) in enumerate(sketch.boxes):
+            is_server = index == sketch.server
+            box = self._box(column_share, row_share)
             fill_round(painter, box, t.q("ink") if is_server else t.tint("live"), R_CELL)
-            tone = "on_ink" if is_server else "live"
-            paint_text(painter, box, text, "tiny", tone, center=True)
-        for text, column, line in sketch.captions:
-            box = self._box(column, line, _CAPTION_W)
+            color_role = "on_ink" if is_server else "live"
+            paint_text(painter, box, text, "tiny", color_role, center=True)
+        for text, column_share, row_share in sketch.captions:
+            box = self._box(column_share, row_share, _CAPTION_W)
             paint_text(painter, box, text, "tiny", "text3", center=True)
-        for begin, end in sketch.arrows:
-            both = (end, begin) in sketch.arrows
-            self._paint_arrow(painter, begin, end, _APART if both else 0)
+        for start, end in sketch.arrows:
+            is_two_way = (end, start) in sketch.arrows
+            self._paint_arrow(painter, start, end, _ARROW_OFFSET if is_two_way else 0)
 
-    def _box(self, column: float, line: float, width: int = _BOX_W) -> QRectF:
-        room = self.rect().adjusted(1, 1, -1, -1)
-        x = room.left() + column * (room.width() - width)
-        return QRectF(x, room.top() + line * (room.height() - _BOX_H), width, _BOX_H)
+    def _box(self, column_share: float, row_share: float, width: int = _BOX_W) -> QRectF:
+        area = self.rect().adjusted(1, 1, -1, -1)
+        x = area.left() + column_share * (area.width() - width)
+        return QRectF(x, area.top() + row_share * (area.height() - _BOX_H), width, _BOX_H)
 
-    def _paint_arrow(self, painter: QPainter, begin: int, end: int, apart: int) -> None:
+    def _paint_arrow(self, painter: QPainter, start: int, end: int, offset: int) -> None:
         """Paint an arrow from edge to edge, on the right of the line between the centers."""
-        first, last = (self._box(*self._sketch.boxes[one][1:]).center() for one in (begin, end))
-        way = last - first
-        length = hypot(way.x(), way.y())
-        along, across = way / length, QPointF(-way.y(), way.x()) / length
-        # The share of the way that is inside a box.
-        inside = min(
-            (_BOX_W / 2 + _GAP) / max(abs(along.x()), 1e-9),
-            (_BOX_H / 2 + _GAP) / max(abs(along.y()), 1e-9),
+        start_center, end_center = (
+            self._box(*self._sketch.boxes[i][1:]).center() for i in (start, end)
         )
-        tail = first + along * inside + across * apart
-        tip = last - along * inside + across * apart
+        delta = end_center - start_center
+        length = hypot(delta.x(), delta.y())
+        direction, normal = delta / length, QPointF(-delta.y(), delta.x()) / length
+        # The length of the arrow that is inside a box.
+        inset = min(
+            (_BOX_W / 2 + _GAP) / max(abs(direction.x()), 1e-9),
+            (_BOX_H / 2 + _GAP) / max(abs(direction.y()), 1e-9),
+        )
+        tail = start_center + direction * inset + normal * offset
+        tip = end_center - direction * inset + normal * offset
         colour = theme.current().q("line_strong")
         painter.setPen(round_pen(colour, 1.2))
         painter.setBrush(colour)
         painter.drawLine(tail, tip)
-        back = tip - along * 1.5 * _HEAD
-        painter.drawPolygon(QPolygonF([tip, back + across * _HEAD / 2, back - across * _HEAD / 2]))
+        head_base = tip - direction * 1.5 * _HEAD
+        painter.drawPolygon(
+            QPolygonF([tip, head_base + normal * _HEAD / 2, head_base - normal * _HEAD / 2])
+        )

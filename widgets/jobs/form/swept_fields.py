@@ -15,26 +15,26 @@ from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.icons import paint_icon
 from widgets.common.labels import plain_tip
 from widgets.common.theme import TARGET_MIN
-from widgets.jobs.form.multi_value_editor import SeveralValues
+from widgets.jobs.form.multi_value_editor import MultiValueEditor
 
-_ONE_EACH = ("name", "start_from")
+_SINGLE_VALUED = ("name", "start_from")
 _ICON, _EDGE = 13, 2
-_ROOM_W = 22
+_RESERVED_W = 22
 """The icon with a gap: the button is larger, to be hit."""
-_MOVES = frozenset(
+_MOVE_EVENTS = frozenset(
     {QEvent.Type.ParentChange, QEvent.Type.Move, QEvent.Type.Resize, QEvent.Type.ShowToParent}
 )
-_LIGHTS = frozenset(
+_HOVER_EVENTS = frozenset(
     {QEvent.Type.Enter, QEvent.Type.Leave, QEvent.Type.FocusIn, QEvent.Type.FocusOut}
 )
-_APPEARS = frozenset({QEvent.Type.ShowToParent, QEvent.Type.HideToParent})
+_VISIBILITY_EVENTS = frozenset({QEvent.Type.ShowToParent, QEvent.Type.HideToParent})
 
 
-class SeveralButton(QAbstractButton):
+class MultiValueButton(QAbstractButton):
     """The button that opens the several values of a field; visible on hover and on focus.
 
-    It is over the end of the control, which keeps room for it then. Tab passes it by: the menu key
-    of the field does the same.
+    The button is over the end of the control, which reserves its width. Tab skips the button: the
+    menu key of the field opens the values, too.
     """
 
     def __init__(self, field: Field, label: str) -> None:
@@ -47,31 +47,31 @@ class SeveralButton(QAbstractButton):
         self.watch(field)
         self.watch(field.control)
 
-    def watch(self, part: QWidget) -> None:
-        part.installEventFilter(self)
+    def watch(self, widget: QWidget) -> None:
+        widget.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self._field and event.type() in _APPEARS:
+        if watched is self._field and event.type() in _VISIBILITY_EVENTS:
             self.setVisible(not self._field.isHidden())
-        if event.type() in _MOVES:
-            self._follow()
-        elif event.type() in _LIGHTS:
-            self._light()
+        if event.type() in _MOVE_EVENTS:
+            self._follow_field()
+        elif event.type() in _HOVER_EVENTS:
+            self._update_highlight()
         return super().eventFilter(watched, event)
 
     def enterEvent(self, event: QEnterEvent) -> None:
-        self._light()
+        self._update_highlight()
 
     def leaveEvent(self, event: QEvent) -> None:
-        self._light()
+        self._update_highlight()
 
-    def _light(self) -> None:
-        shown = self._field.shown
-        if isinstance(shown, LineEdit | ComboBox):
-            shown.reserve(_ROOM_W if self.is_lit() else 0)
+    def _update_highlight(self) -> None:
+        control = self._field.visible_control
+        if isinstance(control, LineEdit | ComboBox):
+            control.reserve_width(_RESERVED_W if self.is_highlighted() else 0)
         self.update()
 
-    def is_lit(self) -> bool:
+    def is_highlighted(self) -> bool:
         """Return whether the button is visible."""
         if self.underMouse() or self._field.underMouse():
             return True
@@ -79,7 +79,7 @@ class SeveralButton(QAbstractButton):
         return focus is not None and self._field.isAncestorOf(focus)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        if not self.is_lit():
+        if not self.is_highlighted():
             return
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -87,7 +87,7 @@ class SeveralButton(QAbstractButton):
         box.moveCenter(QRectF(self.rect()).center())
         paint_icon(painter, box, "list-plus", "text" if self.underMouse() else "text3")
 
-    def _follow(self) -> None:
+    def _follow_field(self) -> None:
         """Stay at the field, in the same part of the page."""
         field, page = self._field, self._field.parentWidget()
         if page is None:
@@ -95,22 +95,22 @@ class SeveralButton(QAbstractButton):
         if self.parentWidget() is not page:
             self.setParent(page)
             self.setVisible(not field.isHidden())
-        shown = field.shown
-        left = shown.width()  # a switch has no room inside
-        if isinstance(shown, LineEdit | ComboBox):
-            left -= self.width() + _EDGE
-        if isinstance(shown, ComboBox):
-            left -= shown.arrow_width()
-        high = (shown.height() - self.height()) // 2
-        self.move(field.pos() + shown.pos() + QPoint(left, high))
+        control = field.visible_control
+        x = control.width()  # a switch has no room inside
+        if isinstance(control, LineEdit | ComboBox):
+            x -= self.width() + _EDGE
+        if isinstance(control, ComboBox):
+            x -= control.arrow_width()
+        y = (control.height() - self.height()) // 2
+        self.move(field.pos() + control.pos() + QPoint(x, y))
         self.raise_()
 
 
 class SweptFields(QObject):
-    """Opens the popover on the field's button, a right click or the menu key.
+    """Opens the editor on the field's button, a right click or the menu key.
 
     Attributes:
-        draws_at_random: A range then needs no steps.
+        draws_at_random: Jobs are drawn at random, so a range needs no steps.
 
     Signals:
         changed: A field has other values than before.
@@ -121,25 +121,25 @@ class SweptFields(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._fields: dict[str, tuple[Field, str]] = {}
-        self._buttons: dict[str, SeveralButton] = {}
+        self._buttons: dict[str, MultiValueButton] = {}
         self._axes: dict[str, Axis] = {}
         self.draws_at_random = False
-        self.popover: SeveralValues | None = None
+        self.popover: MultiValueEditor | None = None
 
     def watch(self, path: str, field: Field, label: str) -> None:
         """Let this field have several values."""
-        if path not in _ONE_EACH:
+        if path not in _SINGLE_VALUED:
             self._fields[path] = (field, label)
-            for part in (field, field.control):
-                part.installEventFilter(self)
-            self._buttons[path] = button = SeveralButton(field, label)
+            for widget in (field, field.control):
+                widget.installEventFilter(self)
+            self._buttons[path] = button = MultiValueButton(field, label)
             button.clicked.connect(lambda: self.open(path))
 
     def axes(self) -> tuple[Axis, ...]:
         """Return the axes in the order of the fields."""
         return tuple(self._axes[path] for path in self._fields if path in self._axes)
 
-    def take(self, axis: Axis) -> None:
+    def show_axis(self, axis: Axis) -> None:
         """Show the values of a field; unknown fields are ignored."""
         if axis.path not in self._fields:
             return
@@ -150,19 +150,19 @@ class SweptFields(QObject):
         line.setCursorPosition(0)
         line.setToolTip(plain_tip(f"{axis_text(axis)}\nClick to change"))
         line.installEventFilter(self)
-        field.stand_in(line)
+        field.replace_control(line)
         self._buttons[axis.path].watch(line)
         self.changed.emit()
 
-    def give_up(self, path: str) -> None:
+    def restore_single(self, path: str) -> None:
         """Return the field to one value."""
         if self._axes.pop(path, None) is not None:
-            self._fields[path][0].stand_in(None)
+            self._fields[path][0].replace_control(None)
             self.changed.emit()
 
     def clear(self) -> None:
         for path in tuple(self._axes):
-            self.give_up(path)
+            self.restore_single(path)
 
     def remove(self, path: str) -> None:
         """Forget a field that is about to be deleted."""
@@ -178,37 +178,37 @@ class SweptFields(QObject):
         """Open the popover at a field."""
         field, label = self._fields[path]
         control = field.control
-        now, options = "", []
+        current_value, options = "", []
         if isinstance(control, ComboBox):
             keys = [control.itemData(n) for n in range(control.count())]
             options = [(key, control.itemText(n)) for n, key in enumerate(keys) if key]
-            now = control.key()
+            current_value = control.key()
         elif isinstance(control, Switch):
             options = [("yes", "On"), ("no", "Off")]
-            now = "yes" if control.isChecked() else "no"
+            current_value = "yes" if control.isChecked() else "no"
         elif isinstance(control, LineEdit):
-            now = control.text()
+            current_value = control.text()
         if self.popover is not None:
             self.popover.close()
-        popover = self.popover = SeveralValues(
+        popover = self.popover = MultiValueEditor(
             path,
             label,
             self._axes.get(path),
-            now,
+            current_value,
             options,
             window=field.window(),
             draws_at_random=self.draws_at_random,
         )
-        self.popover.chosen.connect(self.take)
-        self.popover.one_requested.connect(lambda: self.give_up(path))
+        self.popover.axis_chosen.connect(self.show_axis)
+        self.popover.single_requested.connect(lambda: self.restore_single(path))
         popover.closed.connect(lambda: self._forget_popover(popover, field))
-        self.popover.open_at(field.shown)
+        self.popover.open_at(field.visible_control)
 
-    def _forget_popover(self, popover: SeveralValues, field: Field) -> None:
+    def _forget_popover(self, popover: MultiValueEditor, field: Field) -> None:
         if self.popover is popover:
             self.popover = None
         # Otherwise Qt gives the focus to the first widget of the window.
-        field.shown.setFocus(Qt.FocusReason.PopupFocusReason)
+        field.visible_control.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         # Tested first: forty fields get many events while a page is built, and only these matter.
@@ -220,36 +220,38 @@ class SweptFields(QObject):
         if isinstance(event, QContextMenuEvent):
             self.menu(path).popup(event.globalPos())
             return True
-        if watched is self._fields[path][0].shown and path in self._axes:
+        if watched is self._fields[path][0].visible_control and path in self._axes:
             self.open(path)
         return False
 
     def menu(self, path: str) -> QMenu:
         """Return the menu of a right click on a field."""
         field, _ = self._fields[path]
-        shown = field.shown
-        menu = shown.createStandardContextMenu() if isinstance(shown, LineEdit) else QMenu(shown)
+        control = field.visible_control
+        menu = (
+            control.createStandardContextMenu() if isinstance(control, LineEdit) else QMenu(control)
+        )
         if menu.actions():
             menu.addSeparator()
         menu.addAction("Several values…", lambda: self.open(path))
         if path in self._axes:
-            menu.addAction("One value", lambda: self.give_up(path))
+            menu.addAction("One value", lambda: self.restore_single(path))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         return menu
 
-    def _path_of(self, watched: QObject) -> str:
-        if not isinstance(watched, QWidget):
+    def _path_of(self, widget: QObject) -> str:
+        if not isinstance(widget, QWidget):
             return ""
         for path, (field, _) in self._fields.items():
-            if watched in (field, field.control, field.shown):
+            if widget in (field, field.control, field.visible_control):
                 return path
         return ""
 
 
 def with_first_values(raw: Mapping[str, object], axes: tuple[Axis, ...]) -> dict[str, object]:
     """Return the job file of the first job: the first value of each swept field."""
-    whole = dict(raw)
+    first_raw = dict(raw)
     for axis in axes:
         if points := axis.points():
-            whole = with_value(whole, axis.path, points[0])
-    return whole
+            first_raw = with_value(first_raw, axis.path, points[0])
+    return first_raw

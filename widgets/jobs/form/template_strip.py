@@ -1,4 +1,4 @@
-"""A strip of templates above the form: one click loads one."""
+"""A strip of templates above the form: a click loads a template."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from widgets.common.layout import STRETCH, row
 from widgets.common.painting import elided
 from widgets.common.theme import CONTROL_H, S2
 
-_MOST, _NAME_W = 8, 168
+_MAX_TEMPLATES, _NAME_W = 8, 168
 
 
 class TemplateStrip(QWidget):
     """A button per template, as many as fit; hidden while there are none.
 
     Signals:
-        chosen: The name of a template.
+        template_chosen: The name of a template.
 
     Attributes:
-        more: The button that shows all templates.
+        all_button: Shows all templates.
     """
 
-    chosen = Signal(str)
+    template_chosen = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._buttons: list[Button] = []
         self._count = 0
         self._label = Label("Begin with", "small", "text2")
-        self.more = Button("All templates…", kind="quiet")
-        self._row = row(self._label, self.more, STRETCH, gap=S2)
+        self.all_button = Button("All templates…", kind="quiet")
+        self._row = row(self._label, self.all_button, STRETCH, gap=S2)
         self.setLayout(self._row)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(CONTROL_H)
@@ -44,40 +44,46 @@ class TemplateStrip(QWidget):
 
     def show_templates(self, templates: Sequence[Template]) -> None:
         """Show the templates that can be used, in their order."""
-        sound = [one for one in templates if not one.fault]
+        valid_templates = [template for template in templates if not template.error]
         self._count = len(templates)
-        for old in self._buttons:
-            self._row.removeWidget(old)
-            old.hide()
-            old.deleteLater()
+        for old_button in self._buttons:
+            self._row.removeWidget(old_button)
+            old_button.hide()
+            old_button.deleteLater()
         self._buttons = []
-        for number, one in enumerate(sound[:_MOST]):
-            shown = elided(one.name, _NAME_W, "medium")
-            tip = f"{one.name}: {one.sentence}" if one.sentence else one.name
-            button = Button(shown, icon="stack-simple", tip=tip)
-            button.clicked.connect(lambda _=False, name=one.name: self.chosen.emit(name))
-            self._row.insertWidget(1 + number, button)
+        for index, template in enumerate(valid_templates[:_MAX_TEMPLATES]):
+            label = elided(template.name, _NAME_W, "medium")
+            tip = (
+                f"{template.name}: {template.description}"
+                if template.description
+                else template.name
+            )
+            button = Button(label, icon="stack-simple", tip=tip)
+            button.clicked.connect(
+                lambda _=False, name=template.name: self.template_chosen.emit(name)
+            )
+            self._row.insertWidget(1 + index, button)
             self._buttons.append(button)
         self.setVisible(bool(templates))
-        self._fit()
+        self._fit_buttons()
 
     def minimumSizeHint(self) -> QSize:
         return QSize(self._label.sizeHint().width(), CONTROL_H)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_buttons()
 
-    def _fit(self) -> None:
+    def _fit_buttons(self) -> None:
         """Show as many as fit; the last button opens the others."""
-        room = self.width() - self._label.sizeHint().width() - S2
-        more_w = self.more.sizeHint().width() + S2
+        available_w = self.width() - self._label.sizeHint().width() - S2
+        more_w = self.all_button.sizeHint().width() + S2
         widths = [button.sizeHint().width() + S2 for button in self._buttons]
-        all_fit = sum(widths) <= room and len(self._buttons) == self._count
-        left = room if all_fit else room - more_w
-        hides = False
+        all_fit = sum(widths) <= available_w and len(self._buttons) == self._count
+        remaining_w = available_w if all_fit else available_w - more_w
+        is_full = False
         for button, width in zip(self._buttons, widths, strict=True):
-            hides = hides or width > left
-            button.setVisible(not hides)
-            left -= width
-        self.more.setVisible(not all_fit)
+            is_full = is_full or width > remaining_w
+            button.setVisible(not is_full)
+            remaining_w -= width
+        self.all_button.setVisible(not all_fit)

@@ -13,17 +13,17 @@ from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import row
-from widgets.common.theme import S2, Tone
+from widgets.common.theme import S2, ColorRole
 
-_TRIED = "One batch was tried and failed"
+_FAILURE_MESSAGE = "One batch was tried and failed"
 
 
 class TrialState(Enum):
     UNKNOWN = "unknown"
     """Model, dataset or loader is not chosen."""
     UNTRIED = "untried"
-    UNDER_WAY = "under way"
-    PASSED = "passed"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
@@ -31,38 +31,38 @@ class TrialState(Enum):
 class BatchTrial:
     """The result of one batch of the chosen model, dataset and loader.
 
-    ``words`` is the current step, the result, or the error; ``field`` is then at fault.
-    ``package`` is what is not installed, and ``command`` installs it where the button failed; of
-    an unknown package only the ``module`` is known.
+    ``message`` is the current step, the result, or the error, which is in ``field``. ``package`` is
+    not installed, and ``command`` installs it where the button failed; of an unknown package only
+    the ``module`` is known.
     """
 
     state: TrialState = TrialState.UNKNOWN
-    words: str = ""
+    message: str = ""
     field: str = ""
     package: str = ""
     command: str = ""
     module: str = ""
 
 
-_STYLES: dict[TrialState, tuple[str, Tone, str]] = {
+_STYLES: dict[TrialState, tuple[str, ColorRole, str]] = {
     TrialState.UNKNOWN: ("info-fill", "text3", ""),
     TrialState.UNTRIED: ("info-fill", "text3", "Try one batch"),
-    TrialState.UNDER_WAY: ("info-fill", "text3", "Cancel"),
-    TrialState.PASSED: ("check-circle-fill", "good", ""),
+    TrialState.RUNNING: ("info-fill", "text3", "Cancel"),
+    TrialState.SUCCEEDED: ("check-circle-fill", "good", ""),
     TrialState.FAILED: ("warning-octagon-fill", "bad", "Try again"),
 }
 
 
-RESULTS: dict[TrialState, tuple[str, str, Tone]] = {
+RESULTS: dict[TrialState, tuple[str, str, ColorRole]] = {
     TrialState.UNTRIED: ("Not tried together yet", "info-fill", "text3"),
-    TrialState.UNDER_WAY: ("Trying one batch…", "info-fill", "text3"),
+    TrialState.RUNNING: ("Trying one batch…", "info-fill", "text3"),
     TrialState.FAILED: ("One batch fails", "warning-octagon-fill", "bad"),
 }
-"""What the form says of the job in these states: words, icon and tone. Only here."""
+"""The result that the form shows in these states: message, icon and color role."""
 
 
 class TrialLine(QWidget):
-    """The state in words, and the button that tries or cancels.
+    """The state of a trial as text, and the button that tries or cancels.
 
     Signals:
         try_requested: Try one batch.
@@ -80,52 +80,52 @@ class TrialLine(QWidget):
         super().__init__(parent)
         self._trial = BatchTrial()
         self._icon = IconLabel("info-fill", "text3")
-        self._words = Label("", "small", "text2", elide="right")
+        self._message = Label("", "small", "text2", elide="right")
         self.button = Button("", kind="quiet")
-        self.button.clicked.connect(self._pressed)
+        self.button.clicked.connect(self._handle_press)
         self.copy = Button("Copy command", kind="quiet", icon="copy")
         self.copy.clicked.connect(self._copy)
-        for part in (self._icon, self.button):
-            policy = part.sizePolicy()
+        for widget in (self._icon, self.button):
+            policy = widget.sizePolicy()
             policy.setRetainSizeWhenHidden(True)
-            part.setSizePolicy(policy)
-        self.setLayout(row(self._icon, (self._words, 1), self.copy, self.button, gap=S2))
+            widget.setSizePolicy(policy)
+        self.setLayout(row(self._icon, (self._message, 1), self.copy, self.button, gap=S2))
         self.show_trial(self._trial)
 
     def show_trial(self, trial: BatchTrial) -> None:
         self._trial = trial
-        icon, tone, button = _STYLES[trial.state]
-        words = trial.words
+        icon, color_role, button_text = _STYLES[trial.state]
+        message = trial.message
         if trial.state is TrialState.UNTRIED:
-            words = f"Not tried: {words}" if words else "One batch shows whether they fit"
+            message = f"Not tried: {message}" if message else "One batch shows whether they fit"
         elif trial.state is TrialState.FAILED:
-            # The whole sentence is shown at its field.
-            words = _TRIED
-        elif trial.state is TrialState.UNDER_WAY:
-            words = formats.under_way(words or "Waiting")
-        self._icon.set_icon(icon, tone)
-        self._icon.setVisible(bool(words))
-        self._words.setText(words)
-        self._words.set_tone("bad" if trial.state is TrialState.FAILED else "text2")
+            # The whole message is shown at its field.
+            message = _FAILURE_MESSAGE
+        elif trial.state is TrialState.RUNNING:
+            message = formats.with_ellipsis(message or "Waiting")
+        self._icon.set_icon(icon, color_role)
+        self._icon.setVisible(bool(message))
+        self._message.setText(message)
+        self._message.set_color_role("bad" if trial.state is TrialState.FAILED else "text2")
         if trial.package:
-            button = f"Install {trial.package}"
+            button_text = f"Install {trial.package}"
         elif trial.module:
-            button = "Install a package…"
+            button_text = "Install a package…"
         self.copy.setVisible(bool(trial.command))
         self.copy.set_tip(trial.command)
-        if button:
-            self.button.setText(button)
-        self.button.setVisible(bool(button))
+        if button_text:
+            self.button.setText(button_text)
+        self.button.setVisible(bool(button_text))
 
     @Slot()
-    def _pressed(self) -> None:
+    def _handle_press(self) -> None:
         if self._trial.package:
             self.install_requested.emit(self._trial.package)
             return
         if self._trial.module:
             self.package_requested.emit(self._trial.module)
             return
-        is_under_way = self._trial.state is TrialState.UNDER_WAY
+        is_under_way = self._trial.state is TrialState.RUNNING
         (self.cancel_requested if is_under_way else self.try_requested).emit()
 
     @Slot()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.base.validation import sanitize, tags_fault
+from backend.records.base.validation import sanitize, tags_error
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.dialog import Dialog
@@ -28,7 +28,7 @@ class TagDialog(Dialog):
     requested = Signal(object, object)
 
     def __init__(
-        self, names: Sequence[str], known: Sequence[str], parent: QWidget | None = None
+        self, names: Sequence[str], current_tags: Sequence[str], parent: QWidget | None = None
     ) -> None:
         super().__init__("Tag", _WIDTH, parent)
         hint = "Tags, separated by commas"
@@ -37,8 +37,8 @@ class TagDialog(Dialog):
         for edit in (self._add, self._remove):
             edit.textChanged.connect(self._fit)
         note = (
-            f"Current tags: {sanitize(', '.join(known), 120)}"
-            if known
+            f"Current tags: {sanitize(', '.join(current_tags), 120)}"
+            if current_tags
             else "These jobs have no tags."
         )
         self._add_field = Field("Add", self._add)
@@ -55,7 +55,7 @@ class TagDialog(Dialog):
     @Slot()
     def _fit(self) -> None:
         add, remove = _words(self._add.text()), _words(self._remove.text())
-        fault = tags_fault(add)
+        fault = tags_error(add)
         self._add_field.set_error(fault)
         self._save.setEnabled(not fault and bool(add or remove))
 
@@ -98,7 +98,7 @@ class TrashDialog(Dialog):
 
     def show_error(self, sentence: str) -> None:
         self._size.setText(sentence)
-        self._size.set_tone("bad")
+        self._size.set_color_role("bad")
 
     @Slot()
     def _request(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.summary import JobChoices, JobQuery
 from widgets.common.buttons import Button
 from widgets.common.cards import StyledFrame
@@ -26,7 +26,7 @@ class FilterPanel(StyledFrame):
         changed: The filter changed; call `narrowed`.
     """
 
-    changed = Signal()
+    filter_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("card", parent=parent)
@@ -46,7 +46,7 @@ class FilterPanel(StyledFrame):
             field.editingFinished.connect(self._emit_changed)
         clear = Button("Clear", kind="quiet")
         clear.clicked.connect(self.clear)
-        self._said = self.narrowed(JobQuery())
+        self._said = self.narrow_query(JobQuery())
         fields = ((Field(box.accessibleName(), box), 1) for box in self._boxes)
         self.setLayout(
             row(
@@ -70,14 +70,14 @@ class FilterPanel(StyledFrame):
             (choices.tags, choices.users, choices.nodes, choices.metrics),
             strict=True,
         ):
-            title = metric_words if box is self._metric else _title
+            title = metric_label if box is self._metric else _title
             kept = box.key()
             shown = [("", any_of), *((one, title(one)) for one in known)]
             if kept and kept not in known:
                 shown.append((kept, title(kept)))
             box.set_options(shown, kept)
 
-    def narrowed(self, query: JobQuery) -> JobQuery:
+    def narrow_query(self, query: JobQuery) -> JobQuery:
         """Return ``query`` with these filters added."""
         return replace(
             query,
@@ -101,10 +101,10 @@ class FilterPanel(StyledFrame):
     def _emit_changed(self) -> None:
         for field, edit in ((self._low_field, self._low), (self._high_field, self._high)):
             field.set_error("" if _number(edit.text())[1] else _NUMBER)
-        now = self.narrowed(JobQuery())
+        now = self.narrow_query(JobQuery())
         if now != self._said:
             self._said = now
-            self.changed.emit()
+            self.filter_changed.emit()
 
 
 def _title(key: str) -> str:

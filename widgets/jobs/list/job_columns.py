@@ -11,11 +11,11 @@ from PySide6.QtCore import Qt
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs import summary_settings
-from backend.records.jobs.metric_labels import short_metric
-from backend.records.jobs.settings import name_and_unit, value_words
+from backend.records.jobs.metric_labels import short_metric_label
+from backend.records.jobs.settings import name_and_unit, value_label
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.labels import plain_tip
 
@@ -95,78 +95,78 @@ _FIGURES = frozenset(
 )
 
 
-def where(view: JobView | JobSummary) -> str:
+def resources_label(view: JobView | JobSummary) -> str:
     """Return the resources and nodes of a job: ``2 processes on this computer``."""
     unit = "GPU" if view.uses_gpus else "process"
     plural = "GPUs" if view.uses_gpus else "processes"
-    return f"{formats.plural(view.world_size, unit, plural)} on {nodes_of(view)}"
+    return f"{formats.plural(view.world_size, unit, plural)} on {node_names(view)}"
 
 
-def nodes_of(view: JobView | JobSummary) -> str:
+def node_names(view: JobView | JobSummary) -> str:
     """Return ``gpu06, gpu07``."""
     return ", ".join("this computer" if n == "this-computer" else n for n in view.nodes)
 
 
-def took_s(view: JobView, now: datetime) -> float | None:
+def duration_s(view: JobView, now: datetime) -> float | None:
     """Return the seconds that all runs took until now."""
-    begin = instant(view.status.started)
-    end = instant(view.status.ended) or (now if view.state.is_live else None)
+    begin = instant(view.status.started_at)
+    end = instant(view.status.ended_at) or (now if view.state.is_live else None)
     if begin is None or end is None:
         return None
     return view.status.earlier_s + max(0.0, (end - begin).total_seconds())
 
 
-def best_words(view: JobView | JobSummary) -> tuple[str, str]:
+def best_metric_labels(view: JobView | JobSummary) -> tuple[str, str]:
     """Return the short name and the value of the best metric; ("", "–") if there is none."""
     if view.best_metric is None:
         return "", formats.NONE
     name, value = view.best_metric
-    return short_metric(name), formats.metric(value)
+    return short_metric_label(name), formats.metric(value)
 
 
-def edited_value(line: JobSummary, column: JobColumn, text: str) -> tuple[object, object]:
+def edited_value(summary: JobSummary, column: JobColumn, text: str) -> tuple[object, object]:
     """Return the current value of a cell, and its new value after this text was typed."""
     if column is JobColumn.TAGS:
         words = (word.strip() for word in text.split(","))
-        return line.tags, tuple(dict.fromkeys(word for word in words if word))
-    return (line.name, text.strip()) if column is JobColumn.NAME else (line.notes, text)
+        return summary.tags, tuple(dict.fromkeys(word for word in words if word))
+    return (summary.name, text.strip()) if column is JobColumn.NAME else (summary.notes, text)
 
 
-def shown(line: JobSummary, column: JobColumn) -> str:
+def cell_text(summary: JobSummary, column: JobColumn) -> str:
     """Return a cell as text."""
     now = time.time()
     if column is JobColumn.TAGS:
-        return ", ".join(line.tags)
+        return ", ".join(summary.tags)
     if column is JobColumn.PROGRESS:
-        return formats.progress(line.progress) if line.run else formats.NONE
+        return formats.progress(summary.progress) if summary.run else formats.NONE
     if column is JobColumn.BEST:
-        name, value = best_words(line)
+        name, value = best_metric_labels(summary)
         return f"{name} {value}".strip()
     if column is JobColumn.GPUS:
-        return formats.count(line.world_size) if line.uses_gpus else formats.NONE
+        return formats.count(summary.world_size) if summary.uses_gpus else formats.NONE
     if column is JobColumn.STARTED:
-        return formats.moment_long(line.started or None, now)
+        return formats.time_with_day(summary.started_s or None, now)
     if column is JobColumn.CREATED:
-        return formats.moment_long(line.created or None, now)
+        return formats.time_with_day(summary.created_s or None, now)
     if column is JobColumn.TOOK:
-        took = line.took_s(now)
+        took = summary.took_s(now)
         # For runs of minutes, seconds are not useful and do not fit.
         is_long = took is not None and _LONG_S <= took < _HOUR_S
-        return formats.rough(took) if is_long else formats.duration(took)
+        return formats.rough_duration(took) if is_long else formats.duration(took)
     if column is JobColumn.GPU_HOURS:
-        return formats.gpu_hours(line.gpu_s(now))
+        return formats.gpu_hours(summary.gpu_s(now))
     if column is JobColumn.ENERGY:
-        return formats.energy(line.energy_j)
+        return formats.energy(summary.energy_j)
     if column is JobColumn.NODES:
-        return _few_nodes(line)
+        return _few_nodes(summary)
     if column in SETTINGS:
-        return _setting(line, column.key)
+        return _setting(summary, column.key)
     words = {
-        JobColumn.STATE: line.state.word,
-        JobColumn.NAME: line.name,
-        JobColumn.USER: line.user,
+        JobColumn.STATE: summary.state.label,
+        JobColumn.NAME: summary.name,
+        JobColumn.USER: summary.user,
     }
-    return words.get(column, " ".join(line.notes.split()))
+    return words.get(column, " ".join(summary.notes.split()))
 
 
 def _setting(line: JobSummary, key: str) -> str:
@@ -174,8 +174,8 @@ def _setting(line: JobSummary, key: str) -> str:
         return ""
     if key in summary_settings.NUMBERS:
         value = summary_settings.number(line, key)
-        return formats.NONE if value != value else formats.setting(value)
-    words = value_words(_path(key), summary_settings.setting(line, key))
+        return formats.NONE if value != value else formats.typed_number(value)
+    words = value_label(_path(key), summary_settings.setting(line, key))
     return formats.reference(words) or formats.NONE
 
 
@@ -189,37 +189,37 @@ def _path(key: str) -> str:
 def _few_nodes(line: JobSummary) -> str:
     """Return up to three node names, or the number of nodes."""
     count = len(line.nodes)
-    return nodes_of(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
+    return node_names(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
 
 
-def _display(line: JobSummary, column: JobColumn | None, _place: QueuePlace | None) -> str:
-    return line.name if column is None else shown(line, column)
+def _display(line: JobSummary, column: JobColumn | None, _place: QueuedJob | None) -> str:
+    return line.name if column is None else cell_text(line, column)
 
 
-def _edit(line: JobSummary, column: JobColumn | None, _place: QueuePlace | None) -> str:
+def _edit(line: JobSummary, column: JobColumn | None, _place: QueuedJob | None) -> str:
     if column is JobColumn.NOTES:
         return line.notes
     return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
 
 
-def _tip(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -> str | None:
+def _tip(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) -> str | None:
     if column is None:
-        return plain_tip(place.words) if place is not None else None
+        return plain_tip(place.full_message) if place is not None else None
     if column is JobColumn.STATE:
-        said = place.words if place is not None else line.reason or line.state.explanation
+        said = place.full_message if place is not None else line.reason or line.state.explanation
         return plain_tip(said)
     if column is JobColumn.STARTED:
         run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
-        return plain_tip(run + formats.exact(line.started or None))
+        return plain_tip(run + formats.full_time(line.started_s or None))
     if column is JobColumn.CREATED:
-        return plain_tip(formats.exact(line.created or None))
+        return plain_tip(formats.full_time(line.created_s or None))
     if column is JobColumn.NOTES:
         return plain_tip(line.notes) if line.notes else None
     if column is JobColumn.NODES:
-        return plain_tip(nodes_of(line))
+        return plain_tip(node_names(line))
     if column is JobColumn.TOOK:
         return plain_tip(_used(line))
-    return plain_tip(shown(line, column))
+    return plain_tip(cell_text(line, column))
 
 
 def _used(line: JobSummary) -> str:
@@ -227,18 +227,18 @@ def _used(line: JobSummary) -> str:
     gpu_s = line.gpu_s(time.time())
     hours = f"{formats.gpu_hours(gpu_s)} GPU hours" if gpu_s is not None else ""
     energy = formats.energy(line.energy_j) if line.energy_j is not None else ""
-    return " · ".join(part for part in (shown(line, JobColumn.TOOK), hours, energy) if part)
+    return " · ".join(part for part in (cell_text(line, JobColumn.TOOK), hours, energy) if part)
 
 
-def _heard(line: JobSummary, column: JobColumn | None, place: QueuePlace | None) -> str:
+def _heard(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) -> str:
     if column not in (None, JobColumn.NAME):
-        return f"{column.title}: {shown(line, column)}" if column is not None else ""
+        return f"{column.title}: {cell_text(line, column)}" if column is not None else ""
     if place is not None:
-        return f"{line.name}, {line.state.word}, place {place.number}. {place.words}"
-    return f"{line.name}, {line.state.word}, {formats.progress(line.progress)}. {line.reason}"
+        return f"{line.name}, {line.state.label}, place {place.number}. {place.full_message}"
+    return f"{line.name}, {line.state.label}, {formats.progress(line.progress)}. {line.reason}"
 
 
-CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuePlace | None], str | None]] = {
+CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuedJob | None], str | None]] = {
     Qt.ItemDataRole.DisplayRole: _display,
     Qt.ItemDataRole.EditRole: _edit,
     Qt.ItemDataRole.ToolTipRole: _tip,

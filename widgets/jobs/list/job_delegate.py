@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import formats, theme
 from widgets.common.icons import paint_icon
 from widgets.common.painting import (
@@ -21,11 +21,11 @@ from widgets.common.painting import (
     paint_text,
     text_width,
 )
-from widgets.common.state_badge import live_word_w, paint_state, state_tone, turn_now
-from widgets.common.theme import ROW_H, S1, S2, S3, S6, Tone
-from widgets.jobs.list.job_columns import best_words, where
+from widgets.common.state_badge import current_turn, live_word_width, paint_state, state_color_role
+from widgets.common.theme import ROW_H, S1, S2, S3, S6, ColorRole
+from widgets.jobs.list.job_columns import best_metric_labels, resources_label
 from widgets.jobs.list.job_list_model import JobListModel
-from widgets.jobs.list.sweep_text import counted_pieces
+from widgets.jobs.list.sweep_text import count_texts
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
@@ -48,8 +48,8 @@ _SHOWS_PERCENT = frozenset(
 
 # As numbers: operations on Qt flags take Python a microsecond each.
 SELECTED = QStyle.StateFlag.State_Selected.value
-POINTED = QStyle.StateFlag.State_MouseOver.value
-BY_KEY = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
+HOVERED = QStyle.StateFlag.State_MouseOver.value
+KEY_FOCUS = QStyle.StateFlag.State_HasFocus.value | QStyle.StateFlag.State_KeyboardFocusChange.value
 
 
 class JobDelegate(QStyledItemDelegate):
@@ -65,14 +65,14 @@ class JobDelegate(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         # Roles are not used: each takes ten times as long on its way through Qt.
         model, number = self._model, index.row()
-        line = model.line_at(number)
+        line = model.summary_at(number)
         state = option.state.value
         box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         is_ticked = line.id in model.ticks
         chosen = is_ticked or bool(state & SELECTED)
-        paint_background(painter, box, chosen=chosen, pointed=bool(state & POINTED))
-        if state & BY_KEY == BY_KEY:
+        paint_background(painter, box, is_selected=chosen, is_hovered=bool(state & HOVERED))
+        if state & KEY_FOCUS == KEY_FOCUS:
             paint_focus(painter, box)
         left = box.left() + S3 + (_INDENT if model.is_member(number) else 0)
         if line.sweep is not None:
@@ -81,14 +81,14 @@ class JobDelegate(QStyledItemDelegate):
             is_open = model.is_open(number)
             paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
         glyph = QRectF(left, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
-        paint_state(painter, glyph, line.state, line.progress or 0.0, turn_now())
+        paint_state(painter, glyph, line.state, line.progress or 0.0, current_turn())
         if is_ticked:
             _paint_tick(painter, glyph)
         inner = QRectF(box)
         inner.setLeft(glyph.right() + S3)
         inner.adjust(0, S1, -S3, -S1)
         half = inner.height() / 2
-        place = model.place(line.id)
+        place = model.queue_position(line.id)
         first = QRectF(inner.left(), inner.top(), inner.width(), half)
         self._first_line(painter, first, line, place, model.name_at(number))
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
@@ -99,10 +99,10 @@ class JobDelegate(QStyledItemDelegate):
         painter: QPainter,
         line: QRectF,
         view: JobSummary,
-        place: QueuePlace | None,
+        place: QueuedJob | None,
         called: str,
     ) -> None:
-        name, value = best_words(view) if place is None else ("place", f"{place.number}")
+        name, value = best_metric_labels(view) if place is None else ("place", f"{place.number}")
         value_w, most = text_width(value, "strong"), int(line.width() * _CAPTION_MOST)
         if view.sweep is not None and name:
             best = f"{view.sweep.best_job} · {name}"
@@ -118,30 +118,30 @@ class JobDelegate(QStyledItemDelegate):
         caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())
         paint_text(painter, caption, name, "small", "text3", right=True)
         title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
-        paint_text(painter, title, called, "strong", middle=True)
+        paint_text(painter, title, called, "strong", elide_middle=True)
 
     def _second_line(
-        self, painter: QPainter, line: QRectF, view: JobSummary, place: QueuePlace | None
+        self, painter: QPainter, line: QRectF, view: JobSummary, place: QueuedJob | None
     ) -> None:
-        when, tone = _when(view) if place is None else (forecast(place), "text2")
+        when, tone = _when(view) if place is None else (start_forecast(place), "text2")
         when_w = text_width(when, "body")
         corner = QRectF(line.right() - when_w, line.top(), when_w, line.height())
         paint_text(painter, corner, when, "body", tone, right=True)
         if view.sweep is not None:
             line.setRight(corner.left() - S2)
-            paint_pieces(painter, line, counted_pieces(view.sweep))
+            paint_colored_texts(painter, line, count_texts(view.sweep))
             return
-        word = view.state.word
+        word = view.state.label
         if view.state in _SHOWS_PERCENT and view.progress is not None:
             word = f"{word} {formats.progress(view.progress)}"
-        word_tone = "warn" if view.doubt else state_tone(view.state)
+        word_tone = "warn" if view.contact_warning else state_color_role(view.state)
         used = paint_text(painter, line, word, "small_strong", word_tone)
         if view.state in _SHOWS_PERCENT and view.state.is_live:
-            used = max(used, live_word_w("small_strong", f" {formats.progress(0.99)}"))
+            used = max(used, live_word_width("small_strong", f" {formats.progress(0.99)}"))
         reason = QRectF(line)
         reason.setLeft(line.left() + used + S2)
         reason.setRight(corner.left() - S2)
-        why = _reason(view) if place is None or view.doubt else place.words
+        why = _reason(view) if place is None or view.contact_warning else place.full_message
         why = why.removeprefix(f"{word}: ")
         paint_text(painter, reason, why, "body", "text2")
 
@@ -157,13 +157,15 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
     paint_icon(painter, inner.adjusted(2, 2, -2, -2), "check-bold", "on_ink")
 
 
-def paint_pieces(painter: QPainter, line: QRectF, pieces: Sequence[tuple[str, Tone]]) -> None:
+def paint_colored_texts(
+    painter: QPainter, line: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]
+) -> None:
     """Paint texts one after the other, each in its tone, as long as there is room."""
     line = QRectF(line)
-    for text, tone in pieces:
+    for text, color_role in colored_texts:
         if line.width() <= S2:
             return
-        line.setLeft(line.left() + paint_text(painter, line, text, "body", tone))
+        line.setLeft(line.left() + paint_text(painter, line, text, "body", color_role))
 
 
 def _reason(view: JobSummary) -> str:
@@ -171,22 +173,22 @@ def _reason(view: JobSummary) -> str:
         return view.reason
     if view.state is JobState.CREATED:
         return "Never started"
-    return where(view)
+    return resources_label(view)
 
 
-def forecast(place: QueuePlace) -> str:
+def start_forecast(queue_position: QueuedJob) -> str:
     """Return ``≈ 15:56``, "" if there is no forecast."""
-    if place.waiting is None or place.starts_in_s is None:
+    if queue_position.wait_reason is None or queue_position.starts_in_s is None:
         return ""
     now = datetime.now().astimezone()
-    when = now + timedelta(seconds=place.starts_in_s)
+    when = now + timedelta(seconds=queue_position.starts_in_s)
     # Within the next hours the day is clear without its name.
-    near = place.starts_in_s < _NEAR_S
-    return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.about(when, now)
+    near = queue_position.starts_in_s < _NEAR_S
+    return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.estimated_time(when, now)
 
 
 def _when(view: JobSummary) -> tuple[str, str]:
     now = datetime.now().astimezone()
     if view.state.is_live:
         return formats.short_time_left(view.eta_s), "live"
-    return formats.moment(view.ended or view.created or None, now), "text2"
+    return formats.time_or_day(view.ended_s or view.created_s or None, now), "text2"

@@ -22,11 +22,11 @@ from PySide6.QtCore import (
 )
 
 from backend.records.jobs.summary import JobSummary
-from backend.records.queue.entry import Queue, QueuePlace
+from backend.records.queue.entry import Queue, QueuedJob
 from backend.records.sweeps.summary import FEWEST, own_words
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.list.job_rows import JobRows
-from widgets.jobs.list.sweep_text import said
+from widgets.jobs.list.sweep_text import sweep_cell_text
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -51,8 +51,8 @@ class CellEdit:
 
     job_id: str
     column: str
-    before: object
-    after: object
+    old_value: object
+    new_value: object
 
 
 class JobListModel(QAbstractTableModel):
@@ -74,24 +74,24 @@ class JobListModel(QAbstractTableModel):
         self._editable = {column for column in JobColumn if column.can_edit and in_columns}
         self._rows = JobRows()
         self._order = self._rows.order
-        self._row_of_slot = self._rows.places()
+        self._row_of_slot = self._rows.slot_rows()
         self._waiting: JobRows | None = None
         self._held = False
         self._open_id = ""
         self.is_changing = False
         self.ticks = JobTicks(self)
-        self._queue: dict[str, QueuePlace] = {}
+        self._queue: dict[str, QueuedJob] = {}
 
     # -- input
 
-    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
+    def show_rows(self, rows: JobRows, *, is_user_request: bool = False) -> None:
         """Show these rows. While rows are held, the change waits until the pointer leaves.
 
         Args:
             rows: The result of a query.
             at_once: The user asked for this change, so rows may move under the pointer.
         """
-        if self._held and not at_once and not self._misses_open(rows):
+        if self._held and not is_user_request and not self._misses_open(rows):
             self._waiting = rows
             return
         self._waiting = None
@@ -101,7 +101,7 @@ class JobListModel(QAbstractTableModel):
 
     def _change_to(self, rows: JobRows) -> None:
         before, wanted = self._order, rows.order
-        places = rows.places()
+        places = rows.slot_rows()
         self._rows = rows
         if len(before) == len(wanted) and np.array_equal(before, wanted):
             self._row_of_slot = places
@@ -142,24 +142,24 @@ class JobListModel(QAbstractTableModel):
             self.changePersistentIndexList(pointing, moved)
         self.layoutChanged.emit()
 
-    def hold(self, held: bool) -> None:
+    def hold_rows(self, is_held: bool) -> None:
         """Hold or release the rows: while held, they do not move."""
-        self._held = held
-        if not held and self._waiting is not None:
+        self._held = is_held
+        if not is_held and self._waiting is not None:
             self.show_rows(self._waiting)
 
     def set_open(self, line_id: str) -> None:
         """Show the row of this job or sweep, even while rows are held."""
         self._open_id = line_id
         if self._waiting is not None and self._misses_open(self._waiting):
-            self.show_rows(self._waiting, at_once=True)
+            self.show_rows(self._waiting, is_user_request=True)
 
     def _misses_open(self, rows: JobRows) -> bool:
         """Return whether only ``rows`` has a row for the open job, or for its sweep."""
         slot = rows.slot_of(self._open_id)
-        if slot is None or self.row_of(self._open_id) >= 0 or self.head_row(self._open_id) >= 0:
+        if slot is None or self.row_of(self._open_id) >= 0 or self.sweep_row(self._open_id) >= 0:
             return False
-        return bool(np.isin(rows.order, (slot, rows.head(slot))).any())
+        return bool(np.isin(rows.order, (slot, rows.sweep_slot(slot))).any())
 
     def emit_all_changed(self) -> None:
         """Repaint every visible row."""
@@ -174,7 +174,7 @@ class JobListModel(QAbstractTableModel):
 
     def show_queue(self, queue: Queue) -> bool:
         """Set the places of waiting jobs; return whether any changed, even of a hidden job."""
-        before, self._queue = self._queue, {p.entry.job_id: p for p in queue.places}
+        before, self._queue = self._queue, {p.entry.job_id: p for p in queue.jobs}
         both = before.keys() | self._queue.keys()
         moved = [job_id for job_id in both if before.get(job_id) != self._queue.get(job_id)]
         rows = [row for job_id in moved if (row := self.row_of(job_id)) >= 0]
@@ -184,14 +184,14 @@ class JobListModel(QAbstractTableModel):
 
     # -- queries
 
-    def place(self, job_id: str) -> QueuePlace | None:
+    def queue_position(self, job_id: str) -> QueuedJob | None:
         """Return the place of a job in the queue, None if it does not wait."""
-        line = self.line(job_id)
+        line = self.summary(job_id)
         if line is None or not line.state.is_queued:
             return None
         return self._queue.get(job_id)
 
-    def queue_places(self) -> dict[str, int]:
+    def queue_numbers(self) -> dict[str, int]:
         """Return the number of each job in the queue."""
         return {job_id: place.number for job_id, place in self._queue.items()}
 
@@ -200,37 +200,39 @@ class JobListModel(QAbstractTableModel):
         """Return the rows that are shown."""
         return self._rows
 
-    def line(self, job_id: str) -> JobSummary | None:
+    def summary(self, job_id: str) -> JobSummary | None:
         """Return the summary of any job by id, shown or not, or of a sweep by tag."""
         slot = self._rows.slot_of(job_id)
-        return self._rows.lines[slot] if slot is not None else None
+        return self._rows.summaries[slot] if slot is not None else None
 
-    def line_at(self, row: int) -> JobSummary:
+    def summary_at(self, row: int) -> JobSummary:
         """Return the summary of a row, a job or a sweep."""
-        return self._rows.lines[self._order.item(row)]
+        return self._rows.summaries[self._order.item(row)]
 
     def name_at(self, row: int) -> str:
         """Return the name in a row; for a job of a sweep, the part that differs."""
-        line = self.line_at(row)
-        head = self._rows.head(self._order.item(row))
-        count = self._rows.lines[head].sweep if head >= 0 else None
+        line = self.summary_at(row)
+        head = self._rows.sweep_slot(self._order.item(row))
+        count = self._rows.summaries[head].sweep if head >= 0 else None
         is_swept = count is not None and len(count.ids) >= FEWEST
         return own_words(line.name, count.common) if count and is_swept else line.name
 
     def is_member(self, row: int) -> bool:
         """Return whether the row is a job below its sweep."""
-        line = self.line_at(row)
-        return line.sweep is None and self.head_row(line.id) >= 0
+        line = self.summary_at(row)
+        return line.sweep is None and self.sweep_row(line.id) >= 0
 
     def free_name(self, stem: str) -> str:
         """Return ``stem`` with the first number that no job, shown or not, has after it."""
         begin = f"{stem} "
-        ends = (line.name[len(begin) :] for line in self._rows.lines if line.name.startswith(begin))
+        ends = (
+            line.name[len(begin) :] for line in self._rows.summaries if line.name.startswith(begin)
+        )
         return f"{begin}{1 + max((int(end) for end in ends if _is_number(end)), default=0)}"
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
         """Return the ids of these rows, each once; the row of a sweep stands for all its jobs."""
-        lines, order = self._rows.lines, self._order.tolist()
+        lines, order = self._rows.summaries, self._order.tolist()
         found: list[str] = []
         for row in rows:
             line = lines[order[row]]
@@ -240,18 +242,18 @@ class JobListModel(QAbstractTableModel):
                 found.extend(line.sweep.ids)
         return tuple(dict.fromkeys(found))
 
-    def ticked(self) -> tuple[str, ...]:
+    def ticked_ids(self) -> tuple[str, ...]:
         """Return the ids of the ticked jobs, in row order; a sweep stands for all its jobs."""
         found: dict[str, None] = {}
         for line_id in sorted(self.ticks, key=self.row_of):
-            line = self.line(line_id)
+            line = self.summary(line_id)
             if line is not None:
                 found.update(dict.fromkeys((line_id,) if line.sweep is None else line.sweep.ids))
         return tuple(found)
 
-    def going_of(self, ids: Iterable[str]) -> tuple[int, int]:
+    def active_counts(self, ids: Iterable[str]) -> tuple[int, int]:
         """Return how many of these jobs are running, and how many wait in the queue."""
-        states = [line.state for line in map(self.line, ids) if line is not None]
+        states = [line.state for line in map(self.summary, ids) if line is not None]
         return sum(state.is_live for state in states), sum(state.is_queued for state in states)
 
     def is_open(self, row: int) -> bool:
@@ -259,12 +261,12 @@ class JobListModel(QAbstractTableModel):
         if row + 1 >= len(self._order):
             return False
         own, below = self._order[row : row + 2].tolist()
-        return bool(self._rows.head(below) == own)
+        return bool(self._rows.sweep_slot(below) == own)
 
-    def head_row(self, job_id: str) -> int:
+    def sweep_row(self, job_id: str) -> int:
         """Return the row of a job's sweep, -1 if it has none or the row is not shown."""
         slot = self._rows.slot_of(job_id)
-        head = self._rows.head(slot) if slot is not None else -1
+        head = self._rows.sweep_slot(slot) if slot is not None else -1
         return int(self._row_of_slot[head]) if 0 <= head < len(self._row_of_slot) else -1
 
     def row_of(self, job_id: str) -> int:
@@ -283,7 +285,7 @@ class JobListModel(QAbstractTableModel):
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         if not index.isValid():
             return Qt.ItemFlag.NoItemFlags
-        if index.column() in self._editable and self.line_at(index.row()).sweep is None:
+        if index.column() in self._editable and self.summary_at(index.row()).sweep is None:
             return _FLAGS | Qt.ItemFlag.ItemIsEditable
         return _FLAGS
 
@@ -303,11 +305,11 @@ class JobListModel(QAbstractTableModel):
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        line = self.line_at(index.row())
+        line = self.summary_at(index.row())
         if role == JOB_ROLE:
             return line
         if role == QUEUE_ROLE:
-            return self.place(line.id)
+            return self.queue_position(line.id)
         if role == OPEN_ROLE:
             return self.is_open(index.row()) if line.sweep is not None else None
         if role == Qt.ItemDataRole.CheckStateRole and self.ticks:
@@ -317,8 +319,8 @@ class JobListModel(QAbstractTableModel):
         if give is None:
             return None
         column = JobColumn(index.column()) if self._columns > 1 else None
-        of_sweep = said(line, column, role, self.is_open(index.row()))
-        return give(line, column, self.place(line.id)) if of_sweep is None else of_sweep
+        of_sweep = sweep_cell_text(line, column, role, self.is_open(index.row()))
+        return give(line, column, self.queue_position(line.id)) if of_sweep is None else of_sweep
 
     def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Request the change; the row is updated once the change is saved."""

@@ -15,18 +15,24 @@ from PySide6.QtCore import (
 )
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.summary import ENDED, LIVE, WAITING, JobQuery, JobSummary
+from backend.records.jobs.summary import (
+    ENDED_GROUP,
+    LIVE_GROUP,
+    WAITING_GROUP,
+    JobQuery,
+    JobSummary,
+)
 from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState, StyledFrame
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S1, S2, S3, S4
-from widgets.common.view_style import dress
-from widgets.jobs.actions.job_actions import NEW, PAUSE_QUEUE, JobActions
+from widgets.common.view_style import style_view
+from widgets.jobs.actions.job_actions import NEW_JOB, PAUSE_QUEUE, JobActions
 from widgets.jobs.list.job_delegate import JobDelegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import JobListView
@@ -35,7 +41,12 @@ from widgets.jobs.list.selection_bar import SelectionBar
 from widgets.jobs.list.sweep_folding import SweepFolding
 
 SEARCH_TIP = "Conditions also work: lr<0.1, batch>=64, epochs>10, accuracy>0.9"
-GROUPS: dict[str, int | None] = {"all": None, "live": LIVE, "waiting": WAITING, "ended": ENDED}
+GROUPS: dict[str, int | None] = {
+    "all": None,
+    "live": LIVE_GROUP,
+    "waiting": WAITING_GROUP,
+    "ended": ENDED_GROUP,
+}
 GROUP_TITLES = (("all", "All"), ("live", "Live"), ("waiting", "Waiting"), ("ended", "Ended"))
 
 
@@ -58,26 +69,26 @@ class JobListPane(QWidget):
     """
 
     query_changed = Signal(JobQuery)
-    chosen = Signal(str)
+    job_chosen = Signal(str)
     sweep_chosen = Signal(str)
-    pressed = Signal()
+    row_clicked = Signal()
 
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
         self.model = JobListModel()
-        self.strip = QueueStrip(actions)
+        self.queue_strip = QueueStrip(actions)
         new = Button("New job", kind="primary", icon="plus")
         new.setToolTip(plain_tip("New job", "Ctrl+N"))
-        new.clicked.connect(lambda: actions.ask(NEW))
+        new.clicked.connect(lambda: actions.ask(NEW_JOB))
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
         self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self.groups.chosen.connect(self._asked)
-        self.to_table = IconButton("table", "Show as a full-width table")
+        self.groups.key_chosen.connect(self._asked)
+        self.table_button = IconButton("table", "Show as a full-width table")
         self.view = JobListView(self.model, actions)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
-        dress(self.view, "Jobs", row_h=ROW_H)
+        style_view(self.view, "Jobs", row_h=ROW_H)
         self.view.viewport().installEventFilter(self)
         self.folding = SweepFolding(self.view, self.model)
         self._shown_id = ""
@@ -90,46 +101,46 @@ class JobListPane(QWidget):
         self.ticks = self.model.ticks
         self.ticks.changed.connect(self._show_ticked)
         self._to_tick: tuple[str, ...] = ()
-        self.bar = SelectionBar(actions, self.model.ticked, stacked=True)
-        self.bar.clear.clicked.connect(self.ticks.clear)
+        self.selection_bar = SelectionBar(actions, self.model.ticked_ids, stacked=True)
+        self.selection_bar.clear_button.clicked.connect(self.ticks.clear)
         self._below = QWidget()
-        self._below.setLayout(col(self.bar, margins=(S2, S2, S2, S2)))
+        self._below.setLayout(col(self.selection_bar, margins=(S2, S2, S2, S2)))
         self._below.hide()
         self.setMinimumWidth(LIST_NARROW_W - 24)
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
         head = row(title, STRETCH, new, gap=S1)
-        filters = row(self.groups, STRETCH, self.to_table)
+        filters = row(self.groups, STRETCH, self.table_button)
         self.setLayout(
             col(
                 col(head, self.search, filters, gap=S2, margins=(S4, S3, S4, S2)),
-                self.strip,
+                self.queue_strip,
                 (self.view, 1),
                 (self.no_match, 1),
                 self._below,
                 gap=0,
             )
         )
-        FocusLead(self, self.view)
+        FocusForwarder(self, self.view)
 
     @property
     def query(self) -> JobQuery:
         """Return the current query."""
         return JobQuery(text=self.search.text().strip(), group=GROUPS[self.groups.key()])
 
-    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
-        self.model.show_rows(rows, at_once=at_once)
+    def show_rows(self, rows: JobRows, *, is_user_request: bool = False) -> None:
+        self.model.show_rows(rows, is_user_request=is_user_request)
         if self.query != self._shown_query:
             self._shown_query = self.query
             self.view.scrollToTop()
         show_counts(self.groups, rows)
-        empty = rows.total > 0 and self.model.rowCount() == 0
+        empty = rows.total_count > 0 and self.model.rowCount() == 0
         if empty:
-            say_no_match(self.no_match, self.query)
+            show_no_match(self.no_match, self.query)
         self.view.setVisible(not empty)
         self.no_match.setVisible(empty)
-        there = [one for one in self.ticks if self.model.line(one) is not None]
-        if self._to_tick and at_once:
+        there = [one for one in self.ticks if self.model.summary(one) is not None]
+        if self._to_tick and is_user_request:
             there, self._to_tick = list(self._to_tick), ()
             self.ticks.add(there)
         self.ticks.keep(there)
@@ -141,7 +152,7 @@ class JobListPane(QWidget):
 
     def show_queue(self, queue: Queue) -> bool:
         """Show the queue; return whether a row has to move."""
-        self.strip.show_queue(queue)
+        self.queue_strip.show_queue(queue)
         return self.model.show_queue(queue)
 
     def choose(self, line_id: str) -> None:
@@ -150,7 +161,7 @@ class JobListPane(QWidget):
         self.model.set_open(line_id)
         row_number = self.model.row_of(line_id)
         if row_number < 0:
-            row_number = self.model.head_row(line_id)
+            row_number = self.model.sweep_row(line_id)
         selection = self.view.selectionModel()
         index = self.model.index(row_number, 0)
         if index == selection.currentIndex() and selection.isSelected(index) == index.isValid():
@@ -165,8 +176,8 @@ class JobListPane(QWidget):
         selection.blockSignals(blocked)
         self.view.viewport().update()
 
-    def step(self, by: int) -> None:
-        index = self.model.index(self.view.currentIndex().row() + by, 0)
+    def step(self, offset: int) -> None:
+        index = self.model.index(self.view.currentIndex().row() + offset, 0)
         if index.isValid():
             self.view.setCurrentIndex(index)
 
@@ -182,18 +193,18 @@ class JobListPane(QWidget):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Hold the rows while the pointer is over them."""
         if event.type() == QEvent.Type.Enter:
-            self.model.hold(True)
+            self.model.hold_rows(True)
         elif event.type() == QEvent.Type.Leave:
-            self.model.hold(False)
+            self.model.hold_rows(False)
             self.choose(self._shown_id)
         return super().eventFilter(watched, event)
 
     @Slot()
     def _show_ticked(self) -> None:
-        ids = self.model.ticked()
+        ids = self.model.ticked_ids()
         self._below.setVisible(bool(ids))
         if ids:
-            self.bar.show_chosen(len(ids), *self.model.going_of(ids))
+            self.selection_bar.show_selection(len(ids), *self.model.active_counts(ids))
 
     @Slot()
     def _asked(self) -> None:
@@ -203,7 +214,7 @@ class JobListPane(QWidget):
     def _current_changed(self, index: QModelIndex) -> None:
         # When a row is removed, Qt makes the next one current; the user did not choose it. A row
         # under a pressed button may be dragged.
-        if not self.view.is_held and not self.model.is_changing:
+        if not self.view.is_pressed and not self.model.is_changing:
             self._open(index)
 
     def _open(self, index: QModelIndex) -> None:
@@ -213,23 +224,26 @@ class JobListPane(QWidget):
         if line.sweep is not None:
             self.sweep_chosen.emit(line.id)
         else:
-            self.chosen.emit(line.id)
+            self.job_chosen.emit(line.id)
 
     @Slot(QModelIndex)
     def _clicked(self, index: QModelIndex) -> None:
         self.ticks.clear()
         self._open(index)
         if not self.folding.toggle(index):
-            self.pressed.emit()
+            self.row_clicked.emit()
 
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
     """Show the counts in the groups, as in ``Live 2``."""
-    for key, title, number in (("live", "Live", rows.live), ("waiting", "Waiting", rows.waiting)):
+    for key, title, number in (
+        ("live", "Live", rows.live_count),
+        ("waiting", "Waiting", rows.waiting_count),
+    ):
         groups.set_count(key, title, formats.count(number) if number else "")
 
 
-def say_no_match(place: EmptyState, query: JobQuery) -> None:
+def show_no_match(empty_state: EmptyState, query: JobQuery) -> None:
     """Show why there are no rows, with a button that clears the query."""
     if query.text and query.group is None and not query.is_narrow:
         title = f"No job matches “{query.text}”."
@@ -238,7 +252,7 @@ def say_no_match(place: EmptyState, query: JobQuery) -> None:
     else:
         title = "No job matches this filter."
     sentence = "" if query.group is None and not query.is_narrow else "A filter is active."
-    place.say("magnifying-glass", title, sentence, button="Clear")
+    empty_state.show_message("magnifying-glass", title, sentence, button="Clear")
 
 
 class QueueStrip(QWidget):
@@ -261,15 +275,15 @@ class QueueStrip(QWidget):
         self.show_queue(Queue())
 
     def show_queue(self, queue: Queue) -> None:
-        self._is_paused = bool(queue.paused)
-        count = len(queue.places)
+        self._is_paused = bool(queue.pause_message)
+        count = len(queue.jobs)
         waits = (
             "1 job is queued and will start automatically."
             if count == 1
             else f"{formats.count(count)} jobs are queued and will start automatically."
         )
-        self._words.setText(queue.paused or waits)
-        self._words.set_tone("warn" if self._is_paused else "text2")
+        self._words.setText(queue.pause_message or waits)
+        self._words.set_color_role("warn" if self._is_paused else "text2")
         self._button.setText("Resume" if self._is_paused else "Pause")
         self._button.set_icon("play" if self._is_paused else "pause")
         self._button.set_tip(

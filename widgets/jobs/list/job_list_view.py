@@ -29,12 +29,12 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.summary import JobSummary
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from widgets.common import theme
-from widgets.common.job_mime import chip, dragged_words, put_jobs
+from widgets.common.job_mime import drag_pixmap, dragged_label, put_jobs
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
-from widgets.common.view_style import asked_row
+from widgets.common.view_style import context_menu_row
 from widgets.jobs.actions.job_actions import MOVE_QUEUED, JobActions
 from widgets.jobs.list.job_list_model import JOB_ROLE, QUEUE_ROLE, JobListModel
 
@@ -62,7 +62,7 @@ class JobListView(QTableView):
     """
 
     menu_requested = Signal(QModelIndex, QPoint)
-    opened = Signal()
+    open_requested = Signal()
     trash_requested = Signal()
 
     def __init__(self, model: JobListModel, actions: JobActions) -> None:
@@ -70,7 +70,7 @@ class JobListView(QTableView):
         self._actions = actions
         self.setModel(model)
         self._rows = model
-        self.is_held = False
+        self.is_pressed = False
         self._ticks = model.ticks
         self._ticks.changed.connect(self.viewport().update)
         self._has_ticked = False
@@ -101,10 +101,10 @@ class JobListView(QTableView):
             return
         line: JobSummary = index.data(JOB_ROLE)
         if line.id in self._ticks:
-            ids = self._rows.ticked()
+            ids = self._rows.ticked_ids()
         else:
             ids = (line.id,) if line.sweep is None else line.sweep.ids
-        content, words = QMimeData(), dragged_words(ids, line.name)
+        content, words = QMimeData(), dragged_label(ids, line.name)
         put_jobs(content, ids, words)
         acts = usual = Qt.DropAction.CopyAction
         place = _place(index) if len(ids) == 1 else None
@@ -114,11 +114,11 @@ class JobListView(QTableView):
         drag = QDrag(self)
         drag.setMimeData(content)
         # Below the pointer: a picture of the row would hide the line at which it lands.
-        drag.setPixmap(chip(words, self.devicePixelRatioF()))
+        drag.setPixmap(drag_pixmap(words, self.devicePixelRatioF()))
         drag.setHotSpot(QPoint(-S4, -S4))
         drag.exec(acts, usual)
         self._aim(None)
-        self.is_held = False
+        self.is_pressed = False
         self.setCurrentIndex(self._rows.index(self._before.row(), 0))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
@@ -161,7 +161,7 @@ class JobListView(QTableView):
         self._has_ticked = is_left and (with_ctrl or with_shift)
         if not self._has_ticked:
             self._before = QPersistentModelIndex(self.currentIndex())
-            self.is_held = is_left
+            self.is_pressed = is_left
             super().mousePressEvent(event)
         elif with_shift:
             self._tick_up_to(index.row())
@@ -177,7 +177,7 @@ class JobListView(QTableView):
             super().mouseMoveEvent(event)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        self.is_held = False
+        self.is_pressed = False
         if not self._has_ticked:
             super().mouseReleaseEvent(event)
         self._has_ticked = False
@@ -197,7 +197,7 @@ class JobListView(QTableView):
             self.setCurrentIndex(self._rows.index(here + by, 0))
 
     def _id(self, row: int) -> str:
-        return self._rows.line_at(row).id
+        return self._rows.summary_at(row).id
 
     def _ticks_by_key(self, event: QKeyEvent) -> bool:
         """Handle a key for ticks; return whether it was one."""
@@ -218,7 +218,10 @@ class JobListView(QTableView):
             return
         by = _STEPS.get(Qt.Key(event.key()), 0)
         if not by or event.modifiers() != Qt.KeyboardModifier.AltModifier:
-            requests = {Qt.Key.Key_Return: self.opened, Qt.Key.Key_Enter: self.opened}
+            requests = {
+                Qt.Key.Key_Return: self.open_requested,
+                Qt.Key.Key_Enter: self.open_requested,
+            }
             requests[Qt.Key.Key_Delete] = self.trash_requested
             request = requests.get(Qt.Key(event.key()))
             ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}
@@ -238,7 +241,7 @@ class JobListView(QTableView):
             self._actions.ask(MOVE_QUEUED, own.entry.job_id, before, after)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        index, at = asked_row(self, event)
+        index, at = context_menu_row(self, event)
         if index.isValid():
             self.menu_requested.emit(index, at)
 
@@ -291,9 +294,9 @@ class JobListView(QTableView):
         return text
 
 
-def _place(index: QModelIndex) -> QueuePlace | None:
+def _place(index: QModelIndex) -> QueuedJob | None:
     found = index.data(QUEUE_ROLE) if index.isValid() else None
-    return found if isinstance(found, QueuePlace) else None
+    return found if isinstance(found, QueuedJob) else None
 
 
 def _dragged(event: QDropEvent) -> str:

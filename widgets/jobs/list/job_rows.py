@@ -29,22 +29,22 @@ class JobRows:
         empty: Keys of columns in which no job has a figure.
     """
 
-    lines: Sequence[JobSummary] = ()
+    summaries: Sequence[JobSummary] = ()
     order: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     slot_of: Callable[[str], int | None] = _no_slot
-    total: int = 0
-    live: int = 0
-    waiting: int = 0
-    hits: int = 0
-    head_of: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    empty: frozenset[str] = frozenset()
+    total_count: int = 0
+    live_count: int = 0
+    waiting_count: int = 0
+    hit_count: int = 0
+    sweep_slots: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    empty_columns: frozenset[str] = frozenset()
 
-    def head(self, slot: int) -> int:
+    def sweep_slot(self, slot: int) -> int:
         """Return the slot of a job's sweep, -1 for a job without one and for a sweep."""
-        return int(self.head_of[slot]) if slot < len(self.head_of) else -1
+        return int(self.sweep_slots[slot]) if slot < len(self.sweep_slots) else -1
 
-    def places(self) -> npt.NDArray[np.int32]:
+    def slot_rows(self) -> npt.NDArray[np.int32]:
         """Return the row of each slot, -1 for slots that are not in the result."""
-        rows = np.full(int(max(self.order.max(initial=-1) + 1, len(self.lines))), -1, np.int32)
+        rows = np.full(int(max(self.order.max(initial=-1) + 1, len(self.summaries))), -1, np.int32)
         rows[self.order] = np.arange(len(self.order), dtype=np.int32)
         return rows

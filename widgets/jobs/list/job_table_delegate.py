@@ -10,17 +10,17 @@ from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QTableV
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from backend.records.sweeps.spec import sweep_of
 from widgets.common import formats, theme
 from widgets.common.fields import LineEdit, TextBox
 from widgets.common.icons import paint_icon
 from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
-from widgets.common.state_badge import paint_state, state_tone, turn_now
+from widgets.common.state_badge import current_turn, paint_state, state_color_role
 from widgets.common.theme import FOCUS_W, ICON, ICON_NAV, R_CELL, S1, S2
 from widgets.common.view_style import RowPointer
-from widgets.jobs.list.job_columns import JobColumn, best_words, shown
-from widgets.jobs.list.job_delegate import BY_KEY, SELECTED, paint_pieces
+from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text
+from widgets.jobs.list.job_delegate import KEY_FOCUS, SELECTED, paint_colored_texts
 from widgets.jobs.list.job_list_model import JobListModel
 from widgets.jobs.list.sweep_text import notable_counts
 
@@ -47,7 +47,7 @@ class JobTableDelegate(QStyledItemDelegate):
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         # Roles are not used: each takes ten times as long on its way through Qt.
         model, number = self._model, index.row()
-        line = model.line_at(number)
+        line = model.summary_at(number)
         column = _COLUMNS[index.column()]
         state = option.state.value
         is_pointed = number == self._pointer.row
@@ -64,7 +64,7 @@ class JobTableDelegate(QStyledItemDelegate):
             for top in (cell.top(), cell.bottom() - FOCUS_W):
                 painter.fillRect(QRectF(cell.left(), top, cell.width(), FOCUS_W), t.q("text"))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if state & BY_KEY == BY_KEY:
+        if state & KEY_FOCUS == KEY_FOCUS:
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
         inner = cell.adjusted(LEFT_W, 0, -RIGHT_W, -1)
         if column is JobColumn.STATE:
@@ -75,7 +75,7 @@ class JobTableDelegate(QStyledItemDelegate):
             tags = [tag for tag in line.tags if tag != hidden]
             _paint_tags(painter, inner, tags, on_plain=not (state & SELECTED or is_pointed))
         elif column is JobColumn.PROGRESS:
-            _paint_progress(painter, inner, line, model.place(line.id))
+            _paint_progress(painter, inner, line, model.queue_position(line.id))
         elif column is JobColumn.BEST:
             _paint_best(painter, inner, line)
         elif column is JobColumn.NAME and line.sweep is not None:
@@ -84,7 +84,9 @@ class JobTableDelegate(QStyledItemDelegate):
             inner.setLeft(inner.left() + (_CARET_W if model.is_member(number) else 0))
             paint_text(painter, inner, model.name_at(number), "strong")
         else:
-            paint_text(painter, inner, shown(line, column), "body", "text2", right=column.is_figure)
+            paint_text(
+                painter, inner, cell_text(line, column), "body", "text2", right=column.is_figure
+            )
 
     def createEditor(
         self, parent: QWidget, _option: QStyleOptionViewItem, index: AnyIndex
@@ -135,15 +137,15 @@ def _paint_sweep(painter: QPainter, cell: QRectF, line: JobSummary, is_open: boo
     name = cell.adjusted(_CARET_W, 0, 0, 0)
     used = paint_text(painter, name, line.name, "strong")
     if line.sweep is not None:
-        paint_pieces(painter, name.adjusted(used + S2, 0, 0, 0), notable_counts(line.sweep))
+        paint_colored_texts(painter, name.adjusted(used + S2, 0, 0, 0), notable_counts(line.sweep))
 
 
 def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
     glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
-    paint_state(painter, glyph, line.state, line.progress or 0.0, turn_now())
+    paint_state(painter, glyph, line.state, line.progress or 0.0, current_turn())
     word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
-    tone = "warn" if line.doubt else state_tone(line.state)
-    paint_text(painter, word, line.state.word, "small_strong", tone)
+    tone = "warn" if line.contact_warning else state_color_role(line.state)
+    paint_text(painter, word, line.state.label, "small_strong", tone)
 
 
 def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plain: bool) -> None:
@@ -169,7 +171,7 @@ def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plai
 
 
 def _paint_progress(
-    painter: QPainter, cell: QRectF, line: JobSummary, place: QueuePlace | None
+    painter: QPainter, cell: QRectF, line: JobSummary, place: QueuedJob | None
 ) -> None:
     if place is not None:
         paint_text(painter, cell, f"place {place.number}", "small", "text2")
@@ -180,7 +182,7 @@ def _paint_progress(
     bar = QRectF(
         cell.left(), cell.center().y() - _BAR_H / 2, cell.width() - _PERCENT_W - S2, _BAR_H
     )
-    family = line.state.family
+    family = line.state.color_role
     t = theme.current()
     if bar.width() > _BAR_H:
         fill_round(painter, bar, t.q(family, 0.22), _BAR_H / 2)
@@ -192,7 +194,7 @@ def _paint_progress(
 
 
 def _paint_best(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
-    name, value = best_words(line)
+    name, value = best_metric_labels(line)
     width = text_width(value, "strong")
     tone = "text" if name else "text3"
     paint_text(painter, cell, value, "strong" if name else "body", tone, right=True)

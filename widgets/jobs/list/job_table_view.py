@@ -39,8 +39,8 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.common.icons import paint_icon
-from widgets.common.job_mime import chip, dragged_words, put_jobs
-from widgets.common.view_style import asked_row, dress
+from widgets.common.job_mime import drag_pixmap, dragged_label, put_jobs
+from widgets.common.view_style import context_menu_row, style_view
 from widgets.jobs.list.job_columns import SETTINGS, JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W, JobTableDelegate, caret_right
@@ -112,9 +112,9 @@ class JobTableView(QTableView):
         folding: Opens and closes sweeps.
     """
 
-    opened = Signal(str)
-    chosen_changed = Signal(object)
-    sorted_by = Signal(str, bool)
+    job_opened = Signal(str)
+    selection_changed = Signal(object)
+    order_changed = Signal(str, bool)
     layout_changed = Signal(object)
     trash_requested = Signal()
     menu_requested = Signal(QModelIndex, QPoint)
@@ -131,7 +131,7 @@ class JobTableView(QTableView):
         self._empty: frozenset[str] = frozenset()
         self.setModel(model)
         self.setItemDelegate(JobTableDelegate(model, self))
-        dress(self, "All jobs")
+        style_view(self, "All jobs")
         self.setProperty("kind", "list")
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setDragEnabled(True)
@@ -154,7 +154,7 @@ class JobTableView(QTableView):
 
     # -- stored layout
 
-    def layout_now(self) -> dict[str, Any]:
+    def layout_state(self) -> dict[str, Any]:
         """Return columns, widths and order as plain values.
 
         `QHeaderView.saveState` would store a narrow window's columns as the user's choice.
@@ -189,7 +189,7 @@ class JobTableView(QTableView):
         """Return the key of the sort column, and whether the order is descending."""
         return self._order, self._descending
 
-    def chosen(self) -> tuple[str, ...]:
+    def selected_ids(self) -> tuple[str, ...]:
         """Return the ids of the selected rows, in row order."""
         # By ranges: for 100,000 rows selected with Ctrl+A, the indexes alone would take a second.
         ranges = list(self.selectionModel().selection())  # type: ignore[call-overload]
@@ -201,18 +201,18 @@ class JobTableView(QTableView):
         index = self.currentIndex()
         return self._model.ids((index.row(),)) if index.isValid() else ()
 
-    def choose(self, ids: Sequence[str]) -> None:
+    def select_jobs(self, ids: Sequence[str]) -> None:
         """Select the rows of these jobs, and no others."""
         rows = [row for row in map(self._model.row_of, ids) if row >= 0]
-        chosen = QItemSelection()
+        selection = QItemSelection()
         for row in rows:
-            chosen.select(self._model.index(row, 0), self._model.index(row, 0))
+            selection.select(self._model.index(row, 0), self._model.index(row, 0))
         flag = QItemSelectionModel.SelectionFlag
         if rows:
             first = self._model.index(min(rows), JobColumn.NAME)
             self.selectionModel().setCurrentIndex(first, flag.NoUpdate)
             self.scrollTo(first)
-        self.selectionModel().select(chosen, flag.ClearAndSelect | flag.Rows)
+        self.selectionModel().select(selection, flag.ClearAndSelect | flag.Rows)
 
     def edit_cell(self, row: int, column: JobColumn) -> None:
         """Edit a cell in place, and show its column; cells of a sweep are not edited."""
@@ -225,7 +225,7 @@ class JobTableView(QTableView):
             self._fit()
         index = self._model.index(row, column)
         self.setCurrentIndex(index)
-        self._model.hold(True)
+        self._model.hold_rows(True)
         self.edit(index)
 
     # -- columns
@@ -266,7 +266,7 @@ class JobTableView(QTableView):
         column = JobColumn(section)
         if not self._fitting and column in self._wanted and width > 0:
             self._wanted[column] = max(width - self._extra, _LEAST_W)
-            self.layout_changed.emit(self.layout_now())
+            self.layout_changed.emit(self.layout_state())
 
     @Slot(int)
     def _head_clicked(self, section: int) -> None:
@@ -282,8 +282,8 @@ class JobTableView(QTableView):
         else:
             self._order, self._descending = "", True
         self._show_order()
-        self.sorted_by.emit(self._order, self._descending)
-        self.layout_changed.emit(self.layout_now())
+        self.order_changed.emit(self._order, self._descending)
+        self.layout_changed.emit(self.layout_state())
 
     def _show_order(self) -> None:
         column = JobColumn[self._order.upper()] if self._order else None
@@ -319,14 +319,14 @@ class JobTableView(QTableView):
         self._edited = column if on else None
         self._chosen = tuple(c for c in JobColumn if c in kept)
         self._fit()
-        self.layout_changed.emit(self.layout_now())
+        self.layout_changed.emit(self.layout_state())
 
     @Slot()
     def _as_at_first(self) -> None:
         self._chosen = _AT_FIRST
         self._wanted.update(_WIDTHS)
         self._fit()
-        self.layout_changed.emit(self.layout_now())
+        self.layout_changed.emit(self.layout_state())
 
     # -- rows
 
@@ -334,14 +334,14 @@ class JobTableView(QTableView):
         """Hold the rows while the pointer is over them, or while a cell is edited."""
         if watched is self.viewport():
             if event.type() == QEvent.Type.Enter:
-                self._model.hold(True)
+                self._model.hold_rows(True)
             elif event.type() == QEvent.Type.Leave and not self._is_editing():
-                self._model.hold(False)
+                self._model.hold_rows(False)
         return super().eventFilter(watched, event)
 
     def closeEditor(self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint) -> None:
         super().closeEditor(editor, hint)
-        self._model.hold(self.viewport().underMouse())
+        self._model.hold_rows(self.viewport().underMouse())
 
     def _is_editing(self) -> bool:
         return self.state() is QAbstractItemView.State.EditingState
@@ -356,7 +356,7 @@ class JobTableView(QTableView):
             flag = QItemSelectionModel.SelectionFlag
             self.selectionModel().select(index, flag.Toggle | flag.Rows)
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and index.isValid():
-            self.opened.emit(index.data(JOB_ROLE).id)
+            self.job_opened.emit(index.data(JOB_ROLE).id)
         elif key == Qt.Key.Key_F2 and index.isValid():
             self.edit_cell(index.row(), JobColumn.NAME)
         elif key == Qt.Key.Key_Delete:
@@ -388,31 +388,31 @@ class JobTableView(QTableView):
         if column in (JobColumn.TAGS, JobColumn.NOTES):
             self.edit_cell(index.row(), column)
         else:
-            self.opened.emit(index.data(JOB_ROLE).id)
+            self.job_opened.emit(index.data(JOB_ROLE).id)
 
     def startDrag(self, _actions: Qt.DropAction) -> None:
         """Drag all selected rows, to compare them."""
-        ids = self.chosen()
-        line = self._model.line(ids[0]) if ids else None
+        ids = self.selected_ids()
+        line = self._model.summary(ids[0]) if ids else None
         if line is None:
             return
-        words = dragged_words(ids, line.name)
+        words = dragged_label(ids, line.name)
         content = QMimeData()
         put_jobs(content, ids, words)
         drag = QDrag(self)
         drag.setMimeData(content)
-        drag.setPixmap(chip(words, self.devicePixelRatioF()))
+        drag.setPixmap(drag_pixmap(words, self.devicePixelRatioF()))
         drag.exec(Qt.DropAction.CopyAction)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Open the menu of the row under the pointer, or by key of the current row."""
-        index, at = asked_row(self, event)
+        index, at = context_menu_row(self, event)
         if index.isValid():
             self.menu_requested.emit(index, at)
 
     @Slot()
     def _report_chosen(self) -> None:
-        self.chosen_changed.emit(self.chosen())
+        self.selection_changed.emit(self.selected_ids())
 
 
 class JobTableHeader(QHeaderView):

@@ -16,12 +16,12 @@ from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card, EmptyState
 from widgets.common.fields import SearchField
-from widgets.common.focus import FocusLead
+from widgets.common.focus import FocusForwarder
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import REST, col, row
+from widgets.common.layout import SLACK, col, row
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S3, S4
-from widgets.common.view_style import AsHighAsRows
-from widgets.jobs.actions.job_actions import NEW, TRASH_ALL, JobActions
+from widgets.common.view_style import TableHeightLimit
+from widgets.jobs.actions.job_actions import NEW_JOB, TRASH_ALL, JobActions
 from widgets.jobs.list.filter_panel import FilterPanel
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -29,8 +29,8 @@ from widgets.jobs.list.job_list_pane import (
     GROUP_TITLES,
     GROUPS,
     SEARCH_TIP,
-    say_no_match,
     show_counts,
+    show_no_match,
 )
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView
@@ -65,14 +65,14 @@ class JobsTable(QWidget):
         self._to_choose: tuple[str, ...] = ()
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
-        self.view.sorted_by.connect(self._asked)
-        self.view.chosen_changed.connect(self._show_chosen)
+        self.view.order_changed.connect(self._asked)
+        self.view.selection_changed.connect(self._show_chosen)
         self.view.trash_requested.connect(self._trash)
-        self.funnel = FilterPanel()
-        self.funnel.changed.connect(self._asked)
-        self.funnel.hide()
-        self.bar = SelectionBar(actions, self.view.chosen)
-        self.bar.hide()
+        self.filter_panel = FilterPanel()
+        self.filter_panel.filter_changed.connect(self._asked)
+        self.filter_panel.hide()
+        self.selection_bar = SelectionBar(actions, self.view.selected_ids)
+        self.selection_bar.hide()
         self._make_head()
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
         self.no_match.pressed.connect(self.clear)
@@ -80,21 +80,21 @@ class JobsTable(QWidget):
         self._foot = Label("", "small", "text2", elide="right")
         self._keys = Label(_KEYS, "small", "text3")
         plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
-        self._height = AsHighAsRows(self.view, plate, 2 * S1)
+        self._height = TableHeightLimit(self.view, plate, 2 * S1)
         self.setLayout(
             col(
                 self._head,
-                self.funnel,
+                self.filter_panel,
                 (plate, 1),
-                self.bar,
+                self.selection_bar,
                 row((self._foot, 1), self._keys),
-                REST,
+                SLACK,
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
             )
         )
-        self.bar.clear.clicked.connect(self.view.clearSelection)
-        FocusLead(self, self.view)
+        self.selection_bar.clear_button.clicked.connect(self.view.clearSelection)
+        FocusForwarder(self, self.view)
 
     def _make_head(self) -> None:
         self._sentence = Label("", "body", "text2", elide="right")
@@ -102,13 +102,13 @@ class JobsTable(QWidget):
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
         self.search.searched.connect(self._asked)
         self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self.groups.chosen.connect(self._asked)
+        self.groups.key_chosen.connect(self._asked)
         self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
         self._funnel_button.setCheckable(True)
         self._funnel_button.toggled.connect(self._toggle_funnel)
-        self.back = IconButton("rows", "Show as a list next to the open job")
+        self.list_button = IconButton("rows", "Show as a list next to the open job")
         new = Button("New job", kind="primary", icon="plus")
-        new.clicked.connect(lambda: self._actions.ask(NEW))
+        new.clicked.connect(lambda: self._actions.ask(NEW_JOB))
         self._head = QWidget()
         self._head.setLayout(
             row(
@@ -118,7 +118,7 @@ class JobsTable(QWidget):
                 self.search,
                 self.groups,
                 self._funnel_button,
-                self.back,
+                self.list_button,
                 new,
             )
         )
@@ -135,32 +135,32 @@ class JobsTable(QWidget):
             order=order,
             descending=descending,
         )
-        return self.funnel.narrowed(asked)
+        return self.filter_panel.narrow_query(asked)
 
-    def show_rows(self, rows: JobRows, *, at_once: bool = False) -> None:
-        self.model.show_rows(rows, at_once=at_once)
-        self.view.set_empty(rows.empty)
+    def show_rows(self, rows: JobRows, *, is_user_request: bool = False) -> None:
+        self.model.show_rows(rows, is_user_request=is_user_request)
+        self.view.set_empty(rows.empty_columns)
         show_counts(self.groups, rows)
-        found, query = rows.hits, self.query
+        found, query = rows.hit_count, self.query
         all_of_them = replace(query, order="", descending=False) == JobQuery()
-        total = formats.plural(rows.total, "job")
+        total = formats.plural(rows.total_count, "job")
         self._foot.setText(total if all_of_them else f"{formats.count(found)} of {total}")
-        words = [f"{formats.count(rows.live)} running"] if rows.live else []
-        words += [f"{formats.count(rows.waiting)} waiting"] if rows.waiting else []
+        words = [f"{formats.count(rows.live_count)} running"] if rows.live_count else []
+        words += [f"{formats.count(rows.waiting_count)} waiting"] if rows.waiting_count else []
         self._sentence.setText(", ".join(words))
-        empty = found == 0 and rows.total > 0
+        empty = found == 0 and rows.total_count > 0
         if empty:
-            say_no_match(self.no_match, query)
+            show_no_match(self.no_match, query)
         self.view.setVisible(not empty)
         self.no_match.setVisible(empty)
-        self._height.fit()
-        self._show_chosen(self.view.chosen())
+        self._height.update_height()
+        self._show_chosen(self.view.selected_ids())
         are_there = all(self.model.row_of(job_id) >= 0 for job_id in self._to_choose)
-        if self._to_choose and (at_once or are_there):
+        if self._to_choose and (is_user_request or are_there):
             ids, self._to_choose = self._to_choose, ()
-            self.view.choose(ids)
+            self.view.select_jobs(ids)
 
-    def choose(self, ids: Sequence[str]) -> None:
+    def select_jobs(self, ids: Sequence[str]) -> None:
         """Select only these rows, once they exist."""
         self._to_choose = tuple(ids)
 
@@ -168,14 +168,14 @@ class JobsTable(QWidget):
         return self.model.show_queue(queue)
 
     def show_choices(self, choices: JobChoices) -> None:
-        self.funnel.show_choices(choices)
+        self.filter_panel.show_choices(choices)
 
     @Slot()
     def clear(self) -> None:
         """Reset the query to all jobs."""
         self.groups.choose("all")
         self.search.clear()
-        self.funnel.clear()
+        self.filter_panel.clear()
         self._asked()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -189,7 +189,7 @@ class JobsTable(QWidget):
     def fill_menu(self, menu: QMenu, index: QModelIndex) -> None:
         """Add the actions that edit a cell in place."""
         line: JobSummary = index.data(JOB_ROLE)
-        menu.addAction("Open", lambda: self.view.opened.emit(line.id))
+        menu.addAction("Open", lambda: self.view.job_opened.emit(line.id))
         menu.addSeparator()
         for text, column in (
             ("Rename", JobColumn.NAME),
@@ -211,17 +211,17 @@ class JobsTable(QWidget):
 
     @Slot(bool)
     def _toggle_funnel(self, on: bool) -> None:
-        self.funnel.setVisible(on)
+        self.filter_panel.setVisible(on)
         if on:
             self.choices_requested.emit()
 
     @Slot(object)
     def _show_chosen(self, ids: tuple[str, ...]) -> None:
-        self.bar.setVisible(len(ids) > 1)
+        self.selection_bar.setVisible(len(ids) > 1)
         if ids:
-            self.bar.show_chosen(len(ids), *self.model.going_of(ids))
+            self.selection_bar.show_selection(len(ids), *self.model.active_counts(ids))
 
     @Slot()
     def _trash(self) -> None:
-        if self.view.chosen():
-            self._actions.ask(TRASH_ALL, self.view.chosen())
+        if self.view.selected_ids():
+            self._actions.ask(TRASH_ALL, self.view.selected_ids())

@@ -14,11 +14,11 @@ from widgets.common.cards import StyledFrame
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S1, S2, S3
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import BULK_ACTIONS, BulkAction, JobActions, JobIds, Selection
 
 _ALL_FROM_W = 900
-_BEHIND_MORE = (do.CLONE_ALL, do.CSV_ALL, do.EXPORT_ALL)
+_BEHIND_MORE = (job_actions.CLONE_ALL, job_actions.CSV_ALL, job_actions.EXPORT_ALL)
 _BEHIND_MORE_STACKED = BULK_ACTIONS[2:]
 
 
@@ -33,10 +33,10 @@ class SelectionBar(StyledFrame):
     """
 
     def __init__(
-        self, actions: JobActions, chosen: Callable[[], JobIds], *, stacked: bool = False
+        self, actions: JobActions, selected_ids: Callable[[], JobIds], *, stacked: bool = False
     ) -> None:
         super().__init__("card")
-        self._actions, self._chosen = actions, chosen
+        self._actions, self._selected_ids = actions, selected_ids
         self._stacked = stacked
         self._behind_more = _BEHIND_MORE_STACKED if stacked else _BEHIND_MORE
         self._count = Label("", "strong")
@@ -47,22 +47,33 @@ class SelectionBar(StyledFrame):
         self._more = MoreButton(
             lambda menu: fill_menu(menu, (self._behind_more,), self._on, self._ask), "More actions"
         )
-        self.clear = IconButton("x", "Clear selection", key="")
+        self.clear_button = IconButton("x", "Clear selection", key="")
         buttons = self._acts.values()
         margins = (S3, S2, S2, S2)
         if stacked:
-            head, acts = row(self._count, STRETCH, self.clear), row(*buttons, self._more, STRETCH)
+            head, acts = (
+                row(self._count, STRETCH, self.clear_button),
+                row(*buttons, self._more, STRETCH),
+            )
             self.setLayout(col(head, acts, gap=S1, margins=margins))
         else:
             self.setLayout(
-                row(self._count, S2, *buttons, self._more, STRETCH, self.clear, margins=margins)
+                row(
+                    self._count,
+                    S2,
+                    *buttons,
+                    self._more,
+                    STRETCH,
+                    self.clear_button,
+                    margins=margins,
+                )
             )
         self._fit()
 
-    def show_chosen(self, count: int, live: int, waiting: int) -> None:
+    def show_selection(self, count: int, live_count: int, waiting_count: int) -> None:
         """Show how many jobs are selected, and how many of them run or wait."""
         self._count.setText(f"{formats.plural(count, 'job')} selected")
-        self._on = Selection(count, live, waiting)
+        self._on = Selection(count, live_count, waiting_count)
         for action, button in self._acts.items():
             action.show_on(button, self._on)
 
@@ -77,4 +88,4 @@ class SelectionBar(StyledFrame):
         self._more.setVisible(narrow)
 
     def _ask(self, action: BulkAction) -> None:
-        self._actions.ask(action, self._chosen())
+        self._actions.ask(action, self._selected_ids())

@@ -63,7 +63,7 @@ class SweepFolding(QObject):
         if key == Qt.Key.Key_Right and is_open:
             row = index.row() + 1
         elif key == Qt.Key.Key_Left:
-            row = self._model.head_row(line.id)
+            row = self._model.sweep_row(line.id)
         if row < 0:
             return False
         self._view.setCurrentIndex(self._model.index(row, 0))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from widgets.common import formats
 from widgets.common.labels import plain_tip
-from widgets.common.theme import Tone
-from widgets.jobs.list.job_columns import JobColumn, shown
+from widgets.common.theme import ColorRole
+from widgets.jobs.list.job_columns import JobColumn, cell_text
 
 
-def counts(count: SweepCount) -> list[tuple[str, Tone]]:
+def state_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return the number of jobs by state; only live and failed ones are coloured."""
-    known: tuple[tuple[int, str, Tone], ...] = (
+    known: tuple[tuple[int, str, ColorRole], ...] = (
         (count.live, "live", "live"),
-        (count.waiting, "waiting", "text2"),
+        (count.queued, "waiting", "text2"),
         (count.drafts, "drafts" if count.drafts > 1 else "draft", "text2"),
         (count.finished, "finished", "text2"),
         (count.stopped, "stopped", "text2"),
@@ -25,57 +25,59 @@ def counts(count: SweepCount) -> list[tuple[str, Tone]]:
     return [(f"{formats.count(n)} {word}", tone) for n, word, tone in known if n]
 
 
-def counted_pieces(count: SweepCount) -> list[tuple[str, Tone]]:
+def count_texts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
-    known = counts(count)
+    known = state_counts(count)
     jobs = formats.plural(len(count.ids), "job")
     if len(known) == 1:
         word = known[0][0].rpartition(" ")[2]
         return [(f"{jobs}, all ", "text2"), (word, known[0][1])]
-    pieces: list[tuple[str, Tone]] = [(f"{jobs}: ", "text2")]
+    pieces: list[tuple[str, ColorRole]] = [(f"{jobs}: ", "text2")]
     for piece in known:
         pieces += [piece, (", ", "text2")]
     return pieces[:-1]
 
 
-def notable_counts(count: SweepCount) -> list[tuple[str, Tone]]:
+def notable_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 1 failed, 2 live``, where other columns show the rest."""
-    pieces: list[tuple[str, Tone]] = [(formats.plural(len(count.ids), "job"), "text2")]
-    notable = [piece for piece in reversed(counts(count)) if piece[1] != "text2"]
+    pieces: list[tuple[str, ColorRole]] = [(formats.plural(len(count.ids), "job"), "text2")]
+    notable = [piece for piece in reversed(state_counts(count)) if piece[1] != "text2"]
     for number, piece in enumerate(notable):
         pieces += [(", " if number else ": ", "text2"), piece]
     return pieces
 
 
-def counted(count: SweepCount) -> str:
+def count_message(count: SweepCount) -> str:
     """Return `counted_pieces` as one text."""
-    return "".join(text for text, _ in counted_pieces(count))
+    return "".join(text for text, _ in count_texts(count))
 
 
-def best_of(line: JobSummary) -> str:
+def best_job_label(line: JobSummary) -> str:
     """Return ``validation loss 0.0412 of lr=0.1``, "" if no job has a metric yet."""
     if line.best_metric is None or line.sweep is None:
         return ""
     name, value = line.best_metric
-    return f"{metric_words(name)} {formats.metric(value)} of {line.sweep.best_job}"
+    return f"{metric_label(name)} {formats.metric(value)} of {line.sweep.best_job}"
 
 
-def said(line: JobSummary, column: JobColumn | None, role: int, is_open: bool) -> str | None:
+def sweep_cell_text(
+    summary: JobSummary, column: JobColumn | None, role: int, is_open: bool
+) -> str | None:
     """Return the text of a sweep's cell, None where it is the same as for a job."""
-    if line.sweep is None:
+    if summary.sweep is None:
         return None
-    best = best_of(line)
-    whole = f"{counted(line.sweep)}." + (f" Best: {best}." if best else "")
+    best = best_job_label(summary)
+    whole = f"{count_message(summary.sweep)}." + (f" Best: {best}." if best else "")
     if role == Qt.ItemDataRole.AccessibleTextRole and column in (None, JobColumn.NAME):
         fold = "unfolded" if is_open else "folded"
-        return f"{line.name}, sweep, {fold}, {formats.progress(line.progress)}. {whole}"
+        return f"{summary.name}, sweep, {fold}, {formats.progress(summary.progress)}. {whole}"
     if role == Qt.ItemDataRole.ToolTipRole:
         if column in (None, JobColumn.NAME):
-            return plain_tip(f"{line.name}\n{whole}")
+            return plain_tip(f"{summary.name}\n{whole}")
         if column is JobColumn.STATE:
-            return plain_tip(counted(line.sweep))
+            return plain_tip(count_message(summary.sweep))
         if column is JobColumn.BEST and best:
             return plain_tip(best)
-        if column is JobColumn.GPUS and line.uses_gpus:
-            return plain_tip(f"{shown(line, column)} used by live jobs")
+        if column is JobColumn.GPUS and summary.uses_gpus:
+            return plain_tip(f"{cell_text(summary, column)} used by live jobs")
     return None

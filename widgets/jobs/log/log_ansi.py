@@ -9,18 +9,27 @@ import re
 from dataclasses import dataclass, replace
 
 from backend.records.base.terminal_text import SEQUENCE
-from backend.records.base.terminal_text import plain as plain
-from widgets.common.theme import Tone
+from backend.records.base.terminal_text import strip_codes as strip_codes
+from widgets.common.theme import ColorRole
 
 TAB = 8
 
-_BASIC: tuple[Tone, ...] = ("text3", "bad", "good", "warn", "live", "rest", "live", "text")
+_BASIC_ROLES: tuple[ColorRole, ...] = (
+    "text3",
+    "bad",
+    "good",
+    "warn",
+    "live",
+    "rest",
+    "live",
+    "text",
+)
 """Black, red, green, yellow, blue, magenta, cyan, white, as tones of this theme."""
 
 
 @dataclass(frozen=True)
 class Style:
-    tone: Tone | None = None
+    color_role: ColorRole | None = None
     bold: bool = False
     italic: bool = False
     underlined: bool = False
@@ -31,51 +40,51 @@ PLAIN = Style()
 
 
 @dataclass(frozen=True)
-class Piece:
+class StyledText:
     """Text of one style; ``begin`` counts characters of the plain line."""
 
-    begin: int
+    start: int
     text: str
     style: Style = PLAIN
 
 
-def pieces(line: str) -> tuple[Piece, ...]:
+def split_styles(line: str) -> tuple[StyledText, ...]:
     """Split a line of a log where its style changes; tabs become spaces."""
     if "\x1b" not in line:
-        text = _shown(line, 0)
-        return (Piece(0, text),) if text else ()
-    found: list[Piece] = []
+        text = _printable(line, 0)
+        return (StyledText(0, text),) if text else ()
+    texts: list[StyledText] = []
     style = PLAIN
-    place = length = 0
+    offset = length = 0
     for match in SEQUENCE.finditer(line):
-        length += _take(found, line[place : match.start()], length, style)
-        place = match.end()
+        length += _add_text(texts, line[offset : match.start()], length, style)
+        offset = match.end()
         if match["end"] == "m":
-            style = _changed(style, match["code"])
-    _take(found, line[place:], length, style)
-    return tuple(found)
+            style = _apply_code(style, match["code"])
+    _add_text(texts, line[offset:], length, style)
+    return tuple(texts)
 
 
-def _take(found: list[Piece], raw: str, begin: int, style: Style) -> int:
-    text = _shown(raw, begin)
+def _add_text(texts: list[StyledText], raw_text: str, start: int, style: Style) -> int:
+    text = _printable(raw_text, start)
     if text:
-        found.append(Piece(begin, text, style))
+        texts.append(StyledText(start, text, style))
     return len(text)
 
 
-def _shown(raw: str, begin: int) -> str:
-    if raw.isprintable():
-        return raw
-    shown = ""
-    for character in raw:
+def _printable(raw_text: str, start: int) -> str:
+    if raw_text.isprintable():
+        return raw_text
+    printable = ""
+    for character in raw_text:
         if character == "\t":
-            shown += " " * (TAB - (begin + len(shown)) % TAB)
+            printable += " " * (TAB - (start + len(printable)) % TAB)
         elif character.isprintable():
-            shown += character
-    return shown
+            printable += character
+    return printable
 
 
-def _changed(style: Style, code: str) -> Style:
+def _apply_code(style: Style, code: str) -> Style:
     numbers = [int(part) if part.isdecimal() else 0 for part in re.split("[;:]", code)]
     index = 0
     while index < len(numbers):
@@ -84,20 +93,20 @@ def _changed(style: Style, code: str) -> Style:
         if number in (38, 48) and index < len(numbers):
             length = {5: 2, 2: 4}.get(numbers[index], 1)
             if number == 38:
-                style = replace(style, tone=_tone(numbers[index : index + length]))
+                style = replace(style, color_role=_color_role(numbers[index : index + length]))
             index += length
         else:
-            style = _simple(style, number)
+            style = _apply_number(style, number)
     return style
 
 
-def _simple(style: Style, number: int) -> Style:
+def _apply_number(style: Style, number: int) -> Style:
     if number == 0:
         return PLAIN
     if 30 <= number <= 37 or 90 <= number <= 97:
-        return replace(style, tone=_BASIC[number % 10])
+        return replace(style, color_role=_BASIC_ROLES[number % 10])
     if number == 39:
-        return replace(style, tone=None)
+        return replace(style, color_role=None)
     if number in (1, 2):
         return replace(style, bold=number == 1, dim=number == 2)
     if number == 22:
@@ -109,12 +118,12 @@ def _simple(style: Style, number: int) -> Style:
     return style
 
 
-def _tone(numbers: list[int]) -> Tone | None:
+def _color_role(numbers: list[int]) -> ColorRole | None:
     """Return the tone nearest to one of 256 colours, or to an RGB colour."""
     if numbers[0] == 5 and len(numbers) == 2:
         index = min(numbers[1], 255)
         if index < 16:
-            return _BASIC[index % 8]
+            return _BASIC_ROLES[index % 8]
         if index >= 232:
             return "text3" if index < 244 else "text2"
         index -= 16
@@ -123,8 +132,8 @@ def _tone(numbers: list[int]) -> Tone | None:
         red, green, blue = numbers[1:]
     else:
         return None
-    most = max(red, green, blue)
-    if most - min(red, green, blue) <= most * 0.2:
+    brightest = max(red, green, blue)
+    if brightest - min(red, green, blue) <= brightest * 0.2:
         return "text2"
-    on = tuple(part > 0.6 * most for part in (red, green, blue))
-    return _BASIC[on[0] + 2 * on[1] + 4 * on[2]]
+    is_bright = tuple(part > 0.6 * brightest for part in (red, green, blue))
+    return _BASIC_ROLES[is_bright[0] + 2 * is_bright[1] + 4 * is_bright[2]]

@@ -30,9 +30,9 @@ from widgets.common.cards import Card, EmptyState
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.fields import ComboBox, SearchField
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import col, keep_place, row
+from widgets.common.layout import col, keep_size_when_hidden, row
 from widgets.common.theme import ICON_SMALL, PAGE_MARGIN, S2, S3
-from widgets.jobs.log.log_ansi import plain
+from widgets.jobs.log.log_ansi import strip_codes
 from widgets.jobs.log.log_view import LogView
 from widgets.jobs.log.number_dialog import NumberDialog
 
@@ -40,7 +40,7 @@ POLL_INTERVAL_MS = 500
 _MOST_NUMBERS = 12
 """Of a line in its menu, each with the text before it."""
 _LITTER = " \t[](){}/|,;:*"
-MOST_COPIED = 50_000
+MAX_COPIED_LINES = 50_000
 _ALL_WORDS_FROM_W = 640
 """The most lines that are copied at once."""
 
@@ -51,7 +51,7 @@ class LogRange:
 
     job_id: str
     source: str
-    first: int
+    start: int
     count: int
 
 
@@ -62,7 +62,7 @@ class LogSearch:
     job_id: str
     source: str
     text: str = ""
-    first: int = 0
+    start: int = 0
 
 
 class LogTab(QWidget):
@@ -114,13 +114,13 @@ class LogTab(QWidget):
         self._down = IconButton("caret-down", "Next match")
         self._down.clicked.connect(lambda: self._step(1))
         self.view = LogView()
-        self.naming: DialogHolder[NumberDialog] = DialogHolder()
+        self.number_dialog: DialogHolder[NumberDialog] = DialogHolder()
         self._error = Button("First error", icon="warning")
         self._error_sign = IconButton("warning", "First error")
         for error in (self._error, self._error_sign):
             error.clicked.connect(self._request_error)
         copy = IconButton("copy", "Copy the selected lines, or all")
-        copy.clicked.connect(lambda: self._copy(*self.view.chosen()))
+        copy.clicked.connect(lambda: self._copy(*self.view.selection()))
         self.view.lines_requested.connect(
             lambda first, count: self.lines_requested.emit(
                 LogRange(self._job, self.source, first, count)
@@ -148,7 +148,7 @@ class LogTab(QWidget):
             gap=S2,
         )
         foot = row((self._state, 1), self._new_lines)
-        keep_place(self._new_lines)
+        keep_size_when_hidden(self._new_lines)
         self.setLayout(
             col(
                 (Card(head, (self._stack, 1), foot, gap=S2), 1),
@@ -221,7 +221,7 @@ class LogTab(QWidget):
         self._size = size
         self.view.set_numbered(not size.begins_at)
         self.view.set_size(size.lines, size.generation)
-        if self.view.follows or not self._seen:
+        if self.view.is_following or not self._seen:
             self._seen = size.lines
         self._go_where_wanted()
         behind = self._searched < size.lines and not self._is_cut
@@ -248,7 +248,7 @@ class LogTab(QWidget):
         self._matched = matches.text
         self.view.set_matches(matches.text, self._found)
         if first and self._found:
-            self._current = max(0, bisect_left(self._found, self.view.top))
+            self._current = max(0, bisect_left(self._found, self.view.first_line))
             self._current = min(self._current, len(self._found) - 1)
             self.view.go_to(self._found[self._current])
         self._sync()
@@ -268,16 +268,16 @@ class LogTab(QWidget):
             self._count.setText(f"Searching, {formats.percent(share)}")
 
     def show_copied(self, lines: LogLines) -> None:
-        texts = [plain(line) for line in lines.lines]
+        texts = [strip_codes(line) for line in lines.lines]
         if lines.sources:
             texts = [f"{who}  {text}" for who, text in zip(lines.sources, texts, strict=True)]
         QGuiApplication.clipboard().setText("\n".join(texts))
 
-    def show_error(self, job_id: str, source: str, sentence: str) -> None:
+    def show_error(self, job_id: str, source: str, message: str) -> None:
         """Report that the log could not be read; the tab tries again."""
         if self._is_shown(job_id, source):
             self._asked = self._is_searching = False
-            self._failure = sentence
+            self._failure = message
             self._sync()
 
     # -- requests
@@ -368,17 +368,17 @@ class LogTab(QWidget):
 
     @Slot(int, int)
     def _copy(self, first: int, count: int) -> None:
-        total = self.view.total
+        total = self.view.line_count
         if not count:
-            first, count = max(0, total - MOST_COPIED), total
+            first, count = max(0, total - MAX_COPIED_LINES), total
         if count:
-            lines = LogRange(self._job, self.source, first, min(count, MOST_COPIED))
+            lines = LogRange(self._job, self.source, first, min(count, MAX_COPIED_LINES))
             self.copy_requested.emit(lines)
 
     @Slot(int, QPoint)
     def _open_menu(self, line: int, at: QPoint) -> None:
         """Offer the numbers of a line: rank 0 draws those of its own log."""
-        text = self.view.text_of(line) or ""
+        text = self.view.line_text(line) or ""
         places = numbers_in(text)[:_MOST_NUMBERS]
         if not (self._runs_script and self.source == "0" and places):
             return
@@ -397,18 +397,18 @@ class LogTab(QWidget):
         )
         dialog = NumberDialog(text, place, note, self)
         dialog.requested.connect(partial(self.number_marked.emit, self._job))
-        self.naming.open(dialog)
+        self.number_dialog.open(dialog)
 
     @Slot()
     def _follow(self) -> None:
         self.view.to_end()
-        self._seen = self.view.total
+        self._seen = self.view.line_count
         self._sync()
 
     def _go_where_wanted(self) -> None:
         if self._wanted_line >= 0 and self._size is not None:
             if not self._size.begins_at:
-                self.view.go_to(min(self._wanted_line, max(0, self.view.total - 1)))
+                self.view.go_to(min(self._wanted_line, max(0, self.view.line_count - 1)))
             self._wanted_line = -1
 
     # -- display
@@ -416,15 +416,15 @@ class LogTab(QWidget):
     @Slot()
     def _sync(self) -> None:
         size = self._size
-        if self.view.follows and size is not None:
+        if self.view.is_following and size is not None:
             self._seen = size.lines
-        self._stack.setCurrentWidget(self.view if self.view.total else self._empty)
+        self._stack.setCurrentWidget(self.view if self.view.line_count else self._empty)
         if self._failure:
-            self._empty.say("warning", "Could not read the log", self._failure)
+            self._empty.show_message("warning", "Could not read the log", self._failure)
         elif size is None:
-            self._empty.say("article", "Reading the log…")
+            self._empty.show_message("article", "Reading the log…")
         else:
-            self._empty.say(
+            self._empty.show_message(
                 "article",
                 "No output yet" if self._is_live else "No output",
                 "Output appears here as the program prints it." if self._is_live else "",
@@ -432,7 +432,7 @@ class LogTab(QWidget):
         self._state.setText(self._state_words())
         behind = size.lines - self._seen if size is not None else 0
         self._new_lines.setText(formats.plural(behind, "new line") if behind else "Follow")
-        self._new_lines.setVisible(not self.view.follows and self.view.total > 0)
+        self._new_lines.setVisible(not self.view.is_following and self.view.line_count > 0)
         found = len(self._found)
         for arrow in (self._up, self._down):
             arrow.setVisible(bool(self._search.text()))
@@ -459,7 +459,7 @@ class LogTab(QWidget):
         self._error_sign.setVisible(is_short)
 
     def _state_words(self) -> str:
-        if self._failure and self.view.total:
+        if self._failure and self.view.line_count:
             return self._failure
         if self._size is None or not self._size.lines:
             return ""

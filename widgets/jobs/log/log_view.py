@@ -29,7 +29,7 @@ from backend.records.jobs.view import LogLines
 from widgets.common import theme
 from widgets.common.painting import paint_focus
 from widgets.common.theme import R_CONTROL, S2, S3
-from widgets.jobs.log.log_ansi import Piece, Style, pieces
+from widgets.jobs.log.log_ansi import Style, StyledText, split_styles
 
 CHUNK = 256
 """Lines that are requested and cached together."""
@@ -43,12 +43,12 @@ _FAULT = re.compile(
 
 @dataclass(frozen=True)
 class _Line:
-    pieces: tuple[Piece, ...]
+    texts: tuple[StyledText, ...]
     source: str = ""
 
     @property
     def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces)
+        return "".join(piece.text for piece in self.texts)
 
 
 class LogView(QAbstractScrollArea):
@@ -127,14 +127,15 @@ class LogView(QAbstractScrollArea):
 
     def show_lines(self, lines: LogLines) -> None:
         """Show requested lines."""
-        if lines.generation != self._generation or lines.first % CHUNK:
+        if lines.generation != self._generation or lines.first_number % CHUNK:
             return
         sources = lines.sources or ("",) * len(lines.lines)
         if lines.sources:
             self._sources = max(self._sources, *(len(one) for one in sources), 1)
-        number = lines.first // CHUNK
+        number = lines.first_number // CHUNK
         self._chunks[number] = tuple(
-            _Line(pieces(text), source) for text, source in zip(lines.lines, sources, strict=True)
+            _Line(split_styles(text), source)
+            for text, source in zip(lines.lines, sources, strict=True)
         )
         self._chunks.move_to_end(number)
         while len(self._chunks) > _CHUNKS_KEPT:
@@ -169,28 +170,28 @@ class LogView(QAbstractScrollArea):
     # -- state
 
     @property
-    def total(self) -> int:
+    def line_count(self) -> int:
         return self._total
 
     @property
-    def follows(self) -> bool:
+    def is_following(self) -> bool:
         return self._follows
 
     @property
-    def top(self) -> int:
+    def first_line(self) -> int:
         """Return the number of the first visible line."""
         return self.verticalScrollBar().value()
 
     @property
-    def marked(self) -> int:
+    def marked_line(self) -> int:
         return self._marked
 
-    def text_of(self, line: int) -> str | None:
+    def line_text(self, line: int) -> str | None:
         """Return a line as it is painted, None if it has not arrived yet."""
         found = self._line(line)
         return None if found is None else found.text
 
-    def chosen(self) -> tuple[int, int]:
+    def selection(self) -> tuple[int, int]:
         """Return the first line and the count of the selection; (0, 0) for none."""
         if self._anchor < 0:
             return 0, 0
@@ -210,10 +211,10 @@ class LogView(QAbstractScrollArea):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         left = self._gutter()
         shift = self.horizontalScrollBar().value()
-        first, chosen = self.chosen()
+        first, chosen = self.selection()
         width = self.viewport().width()
         for at in range(self._rows() + 1):
-            number = self.top + at
+            number = self.first_line + at
             if number >= self._total:
                 break
             top = float(at * self._row)
@@ -260,9 +261,9 @@ class LogView(QAbstractScrollArea):
                 painter.fillRect(box, colours.q("warn_fill", 0.35))
                 place = folded.find(self._needle, place + len(self._needle))
         is_fault = bool(_FAULT.match(line.text))
-        for piece in line.pieces:
+        for piece in line.texts:
             style = piece.style
-            tone = style.tone or ("bad" if is_fault else "text3" if style.dim else "text")
+            tone = style.color_role or ("bad" if is_fault else "text3" if style.dim else "text")
             painter.setFont(self._styled(style))
             painter.setPen(colours.q(tone))
             painter.drawText(QPointF(left, top + self._ascent), piece.text)
@@ -331,8 +332,8 @@ class LogView(QAbstractScrollArea):
         """Request visible lines that are not cached, each chunk once."""
         if not self._total or not self.isVisible():
             return
-        first = self.top // CHUNK
-        last = min(self._total - 1, self.top + self._rows()) // CHUNK
+        first = self.first_line // CHUNK
+        last = min(self._total - 1, self.first_line + self._rows()) // CHUNK
         for number in range(first, last + 1):
             there = len(self._chunks.get(number, ()))
             wanted = min(CHUNK, self._total - number * CHUNK)
@@ -383,7 +384,7 @@ class LogView(QAbstractScrollArea):
             self._anchor, self._cursor = 0, self._total - 1
             self.viewport().update()
         elif control and key == Qt.Key.Key_C:
-            self.copy_requested.emit(*self.chosen())
+            self.copy_requested.emit(*self.selection())
         else:
             super().keyPressEvent(event)
 
@@ -416,7 +417,7 @@ class LogView(QAbstractScrollArea):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         is_key = event.reason() == QContextMenuEvent.Reason.Keyboard
         row = event.pos().y() // self._row
-        at = self.chosen()[0] if is_key and self._anchor >= 0 else self.top + row
+        at = self.selection()[0] if is_key and self._anchor >= 0 else self.first_line + row
         if at < self._total:
             self.menu_requested.emit(at, event.globalPos())
 
@@ -438,4 +439,4 @@ class LogView(QAbstractScrollArea):
 
     def _at(self, event: QMouseEvent) -> int:
         row = int(event.position().y()) // self._row
-        return max(0, min(self._total - 1, self.top + row))
+        return max(0, min(self._total - 1, self.first_line + row))

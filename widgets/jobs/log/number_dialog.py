@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.log_numbers import is_name, numbers_of, pattern_for, wrong_pattern
+from backend.records.jobs.log_numbers import invalid_pattern, is_name, numbers_of, pattern_for
 from widgets.common import formats
 from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit
@@ -25,10 +25,10 @@ class NumberDialog(Dialog):
     requested = Signal(str)
 
     def __init__(
-        self, line: str, place: tuple[int, int], note: str, parent: QWidget | None = None
+        self, line: str, number_span: tuple[int, int], note: str, parent: QWidget | None = None
     ) -> None:
         super().__init__("Draw a number of the log", _WIDTH, parent)
-        self._line, self._place = line, place
+        self._line, self._number_span = line, number_span
         self._edit = LineEdit(name="Name of the number")
         self._name = Field("Name", self._edit)
         self._pattern = LineEdit(name="Pattern")
@@ -43,7 +43,7 @@ class NumberDialog(Dialog):
         )
         self._edit.textChanged.connect(self._fill)
         self._pattern.textChanged.connect(self._fit)
-        before = "".join(c if c.isalnum() or c in "_/.-" else " " for c in line[: place[0]])
+        before = "".join(c if c.isalnum() or c in "_/.-" else " " for c in line[: number_span[0]])
         words = [word for word in before.lower().split() if is_name(word)]
         self._edit.setText(words[-1] if words else "number")
         self._edit.selectAll()
@@ -53,13 +53,13 @@ class NumberDialog(Dialog):
         name = self._edit.text().strip()
         self._name.set_error("" if is_name(name) else "A letter, then letters, digits and _ . / -")
         if is_name(name):
-            self._pattern.setText(pattern_for(self._line, *self._place, name))
+            self._pattern.setText(pattern_for(self._line, *self._number_span, name))
         self._fit()
 
     @Slot()
     def _fit(self) -> None:
         pattern = self._pattern.text()
-        found = {} if wrong_pattern([pattern]) else numbers_of([pattern], self._line)
+        found = {} if invalid_pattern([pattern]) else numbers_of([pattern], self._line)
         self._field.set_error("" if found else "Finds no number in this line")
         words = ", ".join(f"{name} {formats.metric(value)}" for name, value in found.items())
         self._field.set_note(f"In this line: {words}" if found else "")

@@ -14,11 +14,11 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
 from backend.records.sweeps.summary import FEWEST
 from widgets.common.actions import fill_menu
-from widgets.common.cards import READING_AFTER_MS, EmptyState
-from widgets.common.focus import FocusLead
+from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState
+from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col
-from widgets.common.list_detail_splitter import OPEN_LEAST_W, ListSplit
-from widgets.common.page_stack import Stack
+from widgets.common.list_detail_splitter import DETAIL_MIN_W, ListDetailSplitter
+from widgets.common.page_stack import PageStack
 from widgets.common.state_badge import is_animated
 from widgets.common.theme import (
     LIST_NARROW_W,
@@ -30,16 +30,16 @@ from widgets.common.theme import (
     SIDEBAR_W,
     WIDE_FROM_W,
 )
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import (
     BULK_ACTIONS,
-    KEYED,
-    KEYED_BULK,
+    KEYED_ACTIONS,
+    KEYED_BULK_ACTIONS,
     QUEUE_ACTIONS,
     BulkAction,
     JobAction,
     JobActions,
-    JobFacts,
+    JobSubject,
     Selection,
     fill_job_menu,
     main_action,
@@ -50,7 +50,7 @@ from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, Jo
 from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.jobs_table import JobsTable
-from widgets.jobs.page.onboarding_strip import OwnStrip
+from widgets.jobs.page.onboarding_strip import OnboardingStrip
 from widgets.jobs.page.welcome_page import WelcomePage
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.jobs.sweeps.sweep_actions import SweepFolds
@@ -58,7 +58,7 @@ from widgets.jobs.sweeps.sweep_pane import SweepPane
 from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY
 
 LIST, TABLE = "list", "table"
-_OF_ROWS = (do.START, do.STOP, do.RESUME, do.START_OVER)
+_ROW_ACTIONS = (job_actions.START, job_actions.STOP, job_actions.RESUME, job_actions.START_OVER)
 """Main actions that are not in the menu of a row anyway."""
 
 _TURN_INTERVAL_MS = 80
@@ -70,33 +70,33 @@ class JobsPage(QWidget):
     The page does not search jobs: it requests rows with `rows_requested`, and `show_rows` answers.
 
     Signals:
-        opened: The id of the job that is open now. If its view is not known yet, the next
+        job_opened: The id of the job that is open now. If its view is not known yet, the next
             `show_update` shows it.
         rows_requested: `LIST` or `TABLE`, and a `JobQuery`.
         sweep_opened: Tag of the sweep that is open now, instead of a job.
         view_changed: `LIST` or `TABLE`: the new form of the jobs.
-        queue_moved: Places in the queue changed; whether rows may move at once, even under the
+        queue_moved: Positions in the queue changed; whether rows may move at once, even under the
             pointer.
-        known: A `JobView` that was created or changed here, for the lists.
-        seen: A `JobView` that was updated, up to twenty per second, for the lists.
-        forgotten: Id of a job that went to the trash.
+        job_edited: A `JobView` that was created or changed here, for the lists.
+        job_updated: A `JobView` that was updated, up to twenty per second, for the lists.
+        job_removed: Id of a job that went to the trash.
 
     Attributes:
         list, detail: The left and the right side.
-        first_start: Shown instead of both while there are no jobs.
-        own_strip: Steps to a job of one's own, above the list.
+        welcome_page: Shown instead of both while there are no jobs.
+        onboarding_strip: Steps to a job with the user's own parts, above the list.
         sweeps: Opens and closes sweeps in list and table.
         split: The two sides, whose widths are stored.
     """
 
-    opened = Signal(str)
+    job_opened = Signal(str)
     rows_requested = Signal(str, JobQuery)
     sweep_opened = Signal(str)
     view_changed = Signal(str)
     queue_moved = Signal(bool)
-    known = Signal(JobView)
-    seen = Signal(JobView)
-    forgotten = Signal(str)
+    job_edited = Signal(JobView)
+    job_updated = Signal(JobView)
+    job_removed = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -104,77 +104,77 @@ class JobsPage(QWidget):
         self.list = JobListPane(self.job_actions)
         self.table = JobsTable(self.job_actions)
         self.detail = JobDetail(self.job_actions)
-        self.first_start = WelcomePage()
-        self.own_strip = OwnStrip()
+        self.welcome_page = WelcomePage()
+        self.onboarding_strip = OnboardingStrip()
         self._views: dict[str, JobView] = {}
-        self._total: int | None = None
+        self._job_count: int | None = None
         self._open_id = ""
         self._open_sweep = ""
-        self._to_open = ""
+        self._restored_id = ""
         self._awaited_sweep = ""
         self._unreadable_id = ""
         """The job that could not be opened, until another one is opened."""
-        self._then: Callable[[], object] | None = None
+        self._pending_action: Callable[[], object] | None = None
         """Called once the job that is being opened is shown."""
         self._begins_as_table = False
         self.sweeps = SweepFolds(self._query_of, self)
         self._is_shown = False
         self._wants_list = True
-        self._nothing_open = EmptyState("stack", "No job is open", "Select a job in the list.")
-        self._right = Stack(OPEN_LEAST_W)
-        self._right.setObjectName("pane")
-        self._right.addWidget(self._nothing_open)
-        self._opening = EmptyState("stack", "Opening…")
-        self._right.addWidget(self._opening)
-        self._unreadable = EmptyState("warning", "")
-        self._right.addWidget(self._unreadable)
-        self._right.addWidget(self.detail)
+        self._empty_state = EmptyState("stack", "No job is open", "Select a job in the list.")
+        self._right_pages = PageStack(DETAIL_MIN_W)
+        self._right_pages.setObjectName("pane")
+        self._right_pages.addWidget(self._empty_state)
+        self._opening_state = EmptyState("stack", "Opening…")
+        self._right_pages.addWidget(self._opening_state)
+        self._unreadable_state = EmptyState("warning", "")
+        self._right_pages.addWidget(self._unreadable_state)
+        self._right_pages.addWidget(self.detail)
         self.sweep = SweepPane(self.job_actions)
-        self._right.addWidget(self.sweep)
-        self.split = ListSplit(self.list, self._right)
-        self._reading = EmptyState("stack", "Reading jobs…")
-        self._pages = Stack()
+        self._right_pages.addWidget(self.sweep)
+        self.split = ListDetailSplitter(self.list, self._right_pages)
+        self._reading_state = EmptyState("stack", "Reading jobs…")
+        self._pages = PageStack()
         for page in (
             EmptyState("stack", "Opening…"),
-            self._reading,
-            self.first_start,
+            self._reading_state,
+            self.welcome_page,
             self.split,
             self.table,
         ):
             self._pages.addWidget(page)
-        self.setLayout(col(self.own_strip, (self._pages, 1), gap=0))
-        self._focus = FocusLead(self, self.list)
-        self._wire()
+        self.setLayout(col(self.onboarding_strip, (self._pages, 1), gap=0))
+        self._focus = FocusForwarder(self, self.list)
+        self._connect_parts()
         self._add_keys()
 
-    def _wire(self) -> None:
-        self.job_actions.on(do.BACK, self._back)
-        self.job_actions.on(do.NEWEST, self._reopen)
-        self.job_actions.on(do.PRIORITY, self._ask_priority)
+    def _connect_parts(self) -> None:
+        self.job_actions.add_handler(job_actions.BACK, self._go_back)
+        self.job_actions.add_handler(job_actions.SHOW_NEWEST_RUN, self._reopen)
+        self.job_actions.add_handler(job_actions.PRIORITY, self._ask_priority)
         self.list.query_changed.connect(lambda query: self.rows_requested.emit(LIST, query))
-        self.list.chosen.connect(self.open_job)
+        self.list.job_chosen.connect(self.open_job)
         self.list.sweep_chosen.connect(self.open_sweep)
         self.list.folding.fold_requested.connect(partial(self.sweeps.fold, LIST))
-        self.list.pressed.connect(self._pressed)
+        self.list.row_clicked.connect(self._show_right)
         self.list.view.menu_requested.connect(partial(self._open_menu, LIST))
-        self.list.to_table.clicked.connect(self.show_table)
-        self.list.view.opened.connect(self._enter)
+        self.list.table_button.clicked.connect(self.show_table)
+        self.list.view.open_requested.connect(self._focus_job)
         # Read ahead for several jobs: a key is pressed sooner than a menu opens.
         self.list.view.trash_requested.connect(self._request_trash)
         self.table.query_changed.connect(lambda query: self.rows_requested.emit(TABLE, query))
-        self.table.view.opened.connect(self.reveal)
+        self.table.view.job_opened.connect(self.reveal)
         self.table.view.folding.fold_requested.connect(partial(self.sweeps.fold, TABLE))
         self.table.view.menu_requested.connect(partial(self._open_menu, TABLE))
-        self.sweep.view.opened.connect(self.open_job)
-        self.table.back.clicked.connect(self.show_list)
-        self._turning = QTimer(self)
-        self._turning.setInterval(_TURN_INTERVAL_MS)
-        self._turning.timeout.connect(self.list.view.viewport().update)
-        self._turning.timeout.connect(self.table.view.viewport().update)
-        self._slow = QTimer(self)
-        self._slow.setSingleShot(True)
-        self._slow.setInterval(READING_AFTER_MS)
-        self._slow.timeout.connect(self._settle)
+        self.sweep.view.job_opened.connect(self.open_job)
+        self.table.list_button.clicked.connect(self.show_list)
+        self._animation_timer = QTimer(self)
+        self._animation_timer.setInterval(_TURN_INTERVAL_MS)
+        self._animation_timer.timeout.connect(self.list.view.viewport().update)
+        self._animation_timer.timeout.connect(self.table.view.viewport().update)
+        self._loading_timer = QTimer(self)
+        self._loading_timer.setSingleShot(True)
+        self._loading_timer.setInterval(LOADING_TEXT_DELAY_MS)
+        self._loading_timer.timeout.connect(self._update_page)
 
     def _add_keys(self) -> None:
         """Add the shortcuts; each works while its part of the page is visible.
@@ -185,7 +185,10 @@ class JobsPage(QWidget):
         keys: tuple[tuple[QWidget, str, Callable[[], object]], ...] = (
             (self.split, "J", lambda: self.list.step(1)),
             (self.split, "K", lambda: self.list.step(-1)),
-            *((self.split, one.keys, partial(self._act_on_open, one)) for one in KEYED),
+            *(
+                (self.split, action.shortcut, partial(self._act_on_open, action))
+                for action in KEYED_ACTIONS
+            ),
             (self.split, "Ctrl+F", self.list.search.setFocus),
             (detail, "[", lambda: detail.step_tab(-1)),
             (detail, "]", lambda: detail.step_tab(1)),
@@ -194,12 +197,15 @@ class JobsPage(QWidget):
             (detail, "F", detail.fit),
             (detail, "S", detail.focus_smoothing),
             (detail, "Ctrl+L", detail.focus_log),
-            (table, "Ctrl+L", self._log_of_row),
-            *((table, one.keys, partial(self._act_on_rows, one)) for one in KEYED_BULK),
+            (table, "Ctrl+L", self._show_row_log),
+            *(
+                (table, action.shortcut, partial(self._act_on_rows, action))
+                for action in KEYED_BULK_ACTIONS
+            ),
             (table, "Ctrl+F", table.search.setFocus),
         )
-        for widget, key, act in keys:
-            QShortcut(QKeySequence(key), widget, act)
+        for widget, key, callback in keys:
+            QShortcut(QKeySequence(key), widget, callback)
 
     # -- input
 
@@ -210,14 +216,14 @@ class JobsPage(QWidget):
 
     @property
     def queries(self) -> dict[str, JobQuery]:
-        """Return the queries to run now; that of the table only while it is visible."""
+        """Return the queries to run now; the query of the table only while it is visible."""
         requested = {LIST: self.list.query}
         return {**requested, TABLE: self.table.query} if self._is_table() else requested
 
     @property
-    def total(self) -> int:
+    def job_count(self) -> int:
         """Return the number of all jobs."""
-        return self._total or 0
+        return self._job_count or 0
 
     @property
     def open_id(self) -> str:
@@ -236,56 +242,56 @@ class JobsPage(QWidget):
     @property
     def shows_unreadable(self) -> bool:
         """Return whether the page shows why a job cannot be opened."""
-        return self._unreadable.isVisible()
+        return self._unreadable_state.isVisible()
 
-    def restore(self, line_id: str, *, as_table: bool) -> None:
+    def restore(self, row_id: str, *, as_table: bool) -> None:
         """Restore the page as the window was closed, once the rows are known.
 
         Args:
-            line_id: The id of the job or sweep that was open, "" for none.
+            row_id: The id of the job or sweep that was open, "" for none.
             as_table: The value from `view_changed`.
         """
-        self._to_open = line_id
+        self._restored_id = row_id
         self._begins_as_table = as_table
 
     def begin_reading(self) -> None:
         """Show that the jobs are being read, if it takes long."""
-        if self._total is None:
-            self._slow.start()
+        if self._job_count is None:
+            self._loading_timer.start()
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why the jobs cannot be read; those shown already stay."""
-        if self._total is None:
-            self._slow.stop()
-            self._reading.say("wifi-slash", "Could not read the jobs", sentence)
-            self._pages.setCurrentWidget(self._reading)
+        if self._job_count is None:
+            self._loading_timer.stop()
+            self._reading_state.show_message("wifi-slash", "Could not read the jobs", message)
+            self._pages.setCurrentWidget(self._reading_state)
 
     def show_views(self, views: tuple[JobView, ...]) -> None:
         """Set the job views that are known: running jobs and recent ones."""
-        opened = self._views.get(self._open_id)
+        open_view = self._views.get(self._open_id)
         self._views = {view.id: view for view in views}
-        if opened is not None and opened.id not in self._views:
-            self._views[opened.id] = opened
-        elif opened is not None and self._views[opened.id] != opened:
-            self.detail.show_view(self._views[opened.id])
+        if open_view is not None and open_view.id not in self._views:
+            self._views[open_view.id] = open_view
+        elif open_view is not None and self._views[open_view.id] != open_view:
+            self.detail.show_view(self._views[open_view.id])
         if any(is_animated(view.state) for view in views):
-            self._turning.start()
+            self._animation_timer.start()
         else:
-            self._turning.stop()
+            self._animation_timer.stop()
 
-    def show_rows(self, which: str, rows: JobRows, *, at_once: bool = False) -> None:
-        """Show the rows of the list or the table; ``at_once`` moves rows under the pointer."""
-        self._total = rows.total
-        self._slow.stop()
-        if which == TABLE:
-            self.table.show_rows(rows, at_once=at_once)
+    def show_rows(self, list_name: str, rows: JobRows, *, is_immediate: bool = False) -> None:
+        """Show the rows of the list or the table; ``is_immediate`` moves rows under the pointer."""
+        self._job_count = rows.total_count
+        self._loading_timer.stop()
+        if list_name == TABLE:
+            self.table.show_rows(rows, is_user_request=is_immediate)
         else:
-            self.list.show_rows(rows, at_once=at_once)
-        self._open_awaited()
+            self.list.show_rows(rows, is_user_request=is_immediate)
+        self._open_awaited_sweep()
         self._show_sweep()
-        self._settle()
+        self._update_page()
 
-    def show_lines(self, slots: tuple[int, ...]) -> None:
+    def repaint_slots(self, slots: tuple[int, ...]) -> None:
         """Repaint the jobs of these slots; their rows stay in place."""
         for slot in slots:
             self.list.model.emit_changed(slot)
@@ -293,62 +299,62 @@ class JobsPage(QWidget):
         if slots:
             self._show_sweep()
         # The update of the queue and that of the job's state arrive in either order.
-        self.detail.show_place(self.model.place(self._open_id))
+        self.detail.show_queue_position(self.model.queue_position(self._open_id))
 
-    def show_queue(self, queue: Queue, *, at_once: bool = False) -> None:
-        """Set the places of the waiting jobs; ``at_once`` moves rows under the pointer."""
-        moved = self.list.show_queue(queue)
+    def show_queue(self, queue: Queue, *, is_immediate: bool = False) -> None:
+        """Set the positions of waiting jobs; ``is_immediate`` moves rows under the pointer."""
+        has_moved = self.list.show_queue(queue)
         self.table.show_queue(queue)
-        self.detail.show_place(self.model.place(self._open_id))
-        if moved:
-            self.queue_moved.emit(at_once)
+        self.detail.show_queue_position(self.model.queue_position(self._open_id))
+        if has_moved:
+            self.queue_moved.emit(is_immediate)
 
     def show_update(self, update: RunUpdate) -> None:
         """Update one job."""
         view = update.view
-        self._take(view)
-        self.seen.emit(view)
+        self._take_view(view)
+        self.job_updated.emit(view)
         if view.id == self._open_id:
             if not self._is_shown:
-                self._show_open(view)
+                self._show_open_job(view)
             self.detail.show_update(update)
-        self._settle()
+        self._update_page()
 
     def show_view(self, view: JobView) -> None:
         """Add or update a job that was created or changed here."""
-        self._take(view)
-        self.known.emit(view)
+        self._take_view(view)
+        self.job_edited.emit(view)
         if view.id == self._open_id and self._is_shown:
             self.detail.show_view(view)
-        self._settle()
+        self._update_page()
 
-    def _take(self, view: JobView) -> None:
+    def _take_view(self, view: JobView) -> None:
         self._views[view.id] = view
         if view.id == self._unreadable_id:
             self._open_id, self._unreadable_id = view.id, ""
         if is_animated(view.state):
-            self._turning.start()
+            self._animation_timer.start()
 
     @Slot(str)
     def open_job(self, job_id: str) -> None:
         """Open a job on the right."""
         self._wants_list = False
-        self._unreadable_id = self._to_open = self._open_sweep = self._awaited_sweep = ""
+        self._unreadable_id = self._restored_id = self._open_sweep = self._awaited_sweep = ""
         if job_id != self._open_id:
             self._open_id = job_id
             self._is_shown = False
-            self._then = None
+            self._pending_action = None
             view = self._views.get(job_id)
             if view is not None:
-                self._show_open(view)
+                self._show_open_job(view)
             else:
-                line = self.model.line(job_id)
-                named = f" “{line.name}”" if line is not None else ""
-                self._opening.say("stack", f"Opening{named}…")
-                self._right.setCurrentWidget(self._opening)
-            self.opened.emit(job_id)
+                summary = self.model.summary(job_id)
+                name_text = f" “{summary.name}”" if summary is not None else ""
+                self._opening_state.show_message("stack", f"Opening{name_text}…")
+                self._right_pages.setCurrentWidget(self._opening_state)
+            self.job_opened.emit(job_id)
         self.list.choose(job_id)
-        self._settle()
+        self._update_page()
 
     @Slot(str)
     def reveal(self, job_id: str) -> None:
@@ -357,23 +363,23 @@ class JobsPage(QWidget):
             self.show_list()
         self.open_job(job_id)
 
-    def open_then(self, job_id: str, act: Callable[[], object]) -> None:
-        """Open a job on the right, and call ``act`` once its page is shown."""
-        self._then = None
+    def open_and_act(self, job_id: str, action: Callable[[], object]) -> None:
+        """Open a job on the right, and call ``action`` once its page is shown."""
+        self._pending_action = None
         self.reveal(job_id)
         if self._is_shown and job_id == self._open_id:
-            act()
+            action()
         else:
-            self._then = act
+            self._pending_action = action
 
     def choose(self, ids: Sequence[str]) -> None:
         """Select these jobs in the visible list or table, once they exist."""
         if self._is_table():
-            self.table.choose(ids)
+            self.table.select_jobs(ids)
         else:
             self.list.tick(ids)
-        which = TABLE if self._is_table() else LIST
-        self.rows_requested.emit(which, self.queries[which])
+        list_name = TABLE if self._is_table() else LIST
+        self.rows_requested.emit(list_name, self.queries[list_name])
 
     @Slot(str)
     def open_sweep(self, tag: str) -> None:
@@ -381,13 +387,13 @@ class JobsPage(QWidget):
         self._awaited_sweep = ""
         if tag == self._open_sweep:
             return
-        self._unreadable_id = self._open_id = self._to_open = ""
+        self._unreadable_id = self._open_id = self._restored_id = ""
         self._is_shown = self._wants_list = False
         self._open_sweep = tag
         self._show_sweep()
         self.sweep_opened.emit(tag)
         self.list.choose(tag)
-        self._settle()
+        self._update_page()
 
     def open_new_sweep(self, tag: str, views: Sequence[JobView]) -> None:
         """Add the jobs of a new sweep, and open it once its row is known."""
@@ -397,31 +403,31 @@ class JobsPage(QWidget):
         for view in views:
             self.show_view(view)
 
-    def _open_awaited(self) -> None:
-        line = self.model.line(self._awaited_sweep) if self._awaited_sweep else None
-        if line is not None and line.sweep is not None and len(line.sweep.ids) >= FEWEST:
+    def _open_awaited_sweep(self) -> None:
+        summary = self.model.summary(self._awaited_sweep) if self._awaited_sweep else None
+        if summary is not None and summary.sweep is not None and len(summary.sweep.ids) >= FEWEST:
             self.open_sweep(self._awaited_sweep)
 
     def _show_sweep(self) -> None:
-        """Show the open sweep; close it if it no longer exists."""
+        """Show the open sweep; close a sweep that no longer exists."""
         if not self._open_sweep:
             return
-        line = self.model.line(self._open_sweep)
-        if line is None or line.sweep is None or len(line.sweep.ids) < FEWEST:
+        summary = self.model.summary(self._open_sweep)
+        if summary is None or summary.sweep is None or len(summary.sweep.ids) < FEWEST:
             self._open_sweep = ""
-            self._right.setCurrentWidget(self._nothing_open)
+            self._right_pages.setCurrentWidget(self._empty_state)
             return
-        self.sweep.show_sweep(line, self.model.rows)
-        self._right.setCurrentWidget(self.sweep)
+        self.sweep.show_sweep(summary, self.model.rows)
+        self._right_pages.setCurrentWidget(self.sweep)
 
-    def cannot_open(self, job_id: str, sentence: str) -> None:
+    def show_open_error(self, job_id: str, message: str) -> None:
         """Show why a job could not be opened."""
         if job_id == self._open_id and not self._is_shown:
             self._open_id = ""
             self._unreadable_id = job_id
-            self._unreadable.say("warning", "This job cannot be opened", sentence)
-            self._right.setCurrentWidget(self._unreadable)
-            self._settle()
+            self._unreadable_state.show_message("warning", "This job cannot be opened", message)
+            self._right_pages.setCurrentWidget(self._unreadable_state)
+            self._update_page()
 
     def remove_job(self, job_id: str) -> None:
         """Remove a job that went to the trash."""
@@ -429,9 +435,9 @@ class JobsPage(QWidget):
         if job_id in (self._open_id, self._unreadable_id):
             self._open_id = self._unreadable_id = ""
             self._is_shown = False
-            self._right.setCurrentWidget(self._nothing_open)
-        self.forgotten.emit(job_id)
-        self._settle()
+            self._right_pages.setCurrentWidget(self._empty_state)
+        self.job_removed.emit(job_id)
+        self._update_page()
 
     @Slot()
     def show_table(self) -> None:
@@ -440,7 +446,7 @@ class JobsPage(QWidget):
         if not self._is_table():
             _share_search(self.list, self.table)
         self._pages.setCurrentWidget(self.table)
-        self._focus.lead_to(self.table)
+        self._focus.set_part(self.table)
         self.view_changed.emit(TABLE)
         self.rows_requested.emit(TABLE, self.table.query)
         self.table.view.setFocus()
@@ -450,7 +456,7 @@ class JobsPage(QWidget):
         if self._is_table():
             _share_search(self.table, self.list)
         self._pages.setCurrentWidget(self.split)
-        self._focus.lead_to(self.list)
+        self._focus.set_part(self.list)
         self.view_changed.emit(LIST)
         self.list.choose(self._open_id or self._open_sweep)
         self.rows_requested.emit(LIST, self.list.query)
@@ -459,88 +465,88 @@ class JobsPage(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_width()
 
-    def _fit(self) -> None:
-        narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
-        self.detail.set_narrow(narrow)
-        self.sweep.back.setVisible(narrow)
+    def _fit_width(self) -> None:
+        is_narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
+        self.detail.set_narrow(is_narrow)
+        self.sweep.back.setVisible(is_narrow)
         has_open = bool(self._open_id or self._open_sweep) and not self._wants_list
-        self.list.setVisible(not narrow or not has_open)
-        self._right.setVisible(not narrow or has_open)
+        self.list.setVisible(not is_narrow or not has_open)
+        self._right_pages.setVisible(not is_narrow or has_open)
         self.split.suggest(_list_width(self.width()))
 
-    def _query_of(self, which: str) -> JobQuery:
-        return self.table.query if which == TABLE else self.list.query
+    def _query_of(self, list_name: str) -> JobQuery:
+        return self.table.query if list_name == TABLE else self.list.query
 
     def _is_table(self) -> bool:
         return self._pages.currentWidget() is self.table
 
     @Slot()
-    def _settle(self) -> None:
+    def _update_page(self) -> None:
         """Choose the page to show, and open a job if the user has not."""
-        self.detail.show_place(self.model.place(self._open_id))
-        if self._total is None and not self._views:
-            if not self._slow.isActive() and self._pages.currentIndex() == 0:
-                self._pages.setCurrentWidget(self._reading)
+        self.detail.show_queue_position(self.model.queue_position(self._open_id))
+        if self._job_count is None and not self._views:
+            if not self._loading_timer.isActive() and self._pages.currentIndex() == 0:
+                self._pages.setCurrentWidget(self._reading_state)
             return
-        has_jobs = bool(self._total or self._views)
+        has_jobs = bool(self._job_count or self._views)
         if has_jobs and self._begins_as_table:
             self.show_table()
         elif not (self._is_table() and has_jobs):
-            self._pages.setCurrentWidget(self.split if has_jobs else self.first_start)
+            self._pages.setCurrentWidget(self.split if has_jobs else self.welcome_page)
         if self._open_id or self._open_sweep:
             self.list.choose(self._open_id or self._open_sweep)
         elif self.model.rowCount() and not self._unreadable_id:
             self._open_first()
-        self._fit()
+        self._fit_width()
 
     def _open_first(self) -> None:
         """Open the job or sweep that was open in the last session, or the first row."""
-        line = self.model.line(self._to_open) if self._to_open else None
-        first: JobSummary = line or self.model.index(0, 0).data(JOB_ROLE)
-        if first.sweep is None:
-            self.open_job(first.id)
+        restored_row = self.model.summary(self._restored_id) if self._restored_id else None
+        summary: JobSummary = restored_row or self.model.index(0, 0).data(JOB_ROLE)
+        if summary.sweep is None:
+            self.open_job(summary.id)
         else:
-            self.open_sweep(first.id)
+            self.open_sweep(summary.id)
         self._wants_list = True
 
-    def _show_open(self, view: JobView) -> None:
+    def _show_open_job(self, view: JobView) -> None:
         self._is_shown = True
         self.detail.open_job(view)
-        self.detail.show_place(self.model.place(view.id))
-        self._right.setCurrentWidget(self.detail)
-        then, self._then = self._then, None
-        if then is not None:
-            then()
+        self.detail.show_queue_position(self.model.queue_position(view.id))
+        self._right_pages.setCurrentWidget(self.detail)
+        action, self._pending_action = self._pending_action, None
+        if action is not None:
+            action()
 
     def _reopen(self, job_id: str) -> None:
         """Open the job from its beginning: its page showed an earlier run."""
         view = self._views.get(job_id)
         if view is not None and job_id == self._open_id:
-            self._show_open(view)
-            self.opened.emit(job_id)
+            self._show_open_job(view)
+            self.job_opened.emit(job_id)
 
     @Slot()
-    def _pressed(self) -> None:
+    def _show_right(self) -> None:
         self._wants_list = False
-        self._fit()
+        self._fit_width()
 
     @Slot()
-    def _enter(self) -> None:
+    def _focus_job(self) -> None:
         """Move the focus from the current row to its job."""
-        self._pressed()
+        self._show_right()
         self.detail.setFocus(Qt.FocusReason.TabFocusReason)
 
     @Slot()
     def _request_trash(self) -> None:
-        ids = self.model.ticked() or ((self._open_id,) if self._open_id else ())
+        ids = self.model.ticked_ids() or ((self._open_id,) if self._open_id else ())
         if ids:
-            self.job_actions.ask(do.TRASH_ALL, ids)
+            self.job_actions.ask(job_actions.TRASH_ALL, ids)
 
-    def _back(self) -> None:
+    def _go_back(self) -> None:
         self._wants_list = True
-        self._fit()
+        self._fit_width()
         self.list.view.setFocus(Qt.FocusReason.TabFocusReason)
 
     # -- actions by key
@@ -548,68 +554,81 @@ class JobsPage(QWidget):
     def _act_on_open(self, action: JobAction) -> None:
         """Act on the open job, or on all jobs of the open sweep."""
         if self._open_sweep:
-            for bulk in (one for one in KEYED_BULK if one.keys == action.keys):
-                self.sweep.act(bulk)
+            for bulk in (a for a in KEYED_BULK_ACTIONS if a.shortcut == action.shortcut):
+                self.sweep.run_action(bulk)
         elif self._open_id:
             self._ask(self._open_id, action)
 
     def _act_on_rows(self, action: BulkAction) -> None:
         """Act on all selected rows, or on the current one."""
-        ids = self.table.view.chosen() or self.table.view.current_ids()
+        ids = self.table.view.selected_ids() or self.table.view.current_ids()
         if ids:
             self.job_actions.ask(action, ids)
 
     def _ask(self, job_id: str, action: JobAction) -> None:
         """Request an action on a job; its page is opened first if the action needs it."""
-        if action.on_page:
-            self.open_then(job_id, lambda: self.job_actions.ask(action, job_id))
+        if action.needs_page:
+            self.open_and_act(job_id, lambda: self.job_actions.ask(action, job_id))
         else:
             self.job_actions.ask(action, job_id)
 
     def _ask_priority(self, job_id: str) -> None:
-        place = self.model.place(job_id)
-        if place is not None:
-            dialog = QueueDialog(place.entry, self.job_actions, self)
+        position = self.model.queue_position(job_id)
+        if position is not None:
+            dialog = QueueDialog(position.entry, self.job_actions, self)
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
 
     @Slot()
-    def _log_of_row(self) -> None:
+    def _show_row_log(self) -> None:
         """Show the log of the current row; a sweep has none."""
         ids = self.table.view.current_ids()
         if len(ids) == 1:
-            self.open_then(ids[0], self.detail.focus_log)
+            self.open_and_act(ids[0], self.detail.focus_log)
 
     # -- the context menu of a row
 
-    def _open_menu(self, which: str, index: QModelIndex, at: QPoint) -> None:
+    def _open_menu(self, list_name: str, index: QModelIndex, position: QPoint) -> None:
         """Open the menu of a row: for its job, all selected jobs, or its sweep."""
-        line: JobSummary | None = index.data(JOB_ROLE)
-        if line is None:
+        summary: JobSummary | None = index.data(JOB_ROLE)
+        if summary is None:
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        chosen = self.table.view.chosen() if which == TABLE else self.model.ticked()
-        if len(chosen) > 1 and line.id in chosen:
-            on = Selection(len(chosen), *self.model.going_of(chosen))
-            fill_menu(menu, (BULK_ACTIONS,), on, lambda one: self.job_actions.ask(one, chosen))
-        elif line.sweep is not None:
-            self.sweeps.fill(menu, which, line, self.job_actions, is_open=index.data(OPEN_ROLE))
+        chosen_ids = (
+            self.table.view.selected_ids() if list_name == TABLE else self.model.ticked_ids()
+        )
+        if len(chosen_ids) > 1 and summary.id in chosen_ids:
+            selection = Selection(len(chosen_ids), *self.model.active_counts(chosen_ids))
+            fill_menu(
+                menu,
+                (BULK_ACTIONS,),
+                selection,
+                lambda action: self.job_actions.ask(action, chosen_ids),
+            )
+        elif summary.sweep is not None:
+            self.sweeps.add_actions(
+                menu, list_name, summary, self.job_actions, is_open=index.data(OPEN_ROLE)
+            )
         else:
-            self._fill_menu(menu, which, index, line)
-        menu.popup(at)
+            self._fill_menu(menu, list_name, index, summary)
+        menu.popup(position)
 
-    def _fill_menu(self, menu: QMenu, which: str, index: QModelIndex, line: JobSummary) -> None:
+    def _fill_menu(
+        self, menu: QMenu, list_name: str, index: QModelIndex, summary: JobSummary
+    ) -> None:
         """Add the actions of the job's header."""
-        is_known = line.id == self._open_id and self.detail.has_checkpoints is not None
+        is_known = summary.id == self._open_id and self.detail.has_checkpoints is not None
         # The checkpoints of a job in the list are not known.
-        has_checkpoints = self.detail.has_checkpoints if is_known else may_have_checkpoints(line)
-        on = JobFacts(line, has_checkpoints, index.data(QUEUE_ROLE), in_table=which == TABLE)
-        if which == TABLE:
+        has_checkpoints = self.detail.has_checkpoints if is_known else may_have_checkpoints(summary)
+        subject = JobSubject(
+            summary, has_checkpoints, index.data(QUEUE_ROLE), is_in_table=list_name == TABLE
+        )
+        if list_name == TABLE:
             self.table.fill_menu(menu, index)
-        main = main_action(on)
-        first = (main,) if main in _OF_ROWS else ()
-        fill_job_menu(menu, (*first, *QUEUE_ACTIONS), on, partial(self._ask, line.id))
+        action = main_action(subject)
+        row_actions = (action,) if action in _ROW_ACTIONS else ()
+        fill_job_menu(menu, (*row_actions, *QUEUE_ACTIONS), subject, partial(self._ask, summary.id))
 
 
 def _list_width(page_w: int) -> int:
@@ -619,7 +638,7 @@ def _list_width(page_w: int) -> int:
     return LIST_W if page_w < WIDE_FROM_W - SIDEBAR_W else LIST_WIDE_W
 
 
-def _share_search(shown: JobListPane | JobsTable, next_shown: JobListPane | JobsTable) -> None:
+def _share_search(shown_pane: JobListPane | JobsTable, next_pane: JobListPane | JobsTable) -> None:
     """Keep text and state of the search when the other form of the jobs is shown."""
-    next_shown.groups.choose(shown.groups.key())
-    next_shown.search.setText(shown.search.text())
+    next_pane.groups.choose(shown_pane.groups.key())
+    next_pane.search.setText(shown_pane.search.text())

@@ -17,7 +17,7 @@ _STEPS = (
 )
 
 
-class OwnStrip(QWidget):
+class OnboardingStrip(QWidget):
     """A button per step, with a check mark if the step is done; hidden until `show_steps`.
 
     Attributes:
@@ -29,14 +29,14 @@ class OwnStrip(QWidget):
         self.steps: dict[str, Button] = {}
         for key, text, icon, tip in _STEPS:
             self.steps[key] = Button(text, kind="quiet", icon=icon, tip=tip)
-        words = Label("Next, your own:", "strong")
-        line = row(words, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
+        title = Label("Next, your own:", "strong")
+        line = row(title, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
         self.setLayout(col(StyledFrame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
         self.hide()
 
-    def show_steps(self, done: frozenset[str], *, is_wanted: bool) -> None:
+    def show_steps(self, completed_steps: frozenset[str], *, is_visible: bool) -> None:
         """Set which of ``data``, ``model``, ``node`` are done, and show or hide the strip."""
         for key, _, icon, _ in _STEPS:
-            self.steps[key].set_icon("check-circle" if key in done else icon)
-            self.steps[key].setAccessibleDescription("done" if key in done else "")
-        self.setVisible(is_wanted)
+            self.steps[key].set_icon("check-circle" if key in completed_steps else icon)
+            self.steps[key].setAccessibleDescription("done" if key in completed_steps else "")
+        self.setVisible(is_visible)

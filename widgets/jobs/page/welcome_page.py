@@ -11,14 +11,14 @@ from PySide6.QtWidgets import QWidget
 from backend.records.nodes.reading import Finding, NodeReading
 from widgets.common import formats, theme
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4, S5, S6, S8
 
 _RANKS = 16
-_CARD_W, _CARD_LEAST_W = 272, 216
-_WORDS_MOST_W = 680
+_CARD_W, _CARD_MIN_W = 272, 216
+_TEXT_MAX_W = 680
 """Limited by the size of the smallest window."""
 
 
@@ -33,39 +33,39 @@ class _Ring(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         t = theme.current()
-        middle, radius = self.width() / 2, self.width() / 2 - 12
+        center, radius = self.width() / 2, self.width() / 2 - 12
         painter.setPen(QPen(t.q("line"), 1))
-        painter.drawEllipse(QPointF(middle, middle), radius, radius)
+        painter.drawEllipse(QPointF(center, center), radius, radius)
         for rank in range(_RANKS):
             angle = radians(rank * 360 / _RANKS - 90)
-            at = QPointF(middle + radius * cos(angle), middle + radius * sin(angle))
+            position = QPointF(center + radius * cos(angle), center + radius * sin(angle))
             if rank < 4:
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(t.q("live", 1.0 - 0.22 * rank))
                 size = 9.0 - 1.2 * rank
-                painter.drawEllipse(at, size, size)
+                painter.drawEllipse(position, size, size)
             else:
                 painter.setPen(QPen(t.q("line_strong"), 1.3))
                 painter.setBrush(t.q("canvas"))
-                painter.drawEllipse(at, 5, 5)
+                painter.drawEllipse(position, 5, 5)
 
 
-class _BringCard(Card):
+class _ImportCard(Card):
     """A card for an import, with its button."""
 
-    def __init__(self, icon: str, title: str, sentence: str, button: str) -> None:
+    def __init__(self, icon: str, title: str, description: str, button: str) -> None:
         self.button = Button(button)
-        words = Label(sentence, "body", "text2", wrap=True)
-        words.setMinimumHeight(52)
+        label = Label(description, "body", "text2", wrap=True)
+        label.setMinimumHeight(52)
         super().__init__(
             IconLabel(icon, "text", ICON_LARGE),
             Label(title, "heading"),
-            words,
+            label,
             STRETCH,
             self.button,
             gap=S2,
         )
-        self.setMinimumWidth(_CARD_LEAST_W)
+        self.setMinimumWidth(_CARD_MIN_W)
         self.setMaximumWidth(_CARD_W)
 
 
@@ -73,7 +73,7 @@ class WelcomePage(QWidget):
     """Shown instead of an empty list of jobs.
 
     Attributes:
-        example, dataset, model, nodes: Its buttons; the window connects them.
+        example, dataset, model, nodes: The buttons, which the window connects.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -87,24 +87,24 @@ class WelcomePage(QWidget):
         )
         self._error = Label("", "body", "bad", wrap=True, align="center")
         self._error.hide()
-        self._ready = col(gap=S2)
-        self._reading_words = ""
+        self._computer_column = col(gap=S2)
+        self._reading_text = ""
         self._findings: tuple[Finding, ...] | None = None
-        data = _BringCard(
+        data = _ImportCard(
             "database",
             "Bring your data",
             "A folder, an archive or a data file. Drop it anywhere in this window.",
             "Import dataset",
         )
         self.dataset = data.button
-        model = _BringCard(
+        model = _ImportCard(
             "cube",
             "Bring your model",
             "bks_model.py and a loader, or drop the folder of a training program that you have.",
             "Import model",
         )
         self.model = model.button
-        nodes = _BringCard(
+        nodes = _ImportCard(
             "hard-drives",
             "Check this computer",
             "Live processor, memory, disk and GPU use, and who uses them.",
@@ -133,58 +133,60 @@ class WelcomePage(QWidget):
                 S6,
                 row(STRETCH, (data, 100), (model, 100), (nodes, 100), STRETCH, gap=S4),
                 S4,
-                self._ready,
+                self._computer_column,
                 STRETCH,
                 gap=S2,
                 margins=(PAGE_MARGIN, S8, PAGE_MARGIN, S5),
             )
         )
-        self.setLayout(col((Scroll(content), 1), gap=0))
+        self.setLayout(col((VerticalScrollArea(content), 1), gap=0))
 
-    def show_busy(self, sentence: str) -> None:
+    def show_busy(self, message: str) -> None:
         """Show that the example is being installed; "" when that has ended."""
-        self.example.setEnabled(not sentence)
-        self.example.setText(sentence or "Train the example")
+        self.example.setEnabled(not message)
+        self.example.setText(message or "Train the example")
         self._error.hide()
 
-    def show_error(self, sentence: str, remedy: str = "") -> None:
+    def show_error(self, message: str, remedy: str = "") -> None:
         self.show_busy("")
-        self._error.setText(f"{sentence} {remedy}".strip())
+        self._error.setText(f"{message} {remedy}".strip())
         self._error.show()
 
     def show_reading(self, reading: NodeReading) -> None:
         """Show the hardware of this computer in one line."""
         memory = formats.memory(reading.memory_total_bytes)
         gpus = [f"{g.name} with {formats.memory(g.memory_total_bytes)}" for g in reading.gpus]
-        words = ", ".join(
+        text = ", ".join(
             (formats.plural(reading.cpu.cores, "core"), f"{memory} memory", *(gpus or ["no GPU"]))
         )
-        if words != self._reading_words:
-            self._reading_words = words
+        if text != self._reading_text:
+            self._reading_text = text
             self._show_this_computer()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
-        """Show what ``doctor`` found; a problem comes with its remedy."""
+        """Show the findings of ``doctor``; a problem comes with its remedy."""
         self._findings = findings
         self._show_this_computer()
 
     def _show_this_computer(self) -> None:
-        clear(self._ready)
-        wrong = [finding for finding in self._findings or () if not finding.ok]
-        if self._reading_words and not wrong:
-            self._ready.addLayout(row(STRETCH, *self._praise(), STRETCH))
-        for finding in wrong:
-            text = f"{finding.sentence} {finding.remedy}".strip()
-            words = Label(text, "body", "text", wrap=True, selectable=True)
+        clear(self._computer_column)
+        problems = [finding for finding in self._findings or () if not finding.ok]
+        if self._reading_text and not problems:
+            self._computer_column.addLayout(row(STRETCH, *self._ready_widgets(), STRETCH))
+        for finding in problems:
+            text = f"{finding.message} {finding.remedy}".strip()
+            label = Label(text, "body", "text", wrap=True, selectable=True)
             # Without a minimum, a wrapped label shrinks to a column of single words.
-            whole = words.fontMetrics().horizontalAdvance(text) + 2
-            words.setMinimumWidth(min(whole, _WORDS_MOST_W))
-            self._ready.addLayout(row(STRETCH, IconLabel("warning-fill", "warn"), words, STRETCH))
+            text_w = label.fontMetrics().horizontalAdvance(text) + 2
+            label.setMinimumWidth(min(text_w, _TEXT_MAX_W))
+            self._computer_column.addLayout(
+                row(STRETCH, IconLabel("warning-fill", "warn"), label, STRETCH)
+            )
 
-    def _praise(self) -> tuple[QWidget, ...]:
+    def _ready_widgets(self) -> tuple[QWidget, ...]:
         """Return the hardware of this computer; "ready" only once it was checked."""
-        reading = Label(self._reading_words, "body", "text2")
+        reading = Label(self._reading_text, "body", "text2")
         if self._findings is None:
             return (Label("This computer:", "strong"), reading)
-        words = Label("This computer is ready:", "strong", "good")
-        return (IconLabel("check-circle-fill", "good"), words, reading)
+        label = Label("This computer is ready:", "strong", "good")
+        return (IconLabel("check-circle-fill", "good"), label, reading)

@@ -1,9 +1,9 @@
 """The GPUs of one node as cells that can be selected.
 
-Adjacent GPUs of one job or one user are one bar with that name and the memory of each, so that it
-reads without a tool tip. A GPU of another user cannot be selected until the user chooses to share
-it. A GPU that another user took meanwhile, or of an offline node, stays selected and can be
-deselected, because a job never becomes smaller by itself.
+Adjacent GPUs of a job or a user are a bar with that name and the memory of each GPU, readable
+without a tool tip. A GPU of another user cannot be selected until the user chooses to share it. A
+GPU that another user took meanwhile, or of an offline node, stays selected and can be deselected,
+because a job never becomes smaller by itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from widgets.common import formats, icons, theme
 from widgets.common.labels import plain_tip
 from widgets.common.painting import elided, fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
-from widgets.common.theme import R_CELL, Tone
+from widgets.common.theme import R_CELL, ColorRole
 from widgets.jobs.placement.gpu_choice import may_be_shared, owner
-from widgets.nodes.row.node_row import display_words
+from widgets.nodes.row.node_row import display_text
 
-_ROW_H, _CELL_H, _CELL_GAP, _CELL_MOST, _CELL_LEAST = 27, 23, 3, 96, 18
-_NAME_LEAST_W = 40
+_ROW_H, _CELL_H, _CELL_GAP, _CELL_MAX_W, _CELL_MIN_W = 27, 23, 3, 96, 18
+_NAME_MIN_W = 40
 _TICK, _MARK = 14.0, 12.0
-_TAKEN_W = 2.0
+_EDGE_W = 2.0
 
 
 class GpuCells(QWidget):
@@ -44,15 +44,15 @@ class GpuCells(QWidget):
 
     Signals:
         changed: The selection changed.
-        taken_changed: Another user started or stopped using a selected GPU.
+        usage_changed: Another user started or stopped using a selected GPU.
         step_requested: Move by this many nodes, -1 or 1.
-        beside_requested: Use a GPU that another user is on; answer with `take_beside`.
+        share_requested: Use a GPU that another user is on; answer with `select_shared`.
     """
 
     changed = Signal()
-    taken_changed = Signal()
+    usage_changed = Signal()
     step_requested = Signal(int)
-    beside_requested = Signal(object)
+    share_requested = Signal(object)
 
     def __init__(self, node: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -60,108 +60,118 @@ class GpuCells(QWidget):
         self._gpus: tuple[Gpu, ...] = ()
         self._jobs: Mapping[str, str] = {}
         self._problems: Mapping[str, str] = {}
-        self._away = ""
+        self._away_reason = ""
         self._is_offline = False
-        self._chosen: set[str] = set()
-        self._beside: dict[str, str] = {}
-        self._at = 0
-        self._taking: bool | None = None
+        self._selected_uuids: set[str] = set()
+        self._shared_users: dict[str, str] = {}
+        self._cursor = 0
+        self._is_selecting: bool | None = None
         self.setFixedHeight(_ROW_H)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(f"GPUs of {node}" if node else "GPUs")
 
-    def chosen(self) -> tuple[str, ...]:
+    def selected_uuids(self) -> tuple[str, ...]:
         """Return the selected UUIDs in the order of the GPUs; unknown ones come last."""
-        known = [gpu.uuid for gpu in self._gpus if gpu.uuid in self._chosen]
-        return (*known, *sorted(self._chosen.difference(known)))
+        known_uuids = [gpu.uuid for gpu in self._gpus if gpu.uuid in self._selected_uuids]
+        return (*known_uuids, *sorted(self._selected_uuids.difference(known_uuids)))
 
-    def beside(self) -> dict[str, str]:
+    def shared_users(self) -> dict[str, str]:
         """Return the selected GPUs that may be shared, and the user of each."""
-        return {uuid: user for uuid, user in self._beside.items() if uuid in self._chosen}
+        return {
+            uuid: user for uuid, user in self._shared_users.items() if uuid in self._selected_uuids
+        }
 
-    def taken(self) -> tuple[Gpu, ...]:
+    def busy_gpus(self) -> tuple[Gpu, ...]:
         """Return the selected GPUs that are in use: the job starts when they are free."""
-        return tuple(gpu for gpu in self._gpus if gpu.uuid in self._chosen and self._is_taken(gpu))
+        return tuple(
+            gpu for gpu in self._gpus if gpu.uuid in self._selected_uuids and self._is_busy(gpu)
+        )
 
-    def choose(self, uuids: Sequence[str], beside: Mapping[str, str] | None = None) -> None:
-        self._chosen, self._beside = set(uuids), dict(beside or {})
+    def choose(self, uuids: Sequence[str], shared_users: Mapping[str, str] | None = None) -> None:
+        self._selected_uuids, self._shared_users = set(uuids), dict(shared_users or {})
         self._show_state()
 
-    def take_beside(self, uuid: str, user: str) -> None:
+    def select_shared(self, uuid: str, user: str) -> None:
         """Select a GPU that this user is on, after the user agreed."""
-        self._chosen.add(uuid)
-        self._beside[uuid] = user
+        self._selected_uuids.add(uuid)
+        self._shared_users[uuid] = user
         self._show_state()
 
     def show_gpus(self, gpus: tuple[Gpu, ...], problems: Mapping[str, str] | None = None) -> None:
         """Show a new reading.
 
         Args:
-            problems: What is wrong with a GPU, by its UUID.
+            problems: The problem of a GPU, by its UUID.
         """
-        before = len(self.taken())
-        self._gpus, self._problems, self._away = gpus, problems or {}, ""
-        self._at = min(self._at, max(0, len(gpus) - 1))
+        previous_count = len(self.busy_gpus())
+        self._gpus, self._problems, self._away_reason = gpus, problems or {}, ""
+        self._cursor = min(self._cursor, max(0, len(gpus) - 1))
         self._describe()
-        if len(self.taken()) != before:
-            self.taken_changed.emit()
+        if len(self.busy_gpus()) != previous_count:
+            self.usage_changed.emit()
 
     def show_jobs(self, names: Mapping[str, str]) -> None:
         """Set the names of jobs by id; they are shown at the GPUs that the jobs hold."""
         self._jobs = names
         self._describe()
 
-    def show_away(self, why: str, *, is_offline: bool) -> None:
+    def show_unavailable(self, reason: str, *, is_offline: bool) -> None:
         """Show why no GPU of this node can be selected now."""
-        self._away, self._is_offline = why, is_offline
+        self._away_reason, self._is_offline = reason, is_offline
         self._describe()
 
-    def take_all(self) -> None:
+    def select_all(self) -> None:
         """Select all free GPUs without problems; deselect them if they are selected already."""
-        sound = {g.uuid for g in self._gpus if self._may_take(g) and g.uuid not in self._problems}
-        self._chosen = self._chosen - sound if sound <= self._chosen else self._chosen | sound
+        sound_uuids = {
+            g.uuid for g in self._gpus if self._may_select(g) and g.uuid not in self._problems
+        }
+        self._selected_uuids = (
+            self._selected_uuids - sound_uuids
+            if sound_uuids <= self._selected_uuids
+            else self._selected_uuids | sound_uuids
+        )
         self._show_state()
 
     def sizeHint(self) -> QSize:
-        return QSize(len(self._gpus) * (_CELL_MOST + _CELL_GAP), _ROW_H)
+        return QSize(len(self._gpus) * (_CELL_MAX_W + _CELL_GAP), _ROW_H)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(len(self._gpus) * (_CELL_LEAST + _CELL_GAP), _ROW_H)
+        return QSize(len(self._gpus) * (_CELL_MIN_W + _CELL_GAP), _ROW_H)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:
             return
-        if self._away:
-            self._give_up()
+        if self._away_reason:
+            self._deselect_all()
             return
         index = self._index_at(event.position().x())
         if index is not None:
-            self._taking = self._gpus[index].uuid not in self._chosen
-            self._take(index)
+            self._is_selecting = self._gpus[index].uuid not in self._selected_uuids
+            self._select_gpu(index)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         index = self._index_at(event.position().x())
-        if self._taking is not None and index is not None:
-            self._take(index)
+        if self._is_selecting is not None and index is not None:
+            self._select_gpu(index)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         by_keys = event.reason() is QContextMenuEvent.Reason.Keyboard
-        index = self._at if by_keys else self._index_at(float(event.pos().x()))
-        if self._away or index is None or not 0 <= index < len(self._gpus):
+        index = self._cursor if by_keys else self._index_at(float(event.pos().x()))
+        if self._away_reason or index is None or not 0 <= index < len(self._gpus):
             return
         gpu = self._gpus[index]
-        if not self._may_ask(gpu):
+        if not self._may_share(gpu):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        anyway = menu.addAction(f"Use GPU {gpu.index} anyway…")
-        anyway.triggered.connect(partial(self.beside_requested.emit, gpu))
-        at = self.mapToGlobal(self._cell(index).bottomLeft().toPoint())
-        menu.popup(at if by_keys else event.globalPos())
+        share_action = menu.addAction(f"Use GPU {gpu.index} anyway…")
+        share_action.triggered.connect(partial(self.share_requested.emit, gpu))
+        position = self.mapToGlobal(self._cell(index).bottomLeft().toPoint())
+        menu.popup(position if by_keys else event.globalPos())
 
     def mouseReleaseEvent(self, _event: QMouseEvent) -> None:
-        self._taking = None
+        self._is_selecting = None
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
@@ -169,27 +179,27 @@ class GpuCells(QWidget):
         key = Qt.Key(event.key())
         if key in nodes:
             self.step_requested.emit(nodes[key])
-        elif self._away and key == Qt.Key.Key_Space:
-            self._give_up()
-        elif self._away or not self._gpus:
+        elif self._away_reason and key == Qt.Key.Key_Space:
+            self._deselect_all()
+        elif self._away_reason or not self._gpus:
             super().keyPressEvent(event)
         elif key in steps:
-            self._at = (self._at + steps[key]) % len(self._gpus)
+            self._cursor = (self._cursor + steps[key]) % len(self._gpus)
             self._describe()
         elif key == Qt.Key.Key_A:
-            self.take_all()
+            self.select_all()
         elif key == Qt.Key.Key_Space:
-            self._taking = self._gpus[self._at].uuid not in self._chosen
-            self._take(self._at)
-            self._taking = None
+            self._is_selecting = self._gpus[self._cursor].uuid not in self._selected_uuids
+            self._select_gpu(self._cursor)
+            self._is_selecting = None
         else:
             super().keyPressEvent(event)
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            index = None if self._away else self._index_at(QPointF(event.pos()).x())
-            text = self._away if index is None else self._sentence(self._gpus[index])
-            if index is not None and self._may_ask(self._gpus[index]):
+            index = None if self._away_reason else self._index_at(QPointF(event.pos()).x())
+            text = self._away_reason if index is None else self._description(self._gpus[index])
+            if index is not None and self._may_share(self._gpus[index]):
                 text = f"{text}; right-click to use it anyway"
             QToolTip.showText(event.globalPos(), plain_tip(text), self)
             return True
@@ -198,110 +208,114 @@ class GpuCells(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if self._away:
-            self._paint_away(painter)
+        if self._away_reason:
+            self._paint_unavailable(painter)
             return
-        for first, last in self._neighbours():
-            if owner(self._gpus[first]):
-                self._paint_owned(painter, first, last)
+        for first_index, last_index in self._index_ranges():
+            if owner(self._gpus[first_index]):
+                self._paint_owned(painter, first_index, last_index)
                 continue
-            for index in range(first, last + 1):
+            for index in range(first_index, last_index + 1):
                 self._paint_free(painter, index)
         if self.hasFocus() and self._gpus:
-            paint_focus(painter, self._cell(self._at), R_CELL)
+            paint_focus(painter, self._cell(self._cursor), R_CELL)
 
-    def _paint_away(self, painter: QPainter) -> None:
+    def _paint_unavailable(self, painter: QPainter) -> None:
         bar = QRectF(0, (_ROW_H - _CELL_H) / 2, self._width(), _CELL_H)
         paint_gpu_cell(painter, bar, "gone" if self._is_offline else "unknown", radius=R_CELL)
-        tone = "bad" if self._is_offline else "text3"
-        paint_text(painter, bar.adjusted(8, 0, -8, 0), self._away, "small", tone)
+        color_role = "bad" if self._is_offline else "text3"
+        paint_text(painter, bar.adjusted(8, 0, -8, 0), self._away_reason, "small", color_role)
         if self.hasFocus():
             paint_focus(painter, bar, R_CELL)
 
-    def _paint_owned(self, painter: QPainter, first: int, last: int) -> None:
-        gpu = self._gpus[first]
-        bar = self._cell(first).united(self._cell(last))
-        ours = any(process.run_tag for process in gpu.compute_processes)
-        paint_gpu_cell(painter, bar, "ours" if ours else "other", share=0.0, radius=R_CELL)
-        among = range(first, last + 1)
+    def _paint_owned(self, painter: QPainter, first_index: int, last_index: int) -> None:
+        gpu = self._gpus[first_index]
+        bar = self._cell(first_index).united(self._cell(last_index))
+        is_ours = any(process.run_tag for process in gpu.compute_processes)
+        paint_gpu_cell(painter, bar, "ours" if is_ours else "other", share=0.0, radius=R_CELL)
+        indices = range(first_index, last_index + 1)
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        inset = _TAKEN_W / 2
-        for tone, run in groupby(among, self._edge_of):
-            taken = list(run)
-            if tone:
-                painter.setPen(QPen(theme.current().q(tone), _TAKEN_W))
-                edge = self._cell(taken[0]).united(self._cell(taken[-1]))
+        inset = _EDGE_W / 2
+        for color_role, run in groupby(indices, self._edge_role):
+            run_indices = list(run)
+            if color_role:
+                painter.setPen(QPen(theme.current().q(color_role), _EDGE_W))
+                edge = self._cell(run_indices[0]).united(self._cell(run_indices[-1]))
                 edge.adjust(inset, inset, -inset, -inset)
                 painter.drawRoundedRect(edge, R_CELL, R_CELL)
         # Above the edges: a partly selected bar has an edge inside.
-        room = bar.adjusted(8, 0, -8, 0)
-        marked = next((index for index in among if self._gpus[index].uuid in self._problems), None)
-        if marked is not None:
-            room.setRight(self._cell(marked).right() - _MARK - 8)
-        text = self._bar_text(first, last, int(room.width()))
-        if not ours:
-            width = min(room.width(), float(text_width(text, "small_strong")))
+        text_area = bar.adjusted(8, 0, -8, 0)
+        marked_index = next(
+            (index for index in indices if self._gpus[index].uuid in self._problems), None
+        )
+        if marked_index is not None:
+            text_area.setRight(self._cell(marked_index).right() - _MARK - 8)
+        text = self._bar_text(first_index, last_index, int(text_area.width()))
+        if not is_ours:
+            width = min(text_area.width(), float(text_width(text, "small_strong")))
             plate = QRectF(bar.left() + 4, bar.top() + 3, width + 8, bar.height() - 6)
             fill_round(painter, plate, theme.current().q("idle_tint"), R_CELL)
-        paint_text(painter, room, text, "small_strong", "live" if ours else "text")
-        for index in among:
+        paint_text(painter, text_area, text, "small_strong", "live" if is_ours else "text")
+        for index in indices:
             if self._gpus[index].uuid in self._problems:
                 self._paint_mark(painter, self._cell(index))
 
-    def _bar_text(self, first: int, last: int, room: int) -> str:
+    def _bar_text(self, first_index: int, last_index: int, available_w: int) -> str:
         """ "alice · 18 GiB each"; only the name if the memory leaves no room for it."""
-        gpus = self._gpus[first : last + 1]
-        name = self._holder(gpus[0])
-        used = sorted(g.memory_used_bytes for g in gpus if g.memory_used_bytes is not None)
-        if not used:
+        gpus = self._gpus[first_index : last_index + 1]
+        name = self._holder_name(gpus[0])
+        used_bytes = sorted(g.memory_used_bytes for g in gpus if g.memory_used_bytes is not None)
+        if not used_bytes:
             return name
-        memory = f" · {formats.memory_span(used[0], used[-1])}"
-        longest = f"{memory} each" if len(gpus) > 1 else memory
-        for behind in (longest, memory):
-            if text_width(name + behind, "small_strong") <= room:
-                return name + behind
-        left = room - text_width(longest, "small_strong")
-        return elided(name, left, "small_strong") + longest if left >= _NAME_LEAST_W else name
+        memory = f" · {formats.memory_span(used_bytes[0], used_bytes[-1])}"
+        longest_text = f"{memory} each" if len(gpus) > 1 else memory
+        for suffix in (longest_text, memory):
+            if text_width(name + suffix, "small_strong") <= available_w:
+                return name + suffix
+        name_w = available_w - text_width(longest_text, "small_strong")
+        return (
+            elided(name, name_w, "small_strong") + longest_text if name_w >= _NAME_MIN_W else name
+        )
 
-    def _neighbours(self) -> list[tuple[int, int]]:
+    def _index_ranges(self) -> list[tuple[int, int]]:
         """Return the ranges of GPUs with one job or one user, as (first, last)."""
-        runs = []
-        for _, run in groupby(range(len(self._gpus)), lambda n: _who_is_on(self._gpus[n])):
+        ranges = []
+        for _, run in groupby(range(len(self._gpus)), lambda n: _job_and_user(self._gpus[n])):
             indices = list(run)
-            runs.append((indices[0], indices[-1]))
-        return runs
+            ranges.append((indices[0], indices[-1]))
+        return ranges
 
-    def _holder(self, gpu: Gpu) -> str:
+    def _holder_name(self, gpu: Gpu) -> str:
         """Return the name of the job on a GPU if it is known, otherwise the user."""
-        job_id, user = _who_is_on(gpu)
+        job_id, user = _job_and_user(gpu)
         return self._jobs.get(job_id, "") or user
 
-    def _edge_of(self, index: int) -> Tone | None:
+    def _edge_role(self, index: int) -> ColorRole | None:
         """Return the edge of a selected GPU that is in use."""
         gpu = self._gpus[index]
-        if gpu.uuid not in self._chosen:
+        if gpu.uuid not in self._selected_uuids:
             return None
-        return "bad" if self._is_taken(gpu) else "text"
+        return "bad" if self._is_busy(gpu) else "text"
 
-    def _may_ask(self, gpu: Gpu) -> bool:
-        """Return whether it can be shared with its user, and the user has not agreed yet."""
-        return may_be_shared(gpu) and (gpu.uuid not in self._chosen or self._is_taken(gpu))
+    def _may_share(self, gpu: Gpu) -> bool:
+        """Return whether a GPU can be shared with its user, and this was not confirmed yet."""
+        return may_be_shared(gpu) and (gpu.uuid not in self._selected_uuids or self._is_busy(gpu))
 
-    def _is_taken(self, gpu: Gpu) -> bool:
-        return bool(gpu.foreign_processes(self._beside.get(gpu.uuid, "")))
+    def _is_busy(self, gpu: Gpu) -> bool:
+        return bool(gpu.foreign_processes(self._shared_users.get(gpu.uuid, "")))
 
     def _paint_free(self, painter: QPainter, index: int) -> None:
         cell, gpu = self._cell(index), self._gpus[index]
-        if gpu.lost:
+        if gpu.is_lost:
             paint_gpu_cell(painter, cell, "gone", radius=R_CELL)
-        elif gpu.uuid in self._chosen:
+        elif gpu.uuid in self._selected_uuids:
             paint_gpu_cell(painter, cell, "chosen", radius=R_CELL)
             tick = QRectF(0, 0, _TICK, _TICK)
             tick.moveCenter(cell.center())
             icons.paint_icon(painter, tick, "check", "on_ink")
         else:
             paint_gpu_cell(painter, cell, "free", radius=R_CELL)
-            text = f"{gpu.index} · display" if gpu.display else str(gpu.index)
+            text = f"{gpu.index} · display" if gpu.display_processes else str(gpu.index)
             if text_width(text, "tiny") > cell.width() - 4:
                 text = str(gpu.index)
             paint_text(painter, cell, text, "tiny", "text3", center=True)
@@ -317,35 +331,37 @@ class GpuCells(QWidget):
     def _width(self) -> float:
         """Return the width of the cells, which an offline node keeps."""
         count = len(self._gpus)
-        most = count * (_CELL_MOST + _CELL_GAP) - _CELL_GAP if count else self.width()
-        return float(min(self.width(), most))
+        max_w = count * (_CELL_MAX_W + _CELL_GAP) - _CELL_GAP if count else self.width()
+        return float(min(self.width(), max_w))
 
     def _cell(self, index: int) -> QRectF:
         count = max(1, len(self._gpus))
-        width = min(_CELL_MOST, (self.width() - (count - 1) * _CELL_GAP) / count)
+        width = min(_CELL_MAX_W, (self.width() - (count - 1) * _CELL_GAP) / count)
         return QRectF(index * (width + _CELL_GAP), (_ROW_H - _CELL_H) / 2, width, _CELL_H)
 
     def _index_at(self, x: float) -> int | None:
-        middle = _ROW_H / 2
-        return next((i for i in range(len(self._gpus)) if self._cell(i).contains(x, middle)), None)
+        center_y = _ROW_H / 2
+        return next(
+            (i for i in range(len(self._gpus)) if self._cell(i).contains(x, center_y)), None
+        )
 
-    def _may_take(self, gpu: Gpu) -> bool:
-        return not self._away and not owner(gpu) and not gpu.lost
+    def _may_select(self, gpu: Gpu) -> bool:
+        return not self._away_reason and not owner(gpu) and not gpu.is_lost
 
-    def _take(self, index: int) -> None:
+    def _select_gpu(self, index: int) -> None:
         gpu = self._gpus[index]
-        self._at = index
-        before = set(self._chosen)
-        if not self._taking:
-            self._chosen.discard(gpu.uuid)
-            self._beside.pop(gpu.uuid, None)
-        elif self._may_take(gpu):
-            self._chosen.add(gpu.uuid)
-        if self._chosen != before:
+        self._cursor = index
+        previous_uuids = set(self._selected_uuids)
+        if not self._is_selecting:
+            self._selected_uuids.discard(gpu.uuid)
+            self._shared_users.pop(gpu.uuid, None)
+        elif self._may_select(gpu):
+            self._selected_uuids.add(gpu.uuid)
+        if self._selected_uuids != previous_uuids:
             self._show_state()
 
-    def _give_up(self) -> None:
-        if self._chosen:
+    def _deselect_all(self) -> None:
+        if self._selected_uuids:
             self.choose(())
 
     def _show_state(self) -> None:
@@ -354,27 +370,29 @@ class GpuCells(QWidget):
 
     def _describe(self) -> None:
         """Describe the GPUs for screen readers: the one with the keyboard cursor, then all."""
-        sentences = [self._sentence(gpu) for gpu in self._gpus]
-        here = sentences[self._at : self._at + 1] if self.hasFocus() else []
-        self.setAccessibleDescription(self._away or ". ".join([*here, *sentences]))
+        descriptions = [self._description(gpu) for gpu in self._gpus]
+        cursor_texts = descriptions[self._cursor : self._cursor + 1] if self.hasFocus() else []
+        self.setAccessibleDescription(
+            self._away_reason or ". ".join([*cursor_texts, *descriptions])
+        )
         self.update()
 
-    def _sentence(self, gpu: Gpu) -> str:
+    def _description(self, gpu: Gpu) -> str:
         """ "gpu03, GPU 1, in use by alice, 18 GiB", or by a job."""
         name = f"{self._node}, GPU {gpu.index}" if self._node else f"GPU {gpu.index}"
         if owner(gpu):
-            state = f"in use by {self._holder(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
-            if gpu.uuid in self._chosen:
+            state = f"in use by {self._holder_name(gpu)}, {formats.memory(gpu.memory_used_bytes)}"
+            if gpu.uuid in self._selected_uuids:
                 state = f"selected, {state}"
-        elif gpu.lost:
+        elif gpu.is_lost:
             state = "not available"
         else:
-            state = "selected" if gpu.uuid in self._chosen else "free"
-        parts = (name, state, display_words(gpu), self._problems.get(gpu.uuid, ""))
+            state = "selected" if gpu.uuid in self._selected_uuids else "free"
+        parts = (name, state, display_text(gpu), self._problems.get(gpu.uuid, ""))
         return ", ".join(part for part in parts if part)
 
 
-def _who_is_on(gpu: Gpu) -> tuple[str, str]:
+def _job_and_user(gpu: Gpu) -> tuple[str, str]:
     """Return the id of a job and the user, each "" for none."""
     tag = next((process.run_tag for process in gpu.compute_processes if process.run_tag), "")
     return tag.partition("/")[0], owner(gpu)

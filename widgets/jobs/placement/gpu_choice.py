@@ -16,55 +16,55 @@ def owner(gpu: Gpu) -> str:
 def may_be_shared(gpu: Gpu) -> bool:
     """Return whether one known user is on it, and none of our jobs: those are never shared."""
     users = {process.user for process in gpu.compute_processes}
-    ours = any(process.run_tag for process in gpu.compute_processes)
-    return len(users) == 1 and "" not in users and not ours
+    has_own_job = any(process.run_tag for process in gpu.compute_processes)
+    return len(users) == 1 and "" not in users and not has_own_job
 
 
-def is_there(state: NodeState) -> bool:
+def is_available(state: NodeState) -> bool:
     """Return whether a job can be placed on a node."""
     return state.presence is Presence.ONLINE and state.reading is not None
 
 
-def why_away(state: NodeState) -> str:
+def unavailable_reason(state: NodeState) -> str:
     """Return why a job cannot be placed on a node: "Offline: no news since 03:12"."""
-    words = {
+    label = {
         Presence.OFFLINE: "Offline",
         Presence.NEW: "Not set up",
         Presence.OUT_OF_SERVICE: "Out of service",
     }.get(state.presence, "No reading yet")
-    return f"{words}: {state.message}" if state.message else words
+    return f"{label}: {state.message}" if state.message else label
 
 
 def free_gpus(state: NodeState) -> tuple[Gpu, ...]:
     """Return the GPUs that no process uses, including those with problems."""
-    if not is_there(state) or state.reading is None:
+    if not is_available(state) or state.reading is None:
         return ()
-    return tuple(gpu for gpu in state.reading.gpus if not owner(gpu) and not gpu.lost)
+    return tuple(gpu for gpu in state.reading.gpus if not owner(gpu) and not gpu.is_lost)
 
 
 def sound_gpus(state: NodeState) -> tuple[Gpu, ...]:
     """Return the GPUs for automatic selection: free, without problems of GPU or node."""
     if any(finding.gpu is None for finding in state.health):
         return ()
-    return tuple(gpu for gpu in free_gpus(state) if state.of_gpu(gpu) is None)
+    return tuple(gpu for gpu in free_gpus(state) if state.worst_gpu_finding(gpu) is None)
 
 
-def choose(states: Iterable[NodeState], count: int) -> dict[str, tuple[str, ...]]:
+def choose_gpus(states: Iterable[NodeState], count: int) -> dict[str, tuple[str, ...]]:
     """Select up to `count` GPUs, as UUIDs by node: completely free nodes come first."""
     offers = [(state, sound_gpus(state)) for state in states]
 
     def rank(offer: tuple[NodeState, tuple[Gpu, ...]]) -> tuple[bool, int]:
-        state, sound = offer
-        has = len(state.reading.gpus) if state.reading is not None else 0
-        return len(sound) < has, -len(sound)
+        state, gpus = offer
+        gpu_count = len(state.reading.gpus) if state.reading is not None else 0
+        return len(gpus) < gpu_count, -len(gpus)
 
-    found: dict[str, tuple[str, ...]] = {}
-    for state, sound in sorted(offers, key=rank):
-        taken = tuple(gpu.uuid for gpu in sound[:count])
-        if taken:
-            found[state.name] = taken
-            count -= len(taken)
-    return found
+    chosen_uuids: dict[str, tuple[str, ...]] = {}
+    for state, gpus in sorted(offers, key=rank):
+        uuids = tuple(gpu.uuid for gpu in gpus[:count])
+        if uuids:
+            chosen_uuids[state.name] = uuids
+            count -= len(uuids)
+    return chosen_uuids
 
 
 def processor_nodes(states: Iterable[NodeState]) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def processor_nodes(states: Iterable[NodeState]) -> tuple[str, ...]:
     return tuple(
         state.name
         for state in states
-        if is_there(state)
+        if is_available(state)
         and state.reading is not None
         and not (state.reading.gpus or state.health or state.name == THIS_COMPUTER)
     )

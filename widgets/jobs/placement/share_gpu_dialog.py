@@ -16,41 +16,41 @@ from widgets.jobs.placement.gpu_choice import owner
 _WIDTH = 460
 
 
-class BesideDialog(Dialog):
-    """Asks once per user.
+class ShareGpuDialog(Dialog):
+    """The confirmation to share a GPU, once per user.
 
     Signals:
-        requested: Confirms it.
+        requested: The user confirmed.
     """
 
     requested = Signal()
 
     def __init__(self, node: str, gpu: Gpu, parent: QWidget | None = None) -> None:
-        who = sanitize(owner(gpu))
+        user = sanitize(owner(gpu))
         super().__init__(f"Use GPU {gpu.index} anyway", _WIDTH, parent)
-        first = gpu.compute_processes[0]
-        what = sanitize(first.command.split(" ")[0].rpartition("/")[2]) or "a process"
-        used = formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
-        memory = "" if used == formats.NONE else f"; {used} are in use"
-        anyway = Button("Use it anyway", kind="danger")
-        anyway.clicked.connect(self._request)
+        process = gpu.compute_processes[0]
+        program = sanitize(process.command.split(" ")[0].rpartition("/")[2]) or "a process"
+        used_memory = formats.used_memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
+        memory = "" if used_memory == formats.NONE else f"; {used_memory} are in use"
+        confirm_button = Button("Use it anyway", kind="danger")
+        confirm_button.clicked.connect(self._request)
         self.fill(
             Label(
-                f"{who} runs {what} on it{memory}. Both will run slower, and one will fail"
+                f"{user} runs {program} on it{memory}. Both will run slower, and one will fail"
                 " if GPU memory runs out.",
                 "body",
                 "text2",
                 wrap=True,
             ),
             Label(
-                f"This applies to {who} only; if another user is on the GPU by then, the job "
+                f"This applies to {user} only; if another user is on the GPU by then, the job "
                 "will not start. A queued job waits until the GPU is free.",
                 "body",
                 "text2",
                 wrap=True,
             ),
             head=Label(f"Use GPU {gpu.index} of {node} anyway?", "title", wrap=True),
-            foot=(self.default_button("Cancel", self.reject, kind="plain"), anyway),
+            foot=(self.default_button("Cancel", self.reject, kind="plain"), confirm_button),
         )
 
     @Slot()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.nodes.preflight import Canary, Fix, Preflight, PreflightFinding
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, TrialResult
 from widgets.common import formats
 
-_NAMES_SHOWN = 3
+_MAX_NAMES = 3
 _NAME_CHARS, _NAMES_CHARS = 18, 60
 """Longer names do not fit on a button; longer lists do not fit in a sentence."""
 
@@ -33,102 +33,102 @@ _TEXTS = {
 """Of each fix: its button, its outcome, and what is shown while it works."""
 
 
-def names(nodes: Sequence[str]) -> str:
+def node_names(nodes: Sequence[str]) -> str:
     """Return ``gpu09, gpu12`` or ``gpu01, gpu02, gpu03 and 61 more``."""
-    shown = [_place(node) for node in nodes]
-    if len(shown) > _NAMES_SHOWN + 1:
-        rest = len(shown) - _NAMES_SHOWN
-        return f"{', '.join(shown[:_NAMES_SHOWN])} and {formats.count(rest)} more"
-    if len(shown) > 1:
-        return f"{', '.join(shown[:-1])} and {shown[-1]}"
-    return "".join(shown)
+    shown_names = [_node_name(node) for node in nodes]
+    if len(shown_names) > _MAX_NAMES + 1:
+        hidden_count = len(shown_names) - _MAX_NAMES
+        return f"{', '.join(shown_names[:_MAX_NAMES])} and {formats.count(hidden_count)} more"
+    if len(shown_names) > 1:
+        return f"{', '.join(shown_names[:-1])} and {shown_names[-1]}"
+    return "".join(shown_names)
 
 
-def _place(node: str) -> str:
+def _node_name(node: str) -> str:
     return "this computer" if node == THIS_COMPUTER else node
 
 
-def button(finding: PreflightFinding) -> str:
+def button_text(finding: PreflightFinding) -> str:
     """Return the text of a finding's button, "" if there is no automatic fix."""
     fix = finding.fix
     if fix is Fix.SET_UP_AGAIN:
-        where = names(finding.nodes)
-        if len(where) > _NAME_CHARS:
-            where = "it" if len(finding.nodes) == 1 else "them"
-            return f"Set {where} up"
-        return f"Set up {where}"
+        nodes_text = node_names(finding.nodes)
+        if len(nodes_text) > _NAME_CHARS:
+            nodes_text = "it" if len(finding.nodes) == 1 else "them"
+            return f"Set {nodes_text} up"
+        return f"Set up {nodes_text}"
     if fix is Fix.FIT_PROCESSES:
-        return f"Run {finding.fitting} processes"
+        return f"Run {finding.process_capacity} processes"
     return _TEXTS[fix][0]
 
 
-def working(finding: PreflightFinding) -> str:
+def progress_text(finding: PreflightFinding) -> str:
     return _TEXTS[finding.fix][2] or "Fixing…"
 
 
-def outcome(finding: PreflightFinding, was_asked: bool) -> str:
+def outcome_text(finding: PreflightFinding, was_requested: bool) -> str:
     """Return the outcome of a finding that is gone."""
-    return (was_asked and _TEXTS[finding.fix][1]) or "is OK now"
+    return (was_requested and _TEXTS[finding.fix][1]) or "is OK now"
 
 
-def heading(found: Preflight) -> str:
-    many = len(found.faults)
-    if not many:
+def heading_text(preflight: Preflight) -> str:
+    problem_count = len(preflight.blocking_findings)
+    if not problem_count:
         return "This job can start"
-    verb = "prevents" if many == 1 else "prevent"
-    return f"{formats.plural(many, 'problem')} {verb} this job from starting"
+    verb = "prevents" if problem_count == 1 else "prevent"
+    return f"{formats.plural(problem_count, 'problem')} {verb} this job from starting"
 
 
-def circumstances(found: Preflight) -> str:
-    points = len({finding.check for finding in found.findings})
-    where = names(found.nodes)
-    if len(where) > _NAMES_CHARS:
-        where = formats.plural(len(found.nodes), "node")
-    said = (
-        f"Checked {formats.plural(points, 'point')} on {where} "
-        f"in {formats.duration(max(1.0, found.took_s))}."
+def summary_text(preflight: Preflight) -> str:
+    check_count = len({finding.check for finding in preflight.findings})
+    nodes_text = node_names(preflight.nodes)
+    if len(nodes_text) > _NAMES_CHARS:
+        nodes_text = formats.plural(len(preflight.nodes), "node")
+    text = (
+        f"Checked {formats.plural(check_count, 'point')} on {nodes_text} "
+        f"in {formats.duration(max(1.0, preflight.took_s))}."
     )
-    said = f"{said} {found.unchecked_words}".rstrip()
-    return said if found.passed else f"{said} All problems are listed; nothing was started."
+    text = f"{text} {preflight.unchecked_message}".rstrip()
+    return text if preflight.succeeded else f"{text} All problems are listed; nothing was started."
 
 
-def slots(placement: Sequence[Placement]) -> str:
+def slots_text(placement: Sequence[Placement]) -> str:
     """Return ``16 GPUs``, or ``4 processes``."""
-    gpus = sum(len(one.gpus) for one in placement)
+    gpus = sum(len(p.gpus) for p in placement)
     if gpus:
         return formats.plural(gpus, "GPU")
-    return formats.plural(sum(one.processes for one in placement), "process", "processes")
+    return formats.plural(sum(p.processes for p in placement), "process", "processes")
 
 
-def start_on(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
+def start_text(smaller: Sequence[Placement], nodes: Sequence[str]) -> str:
     """Return ``Start on gpu09 only, 8 GPUs``."""
-    left = [one.node for one in smaller]
-    if set(left) == set(nodes):
-        return f"Start on {slots(smaller)}"
-    if len(left) == 1 and len(left[0]) > _NAME_CHARS:
-        return f"Start on 1 node, {slots(smaller)}"
-    if len(left) == 1:
-        return f"Start on {names(left)} only, {slots(smaller)}"
-    where = names(left)
-    if len(left) > _NAMES_SHOWN or len(where) > 2 * _NAME_CHARS:
-        where = formats.plural(len(left), "node")
-    return f"Start on {where}, {slots(smaller)}"
+    remaining_nodes = [p.node for p in smaller]
+    if set(remaining_nodes) == set(nodes):
+        return f"Start on {slots_text(smaller)}"
+    if len(remaining_nodes) == 1 and len(remaining_nodes[0]) > _NAME_CHARS:
+        return f"Start on 1 node, {slots_text(smaller)}"
+    if len(remaining_nodes) == 1:
+        return f"Start on {node_names(remaining_nodes)} only, {slots_text(smaller)}"
+    nodes_text = node_names(remaining_nodes)
+    if len(remaining_nodes) > _MAX_NAMES or len(nodes_text) > 2 * _NAME_CHARS:
+        nodes_text = formats.plural(len(remaining_nodes), "node")
+    return f"Start on {nodes_text}, {slots_text(smaller)}"
 
 
-def report(found: Preflight, canary: Canary | None) -> str:
+def report_text(preflight: Preflight, trial: TrialResult | None) -> str:
     """Return everything as text, for a mail to the administrator of the nodes."""
-    lines = [heading(found), circumstances(found), ""]
-    for finding in (*found.faults, *found.warnings):
+    lines = [heading_text(preflight), summary_text(preflight), ""]
+    for finding in (*preflight.blocking_findings, *preflight.warnings):
         state = "hint " if finding.is_warning else "fault"
-        where = f" ({names(finding.nodes)})" if finding.nodes else ""
-        lines.append(f"{state}  {finding.label}{where}: {finding.sentence}")
+        nodes_text = f" ({node_names(finding.nodes)})" if finding.nodes else ""
+        lines.append(f"{state}  {finding.label}{nodes_text}: {finding.message}")
         if finding.remedy:
             lines.append(f"       {finding.remedy}")
-    lines.append(f"passed {', '.join(passed(found))}")
-    if canary is not None:
-        lines += ["", f"trial  {canary.sentence}", canary.traceback]
+    lines.append(f"passed {', '.join(passed_checks(preflight))}")
+    if trial is not None:
+        lines += ["", f"trial  {trial.message}", trial.traceback]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def passed(found: Preflight) -> list[str]:
-    return list(dict.fromkeys(one.check for one in found.findings if one.ok))
+def passed_checks(preflight: Preflight) -> list[str]:
+    return list(dict.fromkeys(f.check for f in preflight.findings if f.ok))

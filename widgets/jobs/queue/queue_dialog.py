@@ -33,7 +33,7 @@ class QueueDialog(Dialog):
         super().__init__("Priority and time", _WIDTH, parent)
         self._entry = entry
         self._actions = actions
-        self._priority = SpinBox(entry.priority, least=LOWEST, most=HIGHEST, name="Priority")
+        self._priority = SpinBox(entry.priority, minimum=LOWEST, maximum=HIGHEST, name="Priority")
         self._priority.setFixedWidth(_PRIORITY_W)
         begin = instant(entry.not_before)
         shown = f"{begin.astimezone():%Y-%m-%d %H:%M}" if begin is not None else ""
@@ -66,7 +66,7 @@ class QueueDialog(Dialog):
             except ValueError as error:
                 fault = str(error)
             else:
-                note = f"Not before {formats.exact(when)}"
+                note = f"Not before {formats.full_time(when)}"
         self._field.set_error(fault)
         self._field.set_note(note)
         self._save.setEnabled(not fault)

@@ -12,39 +12,39 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common.fields import ComboBox
 from widgets.jobs.ranks.rank_rows import gpu_names
-from widgets.nodes.history.history_card import HistoryCard, Stretch, problem_spans
+from widgets.nodes.history.history_card import HistoryCard, JobPeriod, problem_axis_spans
 from widgets.nodes.history.node_history import NodeHistory
-from widgets.nodes.row.node_names import without_domain
+from widgets.nodes.row.node_names import strip_domain
 from widgets.nodes.row.node_row import node_title
 from widgets.plots.annotations import AxisSpan
 
 _PICKER_W = 240
 
 
-def stretch_of(view: JobView, began_s: float = 0.0) -> tuple[float, float | None] | None:
+def run_stretch(view: JobView, first_point_s: float = 0.0) -> tuple[float, float | None] | None:
     """Return the start and the end of a job in Unix time; None if it has not run.
 
     began_s: Time of its first point, 0 without one: a resumed run began later.
         began_s: Of its first point, 0 where there is none: a run that was resumed began later.
     """
-    started, ended = instant(view.status.started), instant(view.status.ended)
+    started, ended = instant(view.status.started_at), instant(view.status.ended_at)
     if started is None:
         return None
-    begin = min(started.timestamp(), began_s or started.timestamp())
+    begin = min(started.timestamp(), first_point_s or started.timestamp())
     if view.state.is_live:
         return begin, None
     return (begin, ended.timestamp()) if ended is not None else None
 
 
-def problems_of_job(
+def job_problems(
     view: JobView,
     states: Mapping[str, NodeState],
     histories: Mapping[str, NodeHistory],
-    began_s: float,
+    first_point_s: float,
     now_s: float,
 ) -> list[AxisSpan]:
     """Return when GPUs of a job had problems while it ran, with the name of the node."""
-    stretch = stretch_of(view, began_s)
+    stretch = run_stretch(view, first_point_s)
     if stretch is None:
         return []
     begin, end = stretch
@@ -52,10 +52,12 @@ def problems_of_job(
     for name in dict.fromkeys(view.nodes):
         if name in states and name in histories:
             uuids = gpu_names(view, states[name])
-            spans = problem_spans(histories[name], uuids, begin, end or now_s)
+            spans = problem_axis_spans(histories[name], uuids, begin, end or now_s)
             title = node_title(name)
             found += [
-                AxisSpan(one.x0, one.x1, one.tone, f"{title} {one.text[:1].lower()}{one.text[1:]}")
+                AxisSpan(
+                    one.x0, one.x1, one.color_role, f"{title} {one.text[:1].lower()}{one.text[1:]}"
+                )
                 for one in spans
             ]
     return found
@@ -67,7 +69,7 @@ class RankHistory(HistoryCard):
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._view: JobView | None = None
-        self._began_s = 0.0
+        self._first_point_s = 0.0
         self._chosen = ""
         self._states: Mapping[str, NodeState] = {}
         self._histories: Mapping[str, NodeHistory] = {}
@@ -82,11 +84,11 @@ class RankHistory(HistoryCard):
         """Return the node that is shown, "" if there is none."""
         return self._nodes.key() if not self.isHidden() else ""
 
-    def show_job(self, view: JobView, began_s: float) -> None:
+    def show_job(self, view: JobView, first_point_s: float) -> None:
         """Show an update of the job, or another job."""
         if self._view is None or view.id != self._view.id:
             self._chosen = ""
-        self._view, self._began_s = view, began_s
+        self._view, self._first_point_s = view, first_point_s
         self.update_layout()
 
     def show_nodes(
@@ -102,20 +104,20 @@ class RankHistory(HistoryCard):
         if parent is not None and not parent.isVisible():
             return
         view = self._view
-        stretch = stretch_of(view, self._began_s) if view is not None else None
+        stretch = run_stretch(view, self._first_point_s) if view is not None else None
         names = [] if view is None else list(dict.fromkeys(view.nodes))
         known = [name for name in names if self._knows(name, stretch)]
         self.setVisible(bool(known))
         if view is None or stretch is None or not known:
             return
         node = self._chosen if self._chosen in known else self._likeliest(view, known, stretch)
-        titles = without_domain([node_title(name) for name in known])
+        titles = strip_domain([node_title(name) for name in known])
         self._nodes.set_options(zip(known, titles, strict=True), node)
         several = len(known) > 1
         self._nodes.setVisible(several)
         state = self._states[node]
         title = "During this job" if several else f"{node_title(node)} during this job"
-        self.show_stretch(Stretch(title, *stretch, gpu_names(view, state)))
+        self.show_job_period(JobPeriod(title, *stretch, gpu_names(view, state)))
         self.show_history(self._histories[node], state)
 
     def _knows(self, name: str, stretch: tuple[float, float | None] | None) -> bool:
@@ -133,7 +135,7 @@ class RankHistory(HistoryCard):
         begin, end = stretch
         for name in names:
             uuids = gpu_names(view, self._states[name])
-            if self._histories[name].spans(tuple(uuids), begin, end or self._clock()):
+            if self._histories[name].problem_spans(tuple(uuids), begin, end or self._clock()):
                 return name
         return names[0]
 

@@ -10,7 +10,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Gpu, NodeState
 from widgets.common import formats
 from widgets.jobs.ranks.rank_strip import parts_text, rank_marks
-from widgets.nodes.row.node_names import without_domain
+from widgets.nodes.row.node_names import strip_domain
 from widgets.nodes.row.node_row import node_title
 
 _UUID_SHOWN = 12
@@ -24,10 +24,10 @@ class RankRow:
     node: str
     gpu: str = formats.NONE
     pid: str = formats.NONE
-    step: str = formats.NONE
+    step_time: str = formats.NONE
     memory: str = formats.NONE
-    use: str = formats.NONE
-    beat: str = formats.NONE
+    gpu_use: str = formats.NONE
+    heartbeat_age: str = formats.NONE
     whole_gpu: str = ""
     whole_node: str = ""
     whole_step: str = ""
@@ -50,7 +50,7 @@ def gpu_names(view: JobView, state: NodeState) -> dict[str, str]:
 def rank_rows(
     view: JobView,
     nodes: Mapping[str, NodeState] | None = None,
-    beats: Mapping[str, str] | None = None,
+    heartbeat_ages: Mapping[str, str] | None = None,
 ) -> tuple[RankRow, ...]:
     """Return one row per rank.
 
@@ -59,7 +59,7 @@ def rank_rows(
         beats: The age of each node's heartbeat, as text.
     """
     named = list(dict.fromkeys(view.nodes))
-    titles = dict(zip(named, without_domain([node_title(one) for one in named]), strict=True))
+    titles = dict(zip(named, strip_domain([node_title(one) for one in named]), strict=True))
     gpus = {
         (name, gpu.uuid): gpu
         for name, state in (nodes or {}).items()
@@ -82,7 +82,9 @@ def rank_rows(
                 formats.milliseconds(view.status.rank_step_ms[rank]) if known else formats.NONE,
                 _memory(gpu) if live and gpu is not None else formats.NONE,
                 _use(gpu) if live and gpu is not None else formats.NONE,
-                ((beats or {}).get(placement.node) or formats.NONE) if live else formats.NONE,
+                ((heartbeat_ages or {}).get(placement.node) or formats.NONE)
+                if live
+                else formats.NONE,
                 f"{gpu.name}, {uuid}" if gpu is not None else uuid,
                 node_title(placement.node),
                 parts_text(view, rank) if known and live else "",
@@ -102,7 +104,7 @@ def _pid(view: JobView, gpu: Gpu) -> str:
 
 
 def _memory(gpu: Gpu) -> str:
-    return formats.memory_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
+    return formats.used_memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
 
 
 def _use(gpu: Gpu) -> str:

@@ -22,7 +22,7 @@ from widgets.common.layout import STRETCH, clear, row
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.state_badge import Mark
 from widgets.common.theme import R_CELL, S2, S3
-from widgets.nodes.row.node_names import fitted
+from widgets.nodes.row.node_names import elide_names
 from widgets.nodes.row.node_row import node_title
 
 _CELL_LEAST_W, _CELL_MOST_W, _CELL_H, _GAP = 76, 132, 36, 6
@@ -48,7 +48,9 @@ def parts_text(view: JobView, rank: int) -> str:
     times = view.status.step_times
     if times is None or rank >= len(times.data_ms):
         return ""
-    return ", ".join(f"{name} {formats.milliseconds(ms)}" for name, ms in times.of(rank).items())
+    return ", ".join(
+        f"{name} {formats.milliseconds(ms)}" for name, ms in times.times_of_rank(rank).items()
+    )
 
 
 def _part_colour(number: int) -> QColor:
@@ -123,7 +125,7 @@ class _Cells(QWidget):
         left, columns = self._left(), self._columns(self.width())
         whole = (self.width() - left + _GAP) / columns - _GAP
         cell_w = min(whole, _CELL_MOST_W)
-        names = fitted([group.title for group in self._groups], left - S2, "medium")
+        names = elide_names([group.title for group in self._groups], left - S2, "medium")
         line = 0
         for group, name in zip(self._groups, names, strict=True):
             top = line * (self._cell_h + _GAP)
@@ -151,7 +153,7 @@ class _Cells(QWidget):
         paint_text(painter, lower, figure, "small_strong", "warn" if is_slow else "text")
 
         if self._times is not None and rank < len(self._times.data_ms):
-            parts = list(self._times.of(rank).values())
+            parts = list(self._times.times_of_rank(rank).values())
             bar = QRectF(lower.left(), cell.bottom() - _BAR_GAP - _BAR_H + 1, lower.width(), _BAR_H)
             self._paint_bar(painter, bar, parts)
 
@@ -245,7 +247,7 @@ class RankStrip(Card):
         times = view.status.step_times if step_ms and view.status.slow_cause is not None else None
         servers = view.config.strategy.servers
         self._cells.show_ranks(step_ms, slow, reasons or {}, _groups(view), times, servers)
-        self._legend.show_parts(tuple(times.of(0)) if times is not None else ())
+        self._legend.show_parts(tuple(times.times_of_rank(0)) if times is not None else ())
         if 0 < len(slow) < len(step_ms):
             rest = [ms for rank, ms in enumerate(step_ms) if ms and rank not in slow]
             more = statistics.median(step_ms[rank] for rank in slow) / statistics.median(rest) - 1

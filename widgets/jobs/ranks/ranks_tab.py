@@ -10,11 +10,11 @@ from PySide6.QtWidgets import QTableView, QWidget
 
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.layout import col
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
-from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.jobs.ranks.rank_history import RankHistory
 from widgets.jobs.ranks.rank_rows import RankRow, rank_rows
 from widgets.nodes.history.node_history import NodeHistory
@@ -31,14 +31,14 @@ _COLUMNS = (
     TableColumn[RankRow]("Process", lambda row: row.pid, is_figure=True),
     TableColumn[RankRow](
         "Step",
-        lambda row: row.step,
+        lambda row: row.step_time,
         lambda row: row.whole_step,
-        is_odd=lambda row: row.is_slow,
+        needs_attention=lambda row: row.is_slow,
         is_figure=True,
     ),
     TableColumn[RankRow]("Memory", lambda row: row.memory, is_figure=True),
-    TableColumn[RankRow]("Use", lambda row: row.use, is_figure=True),
-    TableColumn[RankRow]("Heartbeat", lambda row: row.beat),
+    TableColumn[RankRow]("Use", lambda row: row.gpu_use, is_figure=True),
+    TableColumn[RankRow]("Heartbeat", lambda row: row.heartbeat_age),
 )
 _WHERE, _PROCESS, _BEAT = 1, 3, 7
 _OF_GPU = (2, _PROCESS, 5, 6)
@@ -59,7 +59,7 @@ class RanksTab(QWidget):
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
-        dress(table, "Ranks")
+        style_view(table, "Ranks")
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         bar = table.verticalScrollBar()
         bar.rangeChanged.connect(self._show_odd)
@@ -69,15 +69,15 @@ class RanksTab(QWidget):
         self.history.setMinimumHeight(_HISTORY_LEAST_H)
         content = QWidget()
         card = Card((table, 1), margins=(0, 0, 0, S1))
-        AsHighAsRows(table, card, S1)
+        TableHeightLimit(table, card, S1)
         content.setLayout(col((card, 2), (self.history, 3), margins=(0, 0, 0, S3), gap=S3))
-        self.setLayout(col((Scroll(content, gutter=PAGE_MARGIN), 1)))
+        self.setLayout(col((VerticalScrollArea(content, gutter=PAGE_MARGIN), 1)))
 
-    def show_view(self, view: JobView, began_s: float = 0.0) -> None:
+    def show_view(self, view: JobView, first_point_s: float = 0.0) -> None:
         """Show the job; `began_s` is the Unix time of its first point, 0 without one."""
         self._view = view
         self._fill()
-        self.history.show_job(view, began_s)
+        self.history.show_job(view, first_point_s)
 
     def show_nodes(
         self,
@@ -98,7 +98,7 @@ class RanksTab(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_columns()
-        share_width(self._table, _WHERE, equally=self.width() >= _WIDE_FROM_W)
+        share_column_width(self._table, _WHERE, equally=self.width() >= _WIDE_FROM_W)
 
     def _fit_columns(self) -> None:
         """Hide what a job without GPUs does not have, and what a narrow tab has no room for."""
@@ -112,7 +112,7 @@ class RanksTab(QWidget):
         if self._view is None or not self.isVisible():
             return
         rows = rank_rows(self._view, self._nodes, self._beats)
-        self._model.put(rows)
+        self._model.set_records(rows)
         self._fit_columns()
         seen = min(len(rows), _ROWS_SEEN)
         head = self._table.horizontalHeader().height()

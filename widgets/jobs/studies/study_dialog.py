@@ -15,7 +15,7 @@ from widgets.common.dialog import Dialog
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.view_style import dress, share_width
+from widgets.common.view_style import share_column_width, style_view
 
 _WIDTH, _HEIGHT = 640, 520
 _FORMS = ((FormName.SMALL.value, "Small"), (FormName.FULL.value, "Full, as published"))
@@ -35,7 +35,7 @@ class StudyDialog(Dialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("New study", _WIDTH, parent, height=_HEIGHT)
         self._forms = SegmentedControl(_FORMS, FormName.SMALL.value, name="Form")
-        self._forms.chosen.connect(self._fit)
+        self._forms.key_chosen.connect(self._fit)
         self.model = RowTableModel(
             (
                 TableColumn[GalleryStudy]("Study", lambda one: one.title, lambda one: one.name),
@@ -44,10 +44,10 @@ class StudyDialog(Dialog):
             )
         )
         self.view = QTableView()
-        dress(self.view, "Studies")
+        style_view(self.view, "Studies")
         self.view.setModel(self.model)
         self.view.setSelectionMode(QTableView.SelectionMode.SingleSelection)
-        share_width(self.view, 0)
+        share_column_width(self.view, 0)
         self.view.selectionModel().currentRowChanged.connect(self._fit)
         self.view.doubleClicked.connect(self._start)
         self._question = Label("", "strong", wrap=True)
@@ -74,7 +74,7 @@ class StudyDialog(Dialog):
         self._fit()
 
     def show_studies(self, studies: Sequence[GalleryStudy]) -> None:
-        self.model.put(studies)
+        self.model.set_records(studies)
         if studies and not self.view.currentIndex().isValid():
             self.view.selectRow(0)
         self.view.setFocus()
@@ -83,19 +83,19 @@ class StudyDialog(Dialog):
     def add_study(self, study: GalleryStudy) -> None:
         """Add the study of a file at the top, and choose it."""
         self.show_error("")
-        self.model.put((study, *self.model.rows))
+        self.model.set_records((study, *self.model.rows))
         self.view.selectRow(0)
 
     def show_error(self, sentence: str) -> None:
         super().show_error(sentence)
         self.set_busy("")
 
-    def set_busy(self, what: str) -> None:
+    def set_busy(self, busy_label: str) -> None:
         """Show on Start what is being done; "" ends it."""
-        self._is_busy = bool(what)
+        self._is_busy = bool(busy_label)
         self._fit()
-        if what:
-            self._go.setText(what)
+        if busy_label:
+            self._go.setText(busy_label)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

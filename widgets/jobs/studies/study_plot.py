@@ -75,7 +75,7 @@ class _Frame:
         room = (max(ends) - min(ends) or abs(max(ends)) or 1.0) * _MARGIN
         self._low, self._high = min(ends) - room, max(ends) + room
         self._places = {
-            row.name: row.place if table.x else float(number)
+            row.name: row.plot_x if table.x else float(number)
             for number, row in enumerate(table.rows)
         }
         first, last = min(self._places.values()), max(self._places.values())
@@ -104,7 +104,7 @@ class _Frame:
                 painter, QRectF(0, y - S2, _LEFT - S2, 2 * S2), text, "tiny", "text3", right=True
             )
         texts = {
-            self._places[row.name]: formats.tick(row.place) if table.x else row.name
+            self._places[row.name]: formats.tick(row.plot_x) if table.x else row.name
             for row in table.rows
         }
         width = area.width() / (self._last - self._first) - S2 if not table.x else 3.0 * S4

@@ -18,12 +18,12 @@ from backend.records.studies.table import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, Scroll
+from widgets.common.cards import Card, VerticalScrollArea
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import HEADED_CARD, S1, S2, S3
-from widgets.common.view_style import AsHighAsRows, dress, share_width
+from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.jobs.studies.study_plot import StudyPlot
 from widgets.plots.export_menu import PictureButton
 
@@ -53,7 +53,7 @@ class StudyResult(QWidget):
         export = Button("Save table…", icon="download-simple")
         export.clicked.connect(self.export_requested)
         self.view = QTableView()
-        dress(self.view, "Measured and published values of the study")
+        style_view(self.view, "Measured and published values of the study")
         self.view.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         self.model = RowTableModel[TableRow](())
         head = row((self._question, 1), pictures, top=True)
@@ -70,7 +70,7 @@ class StudyResult(QWidget):
                 gap=S3,
             )
         )
-        self.setLayout(col((Scroll(inner), 1)))
+        self.setLayout(col((VerticalScrollArea(inner), 1)))
 
     def show_table(self, table: StudyTable) -> None:
         before, self.table = self.table, table
@@ -81,19 +81,19 @@ class StudyResult(QWidget):
         if before is None or _heads(before) != _heads(table):
             self.model = RowTableModel(_columns(table))
             self.view.setModel(self.model)
-            share_width(self.view, 0)
-        self.model.put(table.rows)
-        AsHighAsRows(self.view, self._card, 2 * S1)
+            share_column_width(self.view, 0)
+        self.model.set_records(table.rows)
+        TableHeightLimit(self.view, self._card, 2 * S1)
         self._card.setMinimumHeight(self._card.maximumHeight())
 
-    def show_acts(self, *, rests: bool, is_finished: bool) -> None:
+    def show_actions(self, *, is_idle: bool, is_finished: bool) -> None:
         """Offer Resume while no job waits or runs and some are left."""
-        self._resume.setEnabled(rests and not is_finished)
+        self._resume.setEnabled(is_idle and not is_finished)
         self._resume.setVisible(self._resume.isEnabled())
 
 
 def _heads(table: StudyTable) -> tuple[object, ...]:
-    return table.value, table.also, table.compares, table.seed_column
+    return table.value, table.further_columns, table.compares, table.seed_column
 
 
 def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
@@ -104,7 +104,7 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
         TableColumn[TableRow](
             titled(column.label, column.unit), partial(_further, number), is_figure=True
         )
-        for number, column in enumerate(table.also)
+        for number, column in enumerate(table.further_columns)
     )
     return (
         TableColumn[TableRow]("Row", lambda one: one.label, lambda one: one.name),
@@ -137,7 +137,7 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
 
 
 def _further(number: int, row: TableRow) -> str:
-    return spread(row.also[number]) or formats.NONE
+    return spread(row.further_cells[number]) or formats.NONE
 
 
 def _jobs(row: TableRow) -> str:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.summary import JobQuery, JobSummary
-from backend.records.sweeps.summary import Folds
+from backend.records.sweeps.summary import FoldState
 from widgets.common.actions import fill_menu
 from widgets.jobs.actions.job_actions import SWEEP_ACTIONS, JobActions, Selection
 
@@ -40,15 +40,15 @@ class SweepFolds(QObject):
         folds = {tag: folded for tag, folded in kept.items() if isinstance(folded, bool)}
         self._kept = dict(list(folds.items())[-_MOST_KEPT:])
 
-    def folds(self, which: str) -> Folds:
+    def folds(self, list_name: str) -> FoldState:
         """Return the folding of the list with this name."""
-        return Folds(dict(self._kept), self._now_of(which, self._query_of(which)))
+        return FoldState(dict(self._kept), self._now_of(list_name, self._query_of(list_name)))
 
-    def fold(self, which: str, tag: str, folded: bool) -> None:
+    def fold(self, list_name: str, tag: str, folded: bool) -> None:
         """Fold or unfold a sweep; during a search only for that search."""
-        query = self._query_of(which)
+        query = self._query_of(list_name)
         if query.is_search:
-            self._now[which] = (query, {**self._now_of(which, query), tag: folded})
+            self._now[list_name] = (query, {**self._now_of(list_name, query), tag: folded})
         else:
             self._kept.pop(tag, None)
             self._kept[tag] = folded
@@ -56,16 +56,22 @@ class SweepFolds(QObject):
                 del self._kept[next(iter(self._kept))]
         self.folded.emit(dict(self._kept))
 
-    def fill(
-        self, menu: QMenu, which: str, line: JobSummary, actions: JobActions, *, is_open: bool
+    def add_actions(
+        self,
+        menu: QMenu,
+        list_name: str,
+        summary: JobSummary,
+        actions: JobActions,
+        *,
+        is_open: bool,
     ) -> None:
         """Add the actions on the sweep of a row to the menu."""
-        sweep = line.sweep
+        sweep = summary.sweep
         if sweep is None:
             return
         text = "Fold" if is_open else "Unfold"
-        menu.addAction(text, partial(self.fold, which, line.id, is_open))
-        on = Selection(len(sweep.ids), sweep.live, sweep.waiting)
+        menu.addAction(text, partial(self.fold, list_name, summary.id, is_open))
+        on = Selection(len(sweep.ids), sweep.live, sweep.queued)
         fill_menu(menu, (SWEEP_ACTIONS,), on, lambda one: actions.ask(one, sweep.ids))
 
     def _now_of(self, which: str, query: JobQuery) -> dict[str, bool]:

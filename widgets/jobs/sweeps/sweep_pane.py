@@ -10,24 +10,24 @@ import numpy as np
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.metric_labels import metric_words
+from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
-from backend.records.sweeps.summary import line_of_sweep
+from backend.records.sweeps.summary import sweep_summary
 from widgets.common import formats
 from widgets.common.actions import MoreButton, always, fill_menu
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import Card
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label, plain_tip
-from widgets.common.layout import REST, STRETCH, col, row
+from widgets.common.layout import SLACK, STRETCH, col, row
 from widgets.common.state_badge import Mark, RankRing, StateBadge
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S1, S2, S3, S4
-from widgets.common.view_style import AsHighAsRows
+from widgets.common.view_style import TableHeightLimit
 from widgets.jobs.actions.job_actions import (
     BACK,
     COMPARE_ALL,
-    MOST_COMPARED,
+    MAX_COMPARED_JOBS,
     STOP_ALL,
     SWEEP_ACTIONS,
     TAG_ALL,
@@ -40,11 +40,13 @@ from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JobListModel
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView
-from widgets.jobs.list.sweep_text import counted
+from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.studies.study_result import StudyResult
 
 _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST, JobColumn.TOOK)
-_COMPARE_BEST = replace(COMPARE_ALL, text=f"Compare the best {MOST_COMPARED}", able=always)
+_COMPARE_BEST = replace(
+    COMPARE_ALL, text=f"Compare the best {MAX_COMPARED_JOBS}", is_enabled=always
+)
 _SHOWN = (COMPARE_ALL, STOP_ALL, TAG_ALL)
 _BEHIND_MORE = tuple(action for action in SWEEP_ACTIONS if action not in _SHOWN)
 _MOST_IN_RING = 64
@@ -85,8 +87,8 @@ class SweepPane(QWidget):
         self._facts = KeyValueRow()
         self._buttons = {action: Button() for action in _SHOWN}
         for action, button in self._buttons.items():
-            button.clicked.connect(partial(self.act, action))
-        more = MoreButton(lambda menu: fill_menu(menu, (_BEHIND_MORE,), self._on, self.act))
+            button.clicked.connect(partial(self.run_action, action))
+        more = MoreButton(lambda menu: fill_menu(menu, (_BEHIND_MORE,), self._on, self.run_action))
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
@@ -96,7 +98,7 @@ class SweepPane(QWidget):
         self._read: tuple[str, int] | None = None
         self.study = StudyResult()
         self._parts = SegmentedControl(_PARTS, RESULT, name="Parts of the study")
-        self._parts.chosen.connect(self._show_part)
+        self._parts.key_chosen.connect(self._show_part)
         self._parts.hide()
         self.study.hide()
         self._question = Label("", "body", "text2")
@@ -105,7 +107,7 @@ class SweepPane(QWidget):
             button.clicked.connect(partial(self._set_mode, mode))
         words = col(self._name, self._badge, S1, self._facts, gap=2)
         self._card = card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
-        AsHighAsRows(self.view, card, 2 * S1)
+        TableHeightLimit(self.view, card, 2 * S1)
         self.setLayout(
             col(
                 row(self.back, self._ring, (words, 1), gap=S3),
@@ -114,46 +116,48 @@ class SweepPane(QWidget):
                 row(self._parts, STRETCH),
                 (self.study, 1),
                 (card, 1),
-                REST,
+                SLACK,
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, PAGE_MARGIN, S4),
             )
         )
 
-    def show_sweep(self, line: JobSummary, rows: JobRows) -> None:
+    def show_sweep(self, summary: JobSummary, rows: JobRows) -> None:
         """Show a sweep; `rows` has all jobs, including its own."""
-        count = line.sweep
+        count = summary.sweep
         if count is None:
             return
         self._rows = rows
         slots = [slot for slot in map(rows.slot_of, count.ids) if slot is not None]
-        lines = [rows.lines[slot] for slot in slots]
+        lines = [rows.summaries[slot] for slot in slots]
         jobs = [self._with_mode(job) for job in lines]
-        self._line = line = line if jobs == lines else line_of_sweep(line.id, jobs)
+        self._line = summary = summary if jobs == lines else sweep_summary(summary.id, jobs)
         self._ask_mode(jobs)
         jobs = _best_first(jobs)
         self._best_first = tuple(job.id for job in jobs)
-        self._ring.set_progress(line.state, line.progress, _marks(jobs))
-        sentence = f"{formats.progress(line.progress)} of the sweep, {counted(count)}"
+        self._ring.set_progress(summary.state, summary.progress, _marks(jobs))
+        sentence = f"{formats.progress(summary.progress)} of the sweep, {count_message(count)}"
         self._ring.setAccessibleName(sentence)
         self._ring.setToolTip(plain_tip(sentence))
-        self._name.setText(line.name)
-        self._badge.set_state(line.state, line.progress or 0.0, counted(count))
-        self._facts.set_facts(_facts(line))
+        self._name.setText(summary.name)
+        self._badge.set_state(summary.state, summary.progress or 0.0, count_message(count))
+        self._facts.set_items(_facts(summary))
         self._show_acts(count)
         slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
-        shown = JobRows(rows.lines, np.array(slots, np.int32), rows.slot_of, head_of=rows.head_of)
+        shown = JobRows(
+            rows.summaries, np.array(slots, np.int32), rows.slot_of, sweep_slots=rows.sweep_slots
+        )
         self.model.show_rows(shown)
-        self.study.show_acts(
-            rests=not count.live and not count.waiting,
+        self.study.show_actions(
+            is_idle=not count.live and not count.queued,
             is_finished=count.finished == len(count.ids),
         )
-        now = (line.id, count.finished)
+        now = (summary.id, count.finished)
         if now != self._read:
-            if self._read is None or self._read[0] != line.id:
+            if self._read is None or self._read[0] != summary.id:
                 self._set_study(False)
             self._read = now
-            self.table_requested.emit(line.id)
+            self.table_requested.emit(summary.id)
 
     def restore_modes(self, modes: Mapping[str, str]) -> None:
         """Take what the user said of metrics before; see `modes_changed`."""
@@ -201,29 +205,35 @@ class SweepPane(QWidget):
         self.study.setVisible(shows_result)
         self._card.setVisible(not shows_result)
 
-    def act(self, action: BulkAction) -> None:
+    def run_action(self, action: BulkAction) -> None:
         """Act on all jobs of the sweep, if the action is enabled."""
         count = self._line.sweep if self._line is not None else None
-        if count is None or action not in SWEEP_ACTIONS or not self._now(action).able(self._on):
+        if (
+            count is None
+            or action not in SWEEP_ACTIONS
+            or not self._now(action).is_enabled(self._on)
+        ):
             return
         is_compared = action == COMPARE_ALL
-        self._actions.ask(action, self._best_first[:MOST_COMPARED] if is_compared else count.ids)
+        self._actions.ask(
+            action, self._best_first[:MAX_COMPARED_JOBS] if is_compared else count.ids
+        )
 
     def _show_acts(self, count: SweepCount) -> None:
-        self._on = Selection(len(count.ids), count.live, count.waiting)
+        self._on = Selection(len(count.ids), count.live, count.queued)
         for action, button in self._buttons.items():
             self._now(action).show_on(button, self._on)
         stop = self._buttons[STOP_ALL]
         stop.setVisible(stop.isEnabled())
 
     def _now(self, action: BulkAction) -> BulkAction:
-        is_many = action == COMPARE_ALL and len(self._best_first) > MOST_COMPARED
+        is_many = action == COMPARE_ALL and len(self._best_first) > MAX_COMPARED_JOBS
         return _COMPARE_BEST if is_many else action
 
     @Slot()
     def _trash_chosen(self) -> None:
-        chosen = self.view.chosen()
-        lines = map(self.model.line, chosen)
+        chosen = self.view.selected_ids()
+        lines = map(self.model.summary, chosen)
         if chosen and not any(line is not None and line.state.is_live for line in lines):
             self._actions.ask(TRASH_ALL, chosen)
 
@@ -243,20 +253,20 @@ def _marks(jobs: Sequence[JobSummary]) -> list[Mark]:
     """Return a ring segment per job, red for a failed one."""
     if len(jobs) > _MOST_IN_RING:
         return []
-    in_order = sorted(jobs, key=lambda line: (line.created, line.id))
+    in_order = sorted(jobs, key=lambda line: (line.created_s, line.id))
     return ["bad" if line.state.has_failed else "" for line in in_order]
 
 
-def _facts(line: JobSummary) -> list[Fact]:
+def _facts(line: JobSummary) -> list[KeyValue]:
     facts = []
     if line.best_metric is not None and line.sweep is not None:
         name, value = line.best_metric
-        facts.append(Fact(f"Best saved: {metric_words(name)}", formats.metric(value)))
-        facts.append(Fact("Best job", line.sweep.best_job))
+        facts.append(KeyValue(f"Best saved: {metric_label(name)}", formats.metric(value)))
+        facts.append(KeyValue("Best job", line.sweep.best_job))
     if line.eta_s is not None:
-        facts.append(Fact("Left", formats.duration(line.eta_s)))
-    if line.started and line.ended:
-        facts.append(Fact("Took", formats.duration(line.ended - line.started)))
+        facts.append(KeyValue("Left", formats.duration(line.eta_s)))
+    if line.started_s and line.ended_s:
+        facts.append(KeyValue("Took", formats.duration(line.ended_s - line.started_s)))
     if line.user:
-        facts.append(Fact("By", line.user))
+        facts.append(KeyValue("By", line.user))
     return facts

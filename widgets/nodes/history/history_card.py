@@ -1,7 +1,7 @@
 """The history of a node: plots of all its GPUs, those with a problem highlighted.
 
-A fault is a difference from the peers, so healthy GPUs are thin grey lines, and only one that has
-or had a problem gets a colour and its name. The jobs that ran are shown above.
+A problem shows as a difference from the peers, so healthy GPUs are thin grey lines, and only a GPU
+with a present or past problem gets a colour and its name. The jobs that ran are shown above.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from widgets.common.cards import Card
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import S1, S2, SEGMENTED_SMALL_H
-from widgets.nodes.history.job_timeline import JobLane, bars_of
+from widgets.nodes.history.job_timeline import JobTimeline, job_bars
 from widgets.nodes.history.node_history import (
     BY_KEY,
     HOT_C,
@@ -37,45 +37,45 @@ from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
-from widgets.plots.image_export import Picture, stacked
+from widgets.plots.image_export import Picture, stack_pictures
 from widgets.plots.linked_cursor import HoverLink
 
 _HOUR_S = 3600.0
-_STRETCHES = {
+_PERIODS = {
     "1": ("1 h", "Last hour"),
     "3": ("3 h", "Last 3 hours"),
     "24": ("24 h", "Last day"),
     "168": ("7 d", "Last 7 days"),
 }
-_LEAST_STRETCH_S = 120.0
-_PLOT_MIN_H, _OF_PAIR_MIN_H = 190, (130, 90)
-_OF_PAIR_SHARES = (3, 2)
+_MIN_PERIOD_S = 120.0
+_PLOT_MIN_H, _PAIR_MIN_H = 190, (130, 90)
+_PAIR_SHARES = (3, 2)
 _NAME_SHARE = 0.14
 """The share of the plot's width for the name and the value at the end of a curve."""
-_LEAST_SPAN_SHARE = 0.004
+_MIN_SPAN_SHARE = 0.004
 
 
 class _Plot(CurvePanel):
-    """A plot that requests only its minimum height and takes the room that is left.
+    """A plot that requests only its minimum height and takes the remaining height.
 
     Two plots, one above the other, show each moment at the same x.
     """
 
-    other: _Plot | None = None
+    partner: _Plot | None = None
 
     def sizeHint(self) -> QSize:
         return QSize(400, self.minimumHeight())
 
-    def join(self, other: _Plot) -> None:
+    def pair_with(self, partner: _Plot) -> None:
         """Share one time axis with another plot from now on."""
-        for one, two in ((self, other), (other, self)):
-            one.other = two
-            one.x_range_changed.connect(two._follow)
-            one.fitted.connect(two.fit)
+        for plot, follower in ((self, partner), (partner, self)):
+            plot.partner = follower
+            plot.x_range_changed.connect(follower._follow_range)
+            plot.fit_requested.connect(follower.fit)
 
     @Slot(float, float)
-    def _follow(self, x0: float, x1: float) -> None:
-        if self.other is not None and self.other.is_fitted():
+    def _follow_range(self, x0: float, x1: float) -> None:
+        if self.partner is not None and self.partner.is_fitted():
             self.fit()
         else:
             self.set_x_range(x0, x1)
@@ -84,81 +84,81 @@ class _Plot(CurvePanel):
     def refresh(self) -> None:
         super().refresh()
         # The names of both, at the current plot width, determine where the axis ends.
-        other = self.other
-        if other is not None and other.is_fitted() and other.x_range() != self.x_range():
-            CurvePanel.refresh(other)
+        partner = self.partner
+        if partner is not None and partner.is_fitted() and partner.x_range() != self.x_range():
+            CurvePanel.refresh(partner)
 
     def _name_rooms(self) -> list[tuple[float, float]]:
-        rooms = super()._name_rooms()
-        return rooms if self.other is None else [*rooms, *CurvePanel._name_rooms(self.other)]
+        rooms = super()._name_widths()
+        return rooms if self.partner is None else [*rooms, *CurvePanel._name_widths(self.partner)]
 
     def _put_ticks(self) -> None:
-        super()._put_ticks()
-        if self.other is not None:
+        super()._set_ticks()
+        if self.partner is not None:
             # Repeat the last widths; the final width is known later.
-            both = (self._plot.left, self.other._plot.left)
-            widest = max(axis.maximumWidth() for axis in both)
-            for axis in both:
+            axes = (self._plot.left_axis, self.partner._plot.left_axis)
+            widest = max(axis.maximumWidth() for axis in axes)
+            for axis in axes:
                 if axis.maximumWidth() != widest:
                     axis.setWidth(widest)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class JobPeriod:
     """A period of a node to plot instead of its last hours: the time of a job.
 
-    ``to_s`` is None while the job runs. ``names`` are those of its GPUs, by UUID; no others are
-    plotted.
+    ``end_s`` is None while the job runs. ``gpu_names`` are the names of the job's GPUs, by UUID;
+    no other GPUs are plotted.
     """
 
     title: str
-    from_s: float
-    to_s: float | None = None
-    names: Mapping[str, str] = field(default_factory=dict)
+    start_s: float
+    end_s: float | None = None
+    gpu_names: Mapping[str, str] = field(default_factory=dict)
 
 
-def problem_spans(
-    history: NodeHistory, uuids: Iterable[str], first: float, last: float
+def problem_axis_spans(
+    history: NodeHistory, uuids: Iterable[str], start_s: float, end_s: float
 ) -> list[AxisSpan]:
     """Return the spans in which any of the GPUs had a problem, each wide enough to be visible."""
-    least = _LEAST_SPAN_SHARE * (last - first)
+    min_width_s = _MIN_SPAN_SHARE * (end_s - start_s)
     return [
         AxisSpan(
-            one.from_s,
-            max(one.to_s, one.from_s + least),
+            span.start_s,
+            max(span.end_s, span.start_s + min_width_s),
             "warn",
-            one.words[:1].upper() + one.words[1:],
+            span.message[:1].upper() + span.message[1:],
         )
-        for one in history.spans(tuple(uuids), first, last)
+        for span in history.problem_spans(tuple(uuids), start_s, end_s)
     ]
 
 
-class _Plots(QWidget):
+class _PlotColumn(QWidget):
     """The plots of one view, one above the other, each with its caption.
 
-    They are reused: building a plot takes longer than filling it.
+    The plots are reused: building a plot takes longer than filling it.
     """
 
     def __init__(self, view: HistoryView, link: HoverLink) -> None:
         super().__init__()
         self.quantities = tuple(BY_KEY[key] for key in view.quantities)
         last = self.quantities[-1]
-        self.plots = tuple(_new_plot(each, link, each is last) for each in self.quantities)
+        self.plots = tuple(_new_plot(q, link, q is last) for q in self.quantities)
         layout = col(gap=0)
         for plot, quantity, height, share in zip(
-            self.plots, self.quantities, _OF_PAIR_MIN_H, _OF_PAIR_SHARES, strict=False
+            self.plots, self.quantities, _PAIR_MIN_H, _PAIR_SHARES, strict=False
         ):
             if len(self.plots) > 1:
                 plot.setMinimumHeight(height)
                 layout.addWidget(Label(quantity.caption, "tiny", "text3"))
             layout.addWidget(plot, share)
         if len(self.plots) > 1:
-            self.plots[0].join(self.plots[1])
+            self.plots[0].pair_with(self.plots[1])
         self.setLayout(layout)
 
     def as_picture(self) -> Picture:
         """All plots in one picture."""
-        return stacked([plot.as_picture() for plot in self.plots])
+        return stack_pictures([plot.as_picture() for plot in self.plots])
 
 
 def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
@@ -166,7 +166,7 @@ def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
         quantity.title,
         link=link,
         axis=XAxis.CLOCK,
-        value_text=quantity.text,
+        value_text=quantity.format_value,
         scale=quantity.scale,
         show_x=show_x,
     )
@@ -178,40 +178,40 @@ def _new_plot(quantity: Quantity, link: HoverLink, show_x: bool) -> _Plot:
 class HistoryCard(Card):
     """The plots, with a choice of quantities and hours."""
 
-    def __init__(self, *before: Item) -> None:
-        """Build the card; `before` is next to its title, with the controls below."""
+    def __init__(self, *head_items: Item) -> None:
+        """Build the card; `head_items` are next to its title, with the controls below."""
         self._history = NodeHistory()
-        self._job: Stretch | None = None
+        self._job_period: JobPeriod | None = None
         self._state: NodeState | None = None
         self._jobs: tuple[JobView, ...] = ()
-        self._shown: tuple[object, ...] = ()
+        self._built_key: tuple[object, ...] = ()
         self._count = 0
         self._data: dict[tuple[str, str], CurveData] = {}
-        """By GPU and quantity, as in the history."""
+        """The curves by GPU and quantity, as in the history."""
         self._title = Label("", "strong", elide="middle")
-        self._picker = SegmentedControl(
+        self._view_picker = SegmentedControl(
             [(view.key, view.title) for view in VIEWS],
             name="Quantities",
             height=SEGMENTED_SMALL_H,
         )
-        self._picker.chosen.connect(self._build)
-        self._stretch = SegmentedControl(
-            [(key, title) for key, (title, _) in _STRETCHES.items()],
+        self._view_picker.key_chosen.connect(self._rebuild)
+        self._period_picker = SegmentedControl(
+            [(key, title) for key, (title, _) in _PERIODS.items()],
             name="Period",
             height=SEGMENTED_SMALL_H,
         )
-        self._stretch.choose("3")
-        self._stretch.chosen.connect(self._build)
-        self._lane = JobLane()
+        self._period_picker.choose("3")
+        self._period_picker.key_chosen.connect(self._rebuild)
+        self._timeline = JobTimeline()
         self._link = HoverLink()
-        self._plots = _Plots(VIEWS[0], self._link)
-        self._known = {VIEWS[0].key: self._plots}
-        self._lane.follow(self.plot)
-        self._words = Label("", "small", "text2", elide="right")
+        self._plots = _PlotColumn(VIEWS[0], self._link)
+        self._plots_by_view = {VIEWS[0].key: self._plots}
+        self._timeline.follow(self.plot)
+        self._peers_label = Label("", "small", "text2", elide="right")
         self.pictures = PictureButton("of the history", lambda: self._plots)
-        title = row(self._title, (self._words, 1), *before, self.pictures, gap=S2)
-        head = col(title, row(self._picker, STRETCH, self._stretch), gap=S1)
-        super().__init__(head, self._lane, (self._plots, 1), gap=S2)
+        title = row(self._title, (self._peers_label, 1), *head_items, self.pictures, gap=S2)
+        head = col(title, row(self._view_picker, STRETCH, self._period_picker), gap=S1)
+        super().__init__(head, self._timeline, (self._plots, 1), gap=S2)
         self._link.setParent(self)
 
     @property
@@ -225,145 +225,151 @@ class HistoryCard(Card):
         return self._plots.plots[-1]
 
     @property
-    def lane(self) -> JobLane:
-        return self._lane
+    def timeline(self) -> JobTimeline:
+        return self._timeline
 
-    def show_stretch(self, job: Stretch) -> None:
+    def show_job_period(self, period: JobPeriod) -> None:
         """From the next update on, show the time of a job instead of a choice of hours."""
-        self._job = job
-        self._stretch.hide()
+        self._job_period = period
+        self._period_picker.hide()
 
     def show_history(
         self, history: NodeHistory, state: NodeState, jobs: Iterable[JobView] = ()
     ) -> None:
         """Take an update of a node, or another node. `history` includes the reading."""
-        other = history is not self._history
+        is_other = history is not self._history
         self._history, self._state, self._jobs = history, state, tuple(jobs)
         has_gpus = bool(self._gpus())
-        able = {view.key: self._is_able(view) for view in VIEWS}
+        available = {view.key: self._is_available(view) for view in VIEWS}
         for view in VIEWS:
-            self._picker.set_enabled(view.key, able[view.key])
-            # For a job show its GPUs, or the node if it uses none; a node without GPUs has no views
-            # of them.
-            of_node = BY_KEY[view.quantities[0]].of_node is not None
-            is_of_job = self._job is not None and has_gpus
-            self._picker.set_shown(view.key, not is_of_job if of_node else has_gpus)
-        tip = "" if able["ecc"] or not has_gpus else "These GPUs do not count memory errors"
-        self._picker.set_tip("ecc", tip)
-        if not able[self._picker.key()]:
-            self._picker.choose(next(key for key, is_able in able.items() if is_able))
-        added = history.count - self._count
-        if other or added > 1 or self._wanted() != self._shown:
-            self._build()
+            self._view_picker.set_enabled(view.key, available[view.key])
+            # For a job show its GPUs, or the node if the job uses no GPU. A node without GPUs has no
+            # views of GPUs.
+            is_node_view = BY_KEY[view.quantities[0]].read_node is not None
+            is_of_job = self._job_period is not None and has_gpus
+            self._view_picker.set_choice_visible(
+                view.key, not is_of_job if is_node_view else has_gpus
+            )
+        tip = "" if available["ecc"] or not has_gpus else "These GPUs do not count memory errors"
+        self._view_picker.set_tip("ecc", tip)
+        if not available[self._view_picker.key()]:
+            self._view_picker.choose(
+                next(key for key, is_available in available.items() if is_available)
+            )
+        new_count = history.count - self._count
+        if is_other or new_count > 1 or self._content_key() != self._built_key:
+            self._rebuild()
             return
         times = history.times()
-        for key, data in self._data.items() if added else ():
+        for key, data in self._data.items() if new_count else ():
             data.append(times[-1], history.series(*key)[-1], time_s=times[-1])
         self._count = history.count
-        self._settle()
+        self._refresh_marks()
 
     def clear(self) -> None:
         """Clear for another node, until its own history arrives."""
         self._history = NodeHistory()
         for plot in self._plots.plots:
-            with plot.drawn_once():
+            with plot.batch_redraws():
                 plot.clear()
                 plot.set_marks(thresholds=(), spans=())
-        self._lane.show_bars((), 0.0, 1.0)
+        self._timeline.show_bars((), 0.0, 1.0)
         self._title.setText("")
-        self._words.setText("")
+        self._peers_label.setText("")
 
-    def show_past(self) -> None:
-        """The history now begins earlier than before."""
+    def show_extended_history(self) -> None:
+        """Rebuild the plots: the history now begins earlier than before."""
         if self._state is not None:
-            self._build()
+            self._rebuild()
 
     def _gpus(self) -> tuple[tuple[str, int], ...]:
         reading = self._state.reading if self._state is not None else None
         gpus = reading.gpus if reading is not None else ()
         return tuple((gpu.uuid, gpu.index) for gpu in gpus if self._is_shown(gpu.uuid))
 
-    def _is_able(self, view: HistoryView) -> bool:
+    def _is_available(self, view: HistoryView) -> bool:
         """Return True if the node has the data of a view: not all GPUs count memory errors."""
         if view.key != "ecc":
-            return BY_KEY[view.quantities[0]].of_node is not None or bool(self._gpus())
+            return BY_KEY[view.quantities[0]].read_node is not None or bool(self._gpus())
         reading = self._state.reading if self._state is not None else None
-        shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
-        return any(gpu.ecc_corrected is not None for gpu in shown)
+        gpus = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
+        return any(gpu.ecc_corrected is not None for gpu in gpus)
 
     def _is_shown(self, uuid: str) -> bool:
-        return self._job is None or uuid in self._job.names
+        return self._job_period is None or uuid in self._job_period.gpu_names
 
-    def _name(self, uuid: str, index: int) -> str:
-        return f"GPU {index}" if self._job is None else self._job.names[uuid]
+    def _curve_name(self, uuid: str, index: int) -> str:
+        return f"GPU {index}" if self._job_period is None else self._job_period.gpu_names[uuid]
 
-    def _from_s(self, times: Floats) -> float:
-        if self._job is not None:
-            return self._job.from_s
-        return float(times[-1]) - float(self._stretch.key()) * _HOUR_S
+    def _start_s(self, times: Floats) -> float:
+        if self._job_period is not None:
+            return self._job_period.start_s
+        return float(times[-1]) - float(self._period_picker.key()) * _HOUR_S
 
-    def _to_s(self, times: Floats) -> float:
-        over = self._job.to_s if self._job is not None else None
-        return float(times[-1]) if over is None else over
+    def _end_s(self, times: Floats) -> float:
+        job_end_s = self._job_period.end_s if self._job_period is not None else None
+        return float(times[-1]) if job_end_s is None else job_end_s
 
     @property
-    def _goes_on(self) -> bool:
-        return self._job is None or self._job.to_s is None
+    def _is_live(self) -> bool:
+        return self._job_period is None or self._job_period.end_s is None
 
-    def _unhealthy(self) -> frozenset[str]:
-        """GPUs that have a problem, or had one in the displayed hours."""
+    def _unhealthy_gpus(self) -> frozenset[str]:
+        """Return the GPUs with a problem now or in the displayed hours."""
         times, state = self._history.times(), self._state
         if state is None or state.reading is None or not len(times):
             return frozenset()
-        from_s, to_s = self._from_s(times), self._to_s(times)
+        start_s, end_s = self._start_s(times), self._end_s(times)
         return frozenset(
             gpu.uuid
             for gpu in state.reading.gpus
             if self._is_shown(gpu.uuid)
             and (
-                (self._goes_on and state.of_gpu(gpu) is not None)
-                or self._history.had_problem(gpu.uuid, from_s, to_s)
+                (self._is_live and state.worst_gpu_finding(gpu) is not None)
+                or self._history.had_problem(gpu.uuid, start_s, end_s)
             )
         )
 
-    def _wanted(self) -> tuple[object, ...]:
-        choice = self._picker.key(), self._stretch.key(), self._job
-        return *choice, self._gpus(), self._unhealthy(), self._history.reach
+    def _content_key(self) -> tuple[object, ...]:
+        choice = self._view_picker.key(), self._period_picker.key(), self._job_period
+        return *choice, self._gpus(), self._unhealthy_gpus(), self._history.extension_count
 
-    def _take_plots(self, view: HistoryView) -> None:
-        if view.key not in self._known:
-            self._known[view.key] = _Plots(view, self._link)
-        old, self._plots = self._plots, self._known[view.key]
-        if self._plots is old:
+    def _show_plots(self, view: HistoryView) -> None:
+        if view.key not in self._plots_by_view:
+            self._plots_by_view[view.key] = _PlotColumn(view, self._link)
+        previous_plots, self._plots = self._plots, self._plots_by_view[view.key]
+        if self._plots is previous_plots:
             return
         layout = self.layout()
         if layout is not None:
-            layout.replaceWidget(old, self._plots)
-        old.hide()
+            layout.replaceWidget(previous_plots, self._plots)
+        previous_plots.hide()
         self._plots.show()
-        self._lane.follow(self.plot)
+        self._timeline.follow(self.plot)
 
     @Slot()
-    def _build(self) -> None:
+    def _rebuild(self) -> None:
         """Rebuild all curves: another node or quantity, or a new problem of a GPU."""
-        self._take_plots(next(view for view in VIEWS if view.key == self._picker.key()))
-        self._shown = self._wanted()
+        self._show_plots(next(view for view in VIEWS if view.key == self._view_picker.key()))
+        self._built_key = self._content_key()
         self._count = self._history.count
         self._data = {}
-        with ExitStack() as drawn:
+        with ExitStack() as stack:
             for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
-                drawn.enter_context(plot.drawn_once())
-                self._fill(plot, quantity)
-            self._settle()
+                stack.enter_context(plot.batch_redraws())
+                self._fill_plot(plot, quantity)
+            self._refresh_marks()
 
-    def _fill(self, plot: CurvePanel, quantity: Quantity) -> None:
+    def _fill_plot(self, plot: CurvePanel, quantity: Quantity) -> None:
         times = self._history.times()
-        unhealthy = self._unhealthy()
+        unhealthy = self._unhealthy_gpus()
         curves = [(NODE, quantity.title, True)]
-        if quantity.of_gpu is not None:
+        if quantity.read_gpu is not None:
             gpus = self._gpus()
-            curves = [(uuid, self._name(uuid, index), uuid in unhealthy) for uuid, index in gpus]
-        lone = len(curves) == 1
+            curves = [
+                (uuid, self._curve_name(uuid, index), uuid in unhealthy) for uuid, index in gpus
+            ]
+        is_single = len(curves) == 1
         plot.clear()
         plot.fit()
         # Problems last, so that no peer covers them.
@@ -371,71 +377,77 @@ class HistoryCard(Card):
             data = CurveData()
             data.extend(times, self._history.series(uuid, quantity.key), None, times)
             self._data[uuid, quantity.key] = data
-            lifted = lone or is_unhealthy
+            is_highlighted = is_single or is_unhealthy
             colour: int | str = "warn_fill" if is_unhealthy and uuid != NODE else 0
             plot.set_curve(
                 uuid or "node",
                 name,
                 data,
-                colour if lifted else "line_strong",
+                colour if is_highlighted else "line_strong",
                 with_raw=False,
-                named=lifted,
-                width=2.2 if lifted else 1.2,
+                with_label=is_highlighted,
+                width=2.2 if is_highlighted else 1.2,
             )
 
-    def _settle(self) -> None:
+    def _refresh_marks(self) -> None:
         times = self._history.times()
         if not len(times) or self._state is None:
             return
-        first, last = max(float(times[0]), self._from_s(times)), self._to_s(times)
+        start_s, end_s = max(float(times[0]), self._start_s(times)), self._end_s(times)
         # The first line of the hour may be some seconds late.
-        is_whole = first - self._from_s(times) < 60.0
-        since = f"since {formats.moment_long(first, last)}"
-        if self._job is not None:
+        is_whole = start_s - self._start_s(times) < 60.0
+        start_text = f"since {formats.time_with_day(start_s, end_s)}"
+        if self._job_period is not None:
             # The axis is that of the job, even if the node remembers only a part.
-            first = self._job.from_s
-            self._title.setText(self._job.title if is_whole else f"{self._job.title}, {since}")
+            start_s = self._job_period.start_s
+            self._title.setText(
+                self._job_period.title if is_whole else f"{self._job_period.title}, {start_text}"
+            )
         else:
-            whole = _STRETCHES[self._stretch.key()][1]
-            self._title.setText(whole if is_whole else upper_first(since))
+            period_title = _PERIODS[self._period_picker.key()][1]
+            self._title.setText(period_title if is_whole else upper_first(start_text))
         title, name = self._title.text(), node_title(self._state.name)
-        where = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
-        first = min(first, last - _LEAST_STRETCH_S)
-        self._lane.show_bars(bars_of(self._jobs, self._state.name), first, last)
-        self._words.setText(self._peers())
-        hot = ThresholdLine(HOT_C, f"hot above {formats.temperature(HOT_C)}")
-        spans = problem_spans(self._history, (uuid for uuid, _ in self._gpus()), first, last)
+        plot_subject = title if name in title else f"{name}, {title[:1].lower()}{title[1:]}"
+        start_s = min(start_s, end_s - _MIN_PERIOD_S)
+        self._timeline.show_bars(job_bars(self._jobs, self._state.name), start_s, end_s)
+        self._peers_label.setText(self._peers_text())
+        threshold = ThresholdLine(HOT_C, f"hot above {formats.temperature(HOT_C)}")
+        spans = problem_axis_spans(
+            self._history, (uuid for uuid, _ in self._gpus()), start_s, end_s
+        )
         for plot, quantity in zip(self._plots.plots, self._plots.quantities, strict=True):
-            plot.title = f"{quantity.title}, {where}"
-            plot.set_fixed_x(first, last + _NAME_SHARE * (last - first))
+            plot.title = f"{quantity.title}, {plot_subject}"
+            plot.set_fixed_x(start_s, end_s + _NAME_SHARE * (end_s - start_s))
             is_heat = quantity.key == "temperature"
-            plot.set_marks(thresholds=[hot] if is_heat else [], spans=spans)
+            plot.set_marks(thresholds=[threshold] if is_heat else [], spans=spans)
             # Only once, in the upper plot.
             spans = [replace(span, text="") for span in spans]
 
-    def _peers(self) -> str:
+    def _peers_text(self) -> str:
         """Describe the grey lines: "7 other GPUs, 63 °C to 69 °C, 1.41 GHz"."""
         reading = self._state.reading if self._state is not None else None
-        shown = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
-        quantities = [one for one in self._plots.quantities if one.of_gpu is not None]
-        if not self._goes_on or not quantities or len(shown) < 2:
+        shown_gpus = [gpu for gpu in reading.gpus if self._is_shown(gpu.uuid)] if reading else []
+        quantities = [
+            quantity for quantity in self._plots.quantities if quantity.read_gpu is not None
+        ]
+        if not self._is_live or not quantities or len(shown_gpus) < 2:
             return ""
-        unhealthy = self._unhealthy()
-        well = [gpu for gpu in shown if gpu.uuid not in unhealthy]
-        ranges = [text for one in quantities if (text := _range(one, well))]
+        unhealthy = self._unhealthy_gpus()
+        healthy_gpus = [gpu for gpu in shown_gpus if gpu.uuid not in unhealthy]
+        ranges = [text for quantity in quantities if (text := _range_text(quantity, healthy_gpus))]
         if not ranges:
             return ""
-        others = "other " if len(well) < len(shown) else ""
-        gpus = f"{len(well)} {others}GPU{'s' if len(well) > 1 else ''}"
-        return ", ".join([gpus, *ranges])
+        qualifier = "other " if len(healthy_gpus) < len(shown_gpus) else ""
+        gpu_text = f"{len(healthy_gpus)} {qualifier}GPU{'s' if len(healthy_gpus) > 1 else ''}"
+        return ", ".join([gpu_text, *ranges])
 
 
-def _range(quantity: Quantity, gpus: Iterable[Gpu]) -> str:
+def _range_text(quantity: Quantity, gpus: Iterable[Gpu]) -> str:
     """Return "63 °C to 69 °C", "" if no GPU reports the quantity."""
-    if quantity.of_gpu is None:
+    if quantity.read_gpu is None:
         return ""
-    known = [value for gpu in gpus if (value := quantity.of_gpu(gpu)) is not None]
-    if not known:
+    values = [value for gpu in gpus if (value := quantity.read_gpu(gpu)) is not None]
+    if not values:
         return ""
-    low, high = quantity.text(min(known)), quantity.text(max(known))
+    low, high = quantity.format_value(min(values)), quantity.format_value(max(values))
     return low if low == high else f"{low} to {high}"

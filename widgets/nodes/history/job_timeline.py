@@ -17,58 +17,59 @@ from widgets.common.painting import fill_round, paint_text
 from widgets.common.theme import R_CELL
 from widgets.plots.curve_panel import CurvePanel
 
-_BAR_H, _GAP, _MOST_LANES = 18, 3, 3
-_LEAST_W, _NAME_FROM_W = 3.0, 36.0
+_BAR_H, _GAP, _MAX_ROWS = 18, 3, 3
+_MIN_W, _NAME_FROM_W = 3.0, 36.0
 
 
 @dataclass(frozen=True)
 class JobBar:
-    """One run. Times are Unix times; `to_s` is None while it runs."""
+    """One run. Times are Unix times; `end_s` is None while the job runs."""
 
     name: str
-    from_s: float
-    to_s: float | None = None
+    start_s: float
+    end_s: float | None = None
 
 
-def bars_of(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
-    """The newest run of each job that has one on this node, oldest first."""
-    found = []
+def job_bars(views: Iterable[JobView], node: str) -> tuple[JobBar, ...]:
+    """Return the newest run of each job with a run on this node, oldest first."""
+    bars = []
     for view in views:
-        began, ended = instant(view.status.started), instant(view.status.ended)
-        if node not in view.nodes or began is None:
+        start, end = instant(view.status.started_at), instant(view.status.ended_at)
+        if node not in view.nodes or start is None:
             continue
         if view.state.is_live:
-            found.append(JobBar(view.name, began.timestamp()))
-        elif ended is not None:
-            found.append(JobBar(view.name, began.timestamp(), ended.timestamp()))
-    return tuple(sorted(found, key=lambda bar: bar.from_s))
+            bars.append(JobBar(view.name, start.timestamp()))
+        elif end is not None:
+            bars.append(JobBar(view.name, start.timestamp(), end.timestamp()))
+    return tuple(sorted(bars, key=lambda bar: bar.start_s))
 
 
-def lanes_of(bars: Sequence[JobBar], from_s: float) -> list[list[JobBar]]:
-    """Those since that time, in as few lanes as possible without overlap; newest lanes only."""
-    lanes: list[list[JobBar]] = []
+def arrange_bars(bars: Sequence[JobBar], start_s: float) -> list[list[JobBar]]:
+    """Return the bars since a time in as few rows as possible; only the newest rows."""
+    rows: list[list[JobBar]] = []
     for bar in bars:
-        if bar.to_s is not None and bar.to_s < from_s:
+        if bar.end_s is not None and bar.end_s < start_s:
             continue
-        free = next(
-            (one for one in lanes if one[-1].to_s is not None and one[-1].to_s <= bar.from_s), None
+        free_row = next(
+            (row for row in rows if row[-1].end_s is not None and row[-1].end_s <= bar.start_s),
+            None,
         )
-        if free is not None:
-            free.append(bar)
+        if free_row is not None:
+            free_row.append(bar)
         else:
-            lanes.append([bar])
-    return lanes[-_MOST_LANES:]
+            rows.append([bar])
+    return rows[-_MAX_ROWS:]
 
 
-class JobLane(QWidget):
+class JobTimeline(QWidget):
     """The bars, aligned with their plot."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._plot: CurvePanel | None = None
         self._bars: tuple[JobBar, ...] = ()
-        self._lanes: list[list[JobBar]] = []
-        self._from_s = self._now_s = 0.0
+        self._rows: list[list[JobBar]] = []
+        self._start_s = self._now_s = 0.0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Jobs on this node")
         self.hide()
@@ -80,25 +81,29 @@ class JobLane(QWidget):
         self._plot = plot
         plot.redrawn.connect(self.update)
 
-    def show_bars(self, bars: tuple[JobBar, ...], from_s: float, now_s: float) -> None:
-        """Show those since `from_s`; without any the lane is hidden."""
-        self._bars, self._from_s, self._now_s = bars, from_s, now_s
-        self._lanes = lanes_of(bars, from_s)
-        self.setVisible(bool(self._lanes))
-        self.setFixedHeight(max(1, len(self._lanes)) * (_BAR_H + _GAP))
+    def show_bars(self, bars: tuple[JobBar, ...], start_s: float, now_s: float) -> None:
+        """Show the bars since `start_s`; without bars the timeline is hidden."""
+        self._bars, self._start_s, self._now_s = bars, start_s, now_s
+        self._rows = arrange_bars(bars, start_s)
+        self.setVisible(bool(self._rows))
+        self.setFixedHeight(max(1, len(self._rows)) * (_BAR_H + _GAP))
         self.setAccessibleDescription(
-            ". ".join(_sentence(bar) for lane in self._lanes for bar in lane)
+            ". ".join(_bar_text(bar) for row in self._rows for bar in row)
         )
         self.update()
 
-    def names(self) -> tuple[str, ...]:
-        return tuple(bar.name for lane in self._lanes for bar in lane)
+    def bar_names(self) -> tuple[str, ...]:
+        return tuple(bar.name for row in self._rows for bar in row)
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            at = QPointF(event.pos())
-            found = next((bar for bar, rect in self._placed() if rect.contains(at)), None)
-            QToolTip.showText(event.globalPos(), plain_tip(_sentence(found) if found else ""), self)
+            position = QPointF(event.pos())
+            hovered_bar = next(
+                (bar for bar, rect in self._bar_rects() if rect.contains(position)), None
+            )
+            QToolTip.showText(
+                event.globalPos(), plain_tip(_bar_text(hovered_bar) if hovered_bar else ""), self
+            )
             return True
         return bool(super().event(event))
 
@@ -106,38 +111,38 @@ class JobLane(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         t = theme.current()
-        for bar, rect in self._placed():
-            runs = bar.to_s is None
+        for bar, rect in self._bar_rects():
+            is_running = bar.end_s is None
             painter.setPen(Qt.PenStyle.NoPen)
-            fill_round(painter, rect, t.q("live_tint" if runs else "sunken"), R_CELL)
+            fill_round(painter, rect, t.q("live_tint" if is_running else "sunken"), R_CELL)
             if rect.width() >= _NAME_FROM_W:
-                room = rect.adjusted(8, 0, -8, 0)
-                paint_text(painter, room, bar.name, "tiny", "live" if runs else "text2")
+                name_rect = rect.adjusted(8, 0, -8, 0)
+                paint_text(painter, name_rect, bar.name, "tiny", "live" if is_running else "text2")
 
-    def _placed(self) -> list[tuple[JobBar, QRectF]]:
+    def _bar_rects(self) -> list[tuple[JobBar, QRectF]]:
         if self._plot is None:
             return []
-        left, right = self._plot.stretch_px()
+        left_px, right_px = self._plot.visible_span_px()
         x0, x1 = self._plot.x_range()
-        if x1 <= x0 or right <= left:
+        if x1 <= x0 or right_px <= left_px:
             return []
 
-        def at(time_s: float) -> float:
-            return left + (min(max(time_s, x0), x1) - x0) / (x1 - x0) * (right - left)
+        def to_px(time_s: float) -> float:
+            return left_px + (min(max(time_s, x0), x1) - x0) / (x1 - x0) * (right_px - left_px)
 
-        found = []
-        for number, lane in enumerate(self._lanes):
-            for bar in lane:
-                begin = at(bar.from_s)
-                end = at(self._now_s if bar.to_s is None else bar.to_s)
-                if end <= left or begin >= right:
+        bar_rects = []
+        for number, row in enumerate(self._rows):
+            for bar in row:
+                start_px = to_px(bar.start_s)
+                end_px = to_px(self._now_s if bar.end_s is None else bar.end_s)
+                if end_px <= left_px or start_px >= right_px:
                     continue
-                width = max(end - begin, _LEAST_W)
-                found.append((bar, QRectF(begin, number * (_BAR_H + _GAP), width, _BAR_H)))
-        return found
+                width = max(end_px - start_px, _MIN_W)
+                bar_rects.append((bar, QRectF(start_px, number * (_BAR_H + _GAP), width, _BAR_H)))
+        return bar_rects
 
 
-def _sentence(bar: JobBar) -> str:
-    if bar.to_s is None:
-        return f"{bar.name}, running since {formats.clock(bar.from_s)}"
-    return f"{bar.name}, {formats.clock(bar.from_s)} to {formats.clock(bar.to_s)}"
+def _bar_text(bar: JobBar) -> str:
+    if bar.end_s is None:
+        return f"{bar.name}, running since {formats.clock(bar.start_s)}"
+    return f"{bar.name}, {formats.clock(bar.start_s)} to {formats.clock(bar.end_s)}"

@@ -21,21 +21,21 @@ from widgets.plots.growable_array import Floats
 from widgets.plots.plot_range import Scale
 
 CAPACITY = 600
-"""Twenty minutes of readings at one per two seconds."""
-_LATELY_S, _LATELY_POINTS = 1200.0, 120
+"""Twenty minutes of readings, with a reading every two seconds."""
+_RECENT_S, _RECENT_POINTS = 1200.0, 120
 _GAP_S, _GAP_LINES = 90.0, 2.5
 """After this time without a reading, or this many missing lines of an agent, a curve has a gap."""
 _BLOCK_ROWS = 250
 """Numpy converts so many rows of eight GPUs in 1 ms, in which no other thread runs Python."""
 NODE = ""
-"""Replaces the UUID of a GPU for values of the node itself."""
+"""The key in place of a GPU's UUID for values of the node itself."""
 
 
 HOT_C = Limits().hot_c.enter
-_FROM_ZERO = Scale(0.0, 0.0, leaves_nothing_out=True)
-_FEW = Scale(0.0, 4.0, leaves_nothing_out=True)
-_UP_TO_HOT = Scale(50.0, HOT_C + 8.0, leaves_nothing_out=True, step=10.0)
-"""The temperature scale: the heat of work, everything cooler, and room for the text at `HOT_C`.
+_ZERO_BASED_SCALE = Scale(0.0, 0.0, shows_all_values=True)
+_COUNT_SCALE = Scale(0.0, 4.0, shows_all_values=True)
+_TEMPERATURE_SCALE = Scale(50.0, HOT_C + 8.0, shows_all_values=True, step=10.0)
+"""The temperature scale: the heat of work, everything cooler, and space for the text at `HOT_C`.
 
 A variation of two degrees is small, and looks small only on such a scale.
 """
@@ -47,12 +47,12 @@ class Quantity:
 
     key: str
     title: str
-    text: Callable[[float], str]
-    of_gpu: Callable[[Gpu], float | None] | None = None
-    of_node: Callable[[NodeReading], float | None] | None = None
-    of_past_gpu: Callable[[PastGpu], float | None] | None = None
-    of_past_node: Callable[[PastReading], float | None] | None = None
-    scale: Scale = _FROM_ZERO
+    format_value: Callable[[float], str]
+    read_gpu: Callable[[Gpu], float | None] | None = None
+    read_node: Callable[[NodeReading], float | None] | None = None
+    read_past_gpu: Callable[[PastGpu], float | None] | None = None
+    read_past_node: Callable[[PastReading], float | None] | None = None
+    scale: Scale = _ZERO_BASED_SCALE
     unit: str = ""
 
     @property
@@ -61,35 +61,35 @@ class Quantity:
         return f"{self.title}, {self.unit}" if self.unit else self.title
 
 
-def _share(used: int | None, total: int | None) -> float | None:
-    return None if used is None or not total else 100 * used / total
+def _used_percent(used_bytes: int | None, total_bytes: int | None) -> float | None:
+    return None if used_bytes is None or not total_bytes else 100 * used_bytes / total_bytes
 
 
-def _bits(bytes_per_s: float | None) -> float | None:
+def _gbit_per_s(bytes_per_s: float | None) -> float | None:
     return None if bytes_per_s is None else bytes_per_s * 8 / 1e9
 
 
-def _percent(value: float) -> str:
+def _percent_text(value: float) -> str:
     return f"{value:.0f}{formats.GAP}%"
 
 
-def _ghz(value: float) -> str:
+def _ghz_text(value: float) -> str:
     return f"{formats.metric(value)}{formats.GAP}GHz"
 
 
-def _in_ghz(mhz: float | None) -> float | None:
+def _mhz_to_ghz(mhz: float | None) -> float | None:
     return None if mhz is None else mhz / 1000
 
 
-def _errors(value: float) -> str:
+def _errors_text(value: float) -> str:
     return formats.plural(round(value), "error")
 
 
-def _watt(value: float) -> str:
+def _watt_text(value: float) -> str:
     return formats.with_unit(value, "W")
 
 
-def _gbit(value: float) -> str:
+def _gbit_text(value: float) -> str:
     return f"{formats.metric(value)}{formats.GAP}Gbit/s"
 
 
@@ -99,67 +99,77 @@ QUANTITIES = (
         "Temperature",
         formats.temperature,
         lambda gpu: gpu.temperature_c,
-        of_past_gpu=lambda gpu: gpu.temperature_c,
-        scale=_UP_TO_HOT,
+        read_past_gpu=lambda gpu: gpu.temperature_c,
+        scale=_TEMPERATURE_SCALE,
         unit="°C",
     ),
     Quantity(
         "clock",
         "Clock",
-        _ghz,
-        lambda gpu: _in_ghz(gpu.sm_clock_mhz),
-        of_past_gpu=lambda gpu: _in_ghz(gpu.sm_clock_mhz),
+        _ghz_text,
+        lambda gpu: _mhz_to_ghz(gpu.sm_clock_mhz),
+        read_past_gpu=lambda gpu: _mhz_to_ghz(gpu.sm_clock_mhz),
         unit="GHz",
     ),
     Quantity(
         "use",
         "Use",
-        _percent,
+        _percent_text,
         lambda gpu: gpu.use_percent,
-        of_past_gpu=lambda gpu: gpu.use_percent,
+        read_past_gpu=lambda gpu: gpu.use_percent,
     ),
     Quantity(
         "memory",
         "Memory",
-        _percent,
-        lambda gpu: _share(gpu.memory_used_bytes, gpu.memory_total_bytes),
-        of_past_gpu=lambda gpu: gpu.memory_percent,
+        _percent_text,
+        lambda gpu: _used_percent(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        read_past_gpu=lambda gpu: gpu.memory_percent,
     ),
-    Quantity("power", "Power", _watt, lambda gpu: gpu.power_w, of_past_gpu=lambda gpu: gpu.power_w),
+    Quantity(
+        "power", "Power", _watt_text, lambda gpu: gpu.power_w, read_past_gpu=lambda gpu: gpu.power_w
+    ),
     Quantity(
         "processor",
         "Processor",
-        _percent,
-        of_node=lambda reading: reading.cpu.use_percent,
-        of_past_node=lambda past: past.processor_percent,
+        _percent_text,
+        read_node=lambda reading: reading.cpu.use_percent,
+        read_past_node=lambda reading: reading.processor_percent,
     ),
     Quantity(
         "network",
         "Network",
-        _gbit,
-        of_node=lambda reading: _bits(reading.network_bytes_per_s),
-        of_past_node=lambda past: _bits(past.network_bytes_per_s),
+        _gbit_text,
+        read_node=lambda reading: _gbit_per_s(reading.network_bytes_per_s),
+        read_past_node=lambda reading: _gbit_per_s(reading.network_bytes_per_s),
     ),
     Quantity(
         "ecc_uncorrected",
         "Memory errors that spoil results",
-        _errors,
+        _errors_text,
         lambda gpu: gpu.ecc_uncorrected,
-        of_past_gpu=lambda gpu: gpu.ecc_uncorrected,
-        scale=_FEW,
+        read_past_gpu=lambda gpu: gpu.ecc_uncorrected,
+        scale=_COUNT_SCALE,
     ),
     Quantity(
         "ecc_corrected",
         "Memory errors that were corrected",
-        _errors,
+        _errors_text,
         lambda gpu: gpu.ecc_corrected,
-        of_past_gpu=lambda gpu: gpu.ecc_corrected,
-        scale=_FEW,
+        read_past_gpu=lambda gpu: gpu.ecc_corrected,
+        scale=_COUNT_SCALE,
     ),
 )
 BY_KEY = {quantity.key: quantity for quantity in QUANTITIES}
-_OF_PAST_NODE = {one.key: one.of_past_node for one in QUANTITIES if one.of_past_node is not None}
-_OF_PAST_GPU = {one.key: one.of_past_gpu for one in QUANTITIES if one.of_past_gpu is not None}
+_PAST_NODE_READERS = {
+    quantity.key: quantity.read_past_node
+    for quantity in QUANTITIES
+    if quantity.read_past_node is not None
+}
+_PAST_GPU_READERS = {
+    quantity.key: quantity.read_past_gpu
+    for quantity in QUANTITIES
+    if quantity.read_past_gpu is not None
+}
 
 
 class HistoryView(NamedTuple):
@@ -188,21 +198,21 @@ class NodeHistoryData:
 
     times: Floats
     values: Mapping[tuple[str, str], Floats]
-    words: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
-NO_PAST = NodeHistoryData(np.empty(0), {})
+EMPTY_HISTORY = NodeHistoryData(np.empty(0), {})
 
 
-def past_of(readings: Sequence[PastReading]) -> NodeHistoryData:
-    """Convert the readings to arrays; a missing one becomes a row of NaN, a gap.
+def to_history_data(readings: Sequence[PastReading]) -> NodeHistoryData:
+    """Convert the readings to arrays; a missing reading becomes a row of NaN, a gap.
 
-    Readings of the same GPUs that follow each other are converted together: a dict for each one
+    Readings of the same GPUs that follow each other are converted together: a dict for each reading
     made half a million objects of a week of eight GPUs, and Python's collector, which runs on the
     GUI thread, then took 0.26 s (tests/benchmarks/soak.py).
     """
     times: list[float] = []
-    words: dict[str, float] = {}
+    problem_numbers: dict[str, float] = {}
     blocks: list[tuple[int, tuple[str, ...], list[list[float | None]]]] = []
     gap_s = _GAP_S
     for reading in readings:
@@ -213,44 +223,44 @@ def past_of(readings: Sequence[PastReading]) -> NodeHistoryData:
         uuids = tuple(gpu.uuid for gpu in reading.gpus)
         if is_gap or not blocks or blocks[-1][1] != uuids or len(blocks[-1][2]) == _BLOCK_ROWS:
             blocks.append((len(times), uuids, []))
-        blocks[-1][2].append(_past_row(reading, words))
+        blocks[-1][2].append(_past_row(reading, problem_numbers))
         times.append(reading.at_s)
     values: dict[tuple[str, str], Floats] = {}
-    for first, uuids, rows in blocks:
-        of_block = np.array(rows, np.float32)  # None becomes NaN
-        keys = [(NODE, key) for key in _OF_PAST_NODE]
-        keys += [(uuid, key) for uuid in uuids for key in (*_OF_PAST_GPU, "unwell", "bad")]
+    for start, uuids, rows in blocks:
+        block_values = np.array(rows, np.float32)  # None becomes NaN
+        keys = [(NODE, key) for key in _PAST_NODE_READERS]
+        keys += [(uuid, key) for uuid in uuids for key in (*_PAST_GPU_READERS, "unwell", "bad")]
         for column, key in enumerate(keys):
             if key not in values:
                 values[key] = np.full(len(times), math.nan, np.float32)
-            values[key][first : first + len(rows)] = of_block[:, column]
-    return NodeHistoryData(np.array(times, np.float64), values, tuple(words))
+            values[key][start : start + len(rows)] = block_values[:, column]
+    return NodeHistoryData(np.array(times, np.float64), values, tuple(problem_numbers))
 
 
-def _past_row(reading: PastReading, words: dict[str, float]) -> list[float | None]:
-    row = [of_node(reading) for of_node in _OF_PAST_NODE.values()]
+def _past_row(reading: PastReading, problem_numbers: dict[str, float]) -> list[float | None]:
+    row = [read_node(reading) for read_node in _PAST_NODE_READERS.values()]
     for gpu in reading.gpus:
-        row += [of_gpu(gpu) for of_gpu in _OF_PAST_GPU.values()]
-        row += (_number_of(gpu.unhealthy, words), float(gpu.is_bad))
+        row += [read_gpu(gpu) for read_gpu in _PAST_GPU_READERS.values()]
+        row += (_problem_number(gpu.unhealthy, problem_numbers), float(gpu.is_bad))
     return row
 
 
-def _number(value: float | None) -> float:
+def _number_or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _number_of(text: str, words: dict[str, float]) -> float:
-    """The index of the text among the words, from 1; 0 for none."""
-    return words.setdefault(text, len(words) + 1.0) if text else 0.0
+def _problem_number(problem: str, problem_numbers: dict[str, float]) -> float:
+    """Return the number of a problem, from 1; 0 for ""."""
+    return problem_numbers.setdefault(problem, len(problem_numbers) + 1.0) if problem else 0.0
 
 
 @dataclass(frozen=True)
 class ProblemSpan:
-    """A time, Unix seconds, with a problem, and its description at the start."""
+    """A span of Unix time with a problem, and the description of the problem at its start."""
 
-    from_s: float
-    to_s: float
-    words: str
+    start_s: float
+    end_s: float
+    message: str
 
 
 class NodeHistory:
@@ -262,134 +272,150 @@ class NodeHistory:
         self._rows: dict[tuple[str, str], int] = {}
         # One array for all: sixty each for 64 nodes, made in one turn, blocked the window.
         self._values = np.empty((0, capacity))
-        self._words: dict[str, float] = {}
-        self._past = NO_PAST
+        self._problem_numbers: dict[str, float] = {}
+        self._agent_history = EMPTY_HISTORY
         self.count = 0
         """The number of appended rows, gaps included."""
-        self.reach = 0
-        """How often its beginning moved back."""
+        self.extension_count = 0
+        """How often the start of the history moved back."""
 
     def append(
         self,
         reading: NodeReading,
         at_s: float,
         problems: Mapping[str, str] | None = None,
-        bad: Collection[str] = (),
+        severe_gpus: Collection[str] = (),
     ) -> None:
         """Add a reading that arrived at `at_s`, Unix time of this desktop.
 
         Args:
             problems: The problem of a GPU, by its UUID.
-            bad: The GPUs whose problem is severe.
+            severe_gpus: The UUIDs of the GPUs whose problem is severe.
         """
         if self.count and at_s - self._times[(self.count - 1) % self._capacity] > _GAP_S:
-            self._put(self._times[(self.count - 1) % self._capacity] + 1.0, {})
-        values = values_of(reading)
+            self._write_row(self._times[(self.count - 1) % self._capacity] + 1.0, {})
+        values = reading_values(reading)
         for gpu in reading.gpus:
-            values[gpu.uuid, "unwell"] = _number_of((problems or {}).get(gpu.uuid, ""), self._words)
-            values[gpu.uuid, "bad"] = float(gpu.uuid in bad)
-        self._put(at_s, values)
+            values[gpu.uuid, "unwell"] = _problem_number(
+                (problems or {}).get(gpu.uuid, ""), self._problem_numbers
+            )
+            values[gpu.uuid, "bad"] = float(gpu.uuid in severe_gpus)
+        self._write_row(at_s, values)
 
-    def _put(self, at_s: float, values: Values) -> None:
-        place = self.count % self._capacity
+    def _write_row(self, at_s: float, values: Values) -> None:
+        index = self.count % self._capacity
         self.count += 1
-        self._times[place] = at_s
-        fresh = [key for key in values if key not in self._rows]
-        if fresh:
-            for key in fresh:
+        self._times[index] = at_s
+        new_keys = [key for key in values if key not in self._rows]
+        if new_keys:
+            for key in new_keys:
                 self._rows[key] = len(self._rows)
-            untold = np.full((len(fresh), self._capacity), math.nan)
-            self._values = np.concatenate((self._values, untold))
-        self._values[:, place] = math.nan
+            empty_rows = np.full((len(new_keys), self._capacity), math.nan)
+            self._values = np.concatenate((self._values, empty_rows))
+        self._values[:, index] = math.nan
         rows = [self._rows[key] for key in values]
-        self._values[rows, place] = [_number(value) for value in values.values()]
+        self._values[rows, index] = [_number_or_nan(value) for value in values.values()]
 
-    def put_past(self, past: NodeHistoryData) -> bool:
-        """Take the history of its agent; return True if it begins earlier than what was known."""
-        known = self.times()
-        self._past = past
-        now = self.times()
-        farther = bool(len(now)) and (not len(known) or now[0] < known[0] - EVERY_S)
-        self.reach += farther
-        return farther
+    def set_agent_history(self, agent_history: NodeHistoryData) -> bool:
+        """Set the history of the node's agent; return True if the history now begins earlier."""
+        previous_times = self.times()
+        self._agent_history = agent_history
+        times = self.times()
+        is_extended = bool(len(times)) and (
+            not len(previous_times) or times[0] < previous_times[0] - EVERY_S
+        )
+        self.extension_count += is_extended
+        return is_extended
 
     def times(self) -> Floats:
         """Unix times, oldest first."""
         live = self._in_order(self._times)
-        cut = self._cut(live)
-        joint = self._joint(live, cut)
-        return np.concatenate((self._past.times[:cut], joint, live))
+        agent_rows = self._agent_rows(live)
+        gap_times = self._gap_times(live, agent_rows)
+        return np.concatenate((self._agent_history.times[:agent_rows], gap_times, live))
 
     def series(self, uuid: str, quantity: str) -> Floats:
         """The values at `times`, NaN for missing ones."""
         live = self._in_order(self._times)
-        cut = self._cut(live)
-        joint = np.full(len(self._joint(live, cut)), math.nan)
+        agent_rows = self._agent_rows(live)
+        gap_values = np.full(len(self._gap_times(live, agent_rows)), math.nan)
         key = (uuid, quantity)
-        before = self._past.values.get(key)
-        now = self._rows.get(key)
+        agent_values = self._agent_history.values.get(key)
+        live_row = self._rows.get(key)
         return np.concatenate(
             (
-                np.full(cut, math.nan) if before is None else before[:cut],
-                joint,
-                np.full(len(live), math.nan) if now is None else self._in_order(self._values[now]),
+                np.full(agent_rows, math.nan)
+                if agent_values is None
+                else agent_values[:agent_rows],
+                gap_values,
+                np.full(len(live), math.nan)
+                if live_row is None
+                else self._in_order(self._values[live_row]),
             )
         )
 
-    def lately(self, uuid: str, quantity: str) -> Floats:
-        """The values of the last minutes at equal intervals, from any source."""
+    def recent_values(self, uuid: str, quantity: str) -> Floats:
+        """Return the values of the last minutes at equal intervals, from any source."""
         times = self.times()
         if len(times) < 2:
             return self.series(uuid, quantity)
-        begin = max(float(times[0]), float(times[-1]) - _LATELY_S)
-        grid = np.linspace(begin, float(times[-1]), _LATELY_POINTS)
-        places = np.clip(np.searchsorted(times, grid, "right") - 1, 0, len(times) - 1)
-        return self.series(uuid, quantity)[places]
+        start_s = max(float(times[0]), float(times[-1]) - _RECENT_S)
+        grid_times = np.linspace(start_s, float(times[-1]), _RECENT_POINTS)
+        indices = np.clip(np.searchsorted(times, grid_times, "right") - 1, 0, len(times) - 1)
+        return self.series(uuid, quantity)[indices]
 
-    def spans(
-        self, uuids: Sequence[str], from_s: float, to_s: float = math.inf
+    def problem_spans(
+        self, uuids: Sequence[str], start_s: float, end_s: float = math.inf
     ) -> list[ProblemSpan]:
-        """The spans in which any of these GPUs had a problem; a change begins another span."""
-        if not self._words and not self._past.words:
+        """Return the spans in which any of the GPUs had a problem; a change starts another span."""
+        if not self._problem_numbers and not self._agent_history.problems:
             return []
-        times, live = self.times(), tuple(self._words)
-        of_past = len(times) - len(self._in_order(self._times))
-        levels, words = np.zeros(len(times), np.int8), [""] * len(times)
+        times, live_problems = self.times(), tuple(self._problem_numbers)
+        agent_rows = len(times) - len(self._in_order(self._times))
+        levels, messages = np.zeros(len(times), np.int8), [""] * len(times)
         for uuid in uuids:
             series = self.series(uuid, "unwell")
             is_bad = self.series(uuid, "bad") > 0
-            for place in np.flatnonzero(series > 0):
-                known = self._past.words if place < of_past else live
-                level = 2 if is_bad[place] else 1
-                if level > levels[place]:
-                    levels[place] = level
-                    words[place] = known[int(series[place]) - 1]
-        levels[(times < from_s) | (times > to_s)] = 0
+            for index in np.flatnonzero(series > 0):
+                problems = self._agent_history.problems if index < agent_rows else live_problems
+                level = 2 if is_bad[index] else 1
+                if level > levels[index]:
+                    levels[index] = level
+                    messages[index] = problems[int(series[index]) - 1]
+        levels[(times < start_s) | (times > end_s)] = 0
         edges = np.flatnonzero(np.diff(np.concatenate(([0], levels, [0])).astype(np.int8)))
-        last = len(times) - 1
+        last_index = len(times) - 1
         return [
-            ProblemSpan(float(times[first]), float(times[min(after, last)]), words[first])
-            for first, after in pairwise(edges.tolist())
-            if levels[first]
+            ProblemSpan(float(times[start]), float(times[min(end, last_index)]), messages[start])
+            for start, end in pairwise(edges.tolist())
+            if levels[start]
         ]
 
-    def had_problem(self, uuid: str, from_s: float, to_s: float = math.inf) -> bool:
-        if not self._words and not self._past.words:
+    def had_problem(self, uuid: str, start_s: float, end_s: float = math.inf) -> bool:
+        if not self._problem_numbers and not self._agent_history.problems:
             return False
         times = self.times()
-        within = (times >= from_s) & (times <= to_s)
-        return bool(((self.series(uuid, "unwell") > 0) & within).any())
+        is_inside = (times >= start_s) & (times <= end_s)
+        return bool(((self.series(uuid, "unwell") > 0) & is_inside).any())
 
-    def _cut(self, live: Floats) -> int:
+    def _agent_rows(self, live: Floats) -> int:
         """The number of the agent's rows before the first reading of this window."""
-        past = self._past.times
-        return len(past) if not len(live) else int(np.searchsorted(past, live[0], "left"))
+        agent_times = self._agent_history.times
+        return (
+            len(agent_times)
+            if not len(live)
+            else int(np.searchsorted(agent_times, live[0], "left"))
+        )
 
-    def _joint(self, live: Floats, cut: int) -> Floats:
+    def _gap_times(self, live: Floats, agent_rows: int) -> Floats:
         """A row of NaN between the agent's last line and this window's first reading."""
-        if not cut or not len(live) or live[0] - self._past.times[cut - 1] <= _GAP_S:
+        if (
+            not agent_rows
+            or not len(live)
+            or live[0] - self._agent_history.times[agent_rows - 1] <= _GAP_S
+        ):
             return np.empty(0)
-        return np.array([self._past.times[cut - 1] + 1.0])
+        return np.array([self._agent_history.times[agent_rows - 1] + 1.0])
 
     def _in_order(self, values: np.ndarray) -> Floats:
         if self.count <= self._capacity:
@@ -397,13 +423,13 @@ class NodeHistory:
         return np.roll(values, -(self.count % self._capacity))
 
 
-def values_of(reading: NodeReading) -> dict[tuple[str, str], float | None]:
+def reading_values(reading: NodeReading) -> dict[tuple[str, str], float | None]:
     """All quantities of a reading by GPU (`NODE` is the node) and key."""
-    found: dict[tuple[str, str], float | None] = {}
+    values: dict[tuple[str, str], float | None] = {}
     for quantity in QUANTITIES:
-        if quantity.of_node is not None:
-            found[NODE, quantity.key] = quantity.of_node(reading)
-        if quantity.of_gpu is not None:
+        if quantity.read_node is not None:
+            values[NODE, quantity.key] = quantity.read_node(reading)
+        if quantity.read_gpu is not None:
             for gpu in reading.gpus:
-                found[gpu.uuid, quantity.key] = quantity.of_gpu(gpu)
-    return found
+                values[gpu.uuid, quantity.key] = quantity.read_gpu(gpu)
+    return values

@@ -17,16 +17,16 @@ from widgets.common.buttons import Button
 from widgets.common.layout import clear, row
 from widgets.common.theme import S3, Family
 from widgets.nodes.page.node_actions import RETRY, SET_UP, SHOW, NodeAction, NodeActions
-from widgets.nodes.row.node_names import without_domain
+from widgets.nodes.row.node_names import strip_domain
 from widgets.nodes.row.node_row import Condition, NodeRow, condition_of, upper_first
 
-MOST_CARDS = 3
-_CARD_LEAST_W = 320
+MAX_CARDS = 3
+_CARD_MIN_W = 320
 
 
 @dataclass(frozen=True)
 class Attention:
-    """One card; its button is for the action."""
+    """The content of a card; its button is for the action."""
 
     node: str
     family: Family
@@ -36,50 +36,59 @@ class Attention:
     action: NodeAction
 
 
-def attentions(
+def attention_cards(
     states: Iterable[NodeState],
     rows: Mapping[str, NodeRow],
     jobs: Iterable[JobView],
-    since: Mapping[str, float],
-    now: float | None = None,
+    problem_starts: Mapping[str, float],
+    now_s: float | None = None,
 ) -> tuple[Attention, ...]:
-    """Return at most `MOST_CARDS`: jobs affected first, then problems, offline and new nodes.
+    """Return at most `MAX_CARDS` cards: affected jobs first, then problems, offline and new nodes.
 
     Args:
-        since: The time when each node stopped being healthy, Unix time; not all are known.
-        now: Unix time.
+        problem_starts: The Unix time at which each node stopped being healthy, if known.
+        now_s: Unix time.
     """
-    now = time.time() if now is None else now
-    titles = without_domain([row.title for row in rows.values()])
+    now_s = time.time() if now_s is None else now_s
+    titles = strip_domain([row.title for row in rows.values()])
     names = dict(zip(rows, titles, strict=True))
-    live = [view for view in jobs if view.state.is_live]
-    found: list[tuple[int, Attention]] = []
+    live_views = [view for view in jobs if view.state.is_live]
+    ranked_cards: list[tuple[int, Attention]] = []
     for state in states:
         condition, reason = condition_of(state)
         row = rows[state.name]
-        placed = [view.name for view in live if state.name in view.nodes]
-        seen = [cell.owner for cell in row.gpus if cell.use == "ours"]
-        costs = list(dict.fromkeys(placed + seen))
-        if not condition.is_notable and (condition is not Condition.NEW or row.line_tone == "live"):
+        job_names = [view.name for view in live_views if state.name in view.nodes]
+        gpu_owners = [cell.owner for cell in row.gpus if cell.use == "ours"]
+        affected_jobs = list(dict.fromkeys(job_names + gpu_owners))
+        if not condition.is_notable and (
+            condition is not Condition.NEW or row.subtitle_color == "live"
+        ):
             continue
-        moment = since.get(state.name)
-        when = f"since {formats.moment_long(moment, now)}" if moment is not None else ""
-        rank = list(Condition).index(condition) - (10 if costs else 0)
-        slows = _slowed(live, state.name)
-        found.append((rank, _card(row, names[row.name], condition, reason, when, costs, slows)))
-    found.sort(key=lambda pair: pair[0])
-    return tuple(card for _, card in found[:MOST_CARDS])
+        start_s = problem_starts.get(state.name)
+        start_text = f"since {formats.time_with_day(start_s, now_s)}" if start_s is not None else ""
+        priority = list(Condition).index(condition) - (10 if affected_jobs else 0)
+        slowdown = _slowdown(live_views, state.name)
+        ranked_cards.append(
+            (
+                priority,
+                _card(row, names[row.name], condition, reason, start_text, affected_jobs, slowdown),
+            )
+        )
+    ranked_cards.sort(key=lambda pair: pair[0])
+    return tuple(card for _, card in ranked_cards[:MAX_CARDS])
 
 
-def _slowed(live: Iterable[JobView], node: str) -> str:
-    """The delay of the job that a node slows most: "takes 25 % longer for it"."""
+def _slowdown(live_views: Iterable[JobView], node: str) -> str:
+    """Describe the delay of the job that a node slows most: "takes 25 % longer for it"."""
     shares = {}
-    for view in live:
+    for view in live_views:
         slowest = view.slowest()
         if slowest is not None:
             rank, share = slowest
-            place = next(placement.node for number, placement, _ in view.ranks() if number == rank)
-            if place == node:
+            slow_node = next(
+                placement.node for number, placement, _ in view.ranks() if number == rank
+            )
+            if slow_node == node:
                 shares[view.name] = share
     if not shares:
         return ""
@@ -92,81 +101,90 @@ def _card(
     name: str,
     condition: Condition,
     reason: str,
-    when: str,
-    costs: list[str],
-    slows: str,
+    start_text: str,
+    affected_jobs: list[str],
+    slowdown: str,
 ) -> Attention:
     family, icon = condition.family, condition.icon
     if condition is Condition.UNHEALTHY:
-        heat = next((c.temperature_c for c in row.gpus if c.unhealthy), None)
-        now = f"now {formats.temperature(heat)}" if heat is not None and "heat" in reason else ""
-        facts = upper_first(", ".join(part for part in (when, now) if part))
-        runs = f"{_names(costs)} {'runs' if len(costs) == 1 else 'run'} on it." if costs else ""
-        effect = slows or runs
-        text = _sentences(facts, effect) or "No job is on it."
+        temperature_c = next((c.temperature_c for c in row.gpus if c.problem), None)
+        current_text = (
+            f"now {formats.temperature(temperature_c)}"
+            if temperature_c is not None and "heat" in reason
+            else ""
+        )
+        problem_text = upper_first(", ".join(part for part in (start_text, current_text) if part))
+        jobs_text = (
+            f"{_job_names(affected_jobs)} {'runs' if len(affected_jobs) == 1 else 'run'} on it."
+            if affected_jobs
+            else ""
+        )
+        effect = slowdown or jobs_text
+        text = _join_sentences(problem_text, effect) or "No job is on it."
         return Attention(row.name, family, icon, f"{name}: {reason}", text, SHOW)
     if condition is Condition.OFFLINE:
-        effect = f"{_names(costs)} ran on it." if costs else ""
-        when = "" if "since" in reason else when
-        text = _sentences(upper_first(reason), upper_first(when), effect)
+        effect = f"{_job_names(affected_jobs)} ran on it." if affected_jobs else ""
+        start_text = "" if "since" in reason else start_text
+        text = _join_sentences(upper_first(reason), upper_first(start_text), effect)
         return Attention(row.name, family, icon, f"{name} is offline", text, RETRY)
-    text = _sentences(
-        row.line if row.line_tone == "bad" else "", "Jobs cannot use it until it is set up."
+    text = _join_sentences(
+        row.subtitle if row.subtitle_color == "bad" else "",
+        "Jobs cannot use it until it is set up.",
     )
     return Attention(row.name, family, icon, f"{name} is not set up", text, SET_UP)
 
 
-def _names(jobs: list[str]) -> str:
+def _job_names(jobs: list[str]) -> str:
     return jobs[0] if len(jobs) == 1 else f"{jobs[0]} and {len(jobs) - 1} more"
 
 
-def _sentences(*parts: str) -> str:
+def _join_sentences(*parts: str) -> str:
     return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)
 
 
 class AttentionCards(QWidget):
-    """The cards side by side, or below each other where they would be narrow."""
+    """The cards side by side, or stacked in a narrow window."""
 
     def __init__(self, actions: NodeActions) -> None:
         super().__init__()
         self._actions = actions
-        self._shown: tuple[Attention, ...] = ()
+        self._cards: tuple[Attention, ...] = ()
         self._row = row(gap=S3)
         self.setLayout(self._row)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.hide()
 
     @property
-    def shown(self) -> tuple[Attention, ...]:
-        return self._shown
+    def cards(self) -> tuple[Attention, ...]:
+        return self._cards
 
     def show_cards(self, cards: tuple[Attention, ...]) -> None:
-        """Show these cards; hide everything if there are none."""
-        if cards == self._shown:
+        """Show these cards; without cards hide the widget."""
+        if cards == self._cards:
             return
-        same = [card.node for card in cards] == [card.node for card in self._shown]
-        self._shown = cards
+        same_nodes = [card.node for card in cards] == [card.node for card in self._cards]
+        self._cards = cards
         self.setVisible(bool(cards))
-        self._settle()
-        if same and all(isinstance(self._banner(n), Banner) for n in range(len(cards))):
+        self._set_direction()
+        if same_nodes and all(isinstance(self._banner(n), Banner) for n in range(len(cards))):
             # Only texts changed: a button must not disappear under the pointer.
             for number, card in enumerate(cards):
-                self._fill(self._banner(number), card)
+                self._fill_banner(self._banner(number), card)
             return
         clear(self._row)
         for card in cards:
             banner = Banner(stacked=True)
             self._row.addWidget(banner, 1)
-            self._fill(banner, card)
+            self._fill_banner(banner, card)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._settle()
+        self._set_direction()
 
-    def _settle(self) -> None:
-        narrow = self.width() < _CARD_LEAST_W * len(self._shown)
-        way = QBoxLayout.Direction
-        self._row.setDirection(way.TopToBottom if narrow else way.LeftToRight)
+    def _set_direction(self) -> None:
+        is_narrow = self.width() < _CARD_MIN_W * len(self._cards)
+        direction = QBoxLayout.Direction
+        self._row.setDirection(direction.TopToBottom if is_narrow else direction.LeftToRight)
 
     def _banner(self, number: int) -> Banner:
         item = self._row.itemAt(number)
@@ -174,7 +192,7 @@ class AttentionCards(QWidget):
         assert isinstance(banner, Banner)
         return banner
 
-    def _fill(self, banner: Banner, card: Attention) -> None:
+    def _fill_banner(self, banner: Banner, card: Attention) -> None:
         banner.set_finding(card.family, card.title, card.text, icon=card.icon)
         action = card.action
         button = Button(action.text, icon=action.icon if action == RETRY else "")

@@ -11,14 +11,14 @@ from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
 
 _WIDTH = 460
-_WORDS = (
+_EXPLANATION = (
     "A job pauses while a process of another user is on one of its GPUs, or a user is at the "
     "keyboard of {}. It continues by itself. Jobs without GPUs do not pause."
 )
 
 
 class GiveWayDialog(Dialog):
-    """Asks for the hours.
+    """A dialog that asks for the hours.
 
     Signals:
         requested: The text of the hours.
@@ -31,21 +31,21 @@ class GiveWayDialog(Dialog):
         self._edit = LineEdit(hours or "never", name="Hours")
         self._field = Field("Gives way", self._edit)
         self._field.set_note(f"never, always, or as in {EXAMPLE}")
-        self._go = self.default_button("Save", self._request)
-        words = Label(_WORDS.format(node), "body", "text2", wrap=True)
-        self.fill(words, self._field, foot=(self.close_button(), self._go))
-        self._edit.textChanged.connect(self._fit)
+        self._save_button = self.default_button("Save", self._request)
+        explanation = Label(_EXPLANATION.format(node), "body", "text2", wrap=True)
+        self.fill(explanation, self._field, foot=(self.close_button(), self._save_button))
+        self._edit.textChanged.connect(self._check_hours)
         self._edit.selectAll()
 
     @Slot()
-    def _fit(self) -> None:
-        fault = ""
+    def _check_hours(self) -> None:
+        message = ""
         try:
             parse_hours(self._edit.text())
         except ValueError as error:
-            fault = str(error)
-        self._field.set_error(fault)
-        self._go.setEnabled(not fault)
+            message = str(error)
+        self._field.set_error(message)
+        self._save_button.setEnabled(not message)
 
     @Slot()
     def _request(self) -> None:

@@ -11,8 +11,8 @@ from widgets.nodes.row.node_row import Condition
 
 
 @dataclass(frozen=True)
-class NodeFacts:
-    """The facts that decide which actions on a node are offered.
+class NodeActionState:
+    """The state of a node that decides which actions are offered.
 
     ``is_added`` is False for this computer.
     """
@@ -26,63 +26,69 @@ class NodeFacts:
         return self.condition is Condition.NEW
 
     @property
-    def is_out(self) -> bool:
+    def is_out_of_service(self) -> bool:
         return self.condition is Condition.OUT_OF_SERVICE
 
 
-NodeAction: TypeAlias = Action[[str], NodeFacts]
+NodeAction: TypeAlias = Action[[str], NodeActionState]
 
 CHECK = NodeAction(
     "check",
     "Check",
     "first-aid",
     tip="Check the installation of this node",
-    titled=lambda on: "Checking…" if on.is_checking else "Check",
-    offered=lambda on: not on.is_new,
-    able=lambda on: not on.is_checking,
+    make_title=lambda state: "Checking…" if state.is_checking else "Check",
+    is_offered=lambda state: not state.is_new,
+    is_enabled=lambda state: not state.is_checking,
 )
 SET_UP = NodeAction(
     "set_up",
     "Set up",
     "wrench",
-    offered=lambda on: on.is_added and on.is_new,
+    is_offered=lambda state: state.is_added and state.is_new,
     is_primary=True,
 )
 TAKE_OUT = NodeAction(
     "take_out",
     "Take out of service",
     "prohibit",
-    offered=lambda on: on.is_added and not on.is_new and not on.is_out,
+    is_offered=lambda state: state.is_added and not state.is_new and not state.is_out_of_service,
 )
 PUT_BACK = NodeAction(
-    "put_back", "Put back", "arrow-u-up-left", offered=lambda on: on.is_added and on.is_out
+    "put_back",
+    "Put back",
+    "arrow-u-up-left",
+    is_offered=lambda state: state.is_added and state.is_out_of_service,
 )
 GIVE_WAY = NodeAction("give_way", "Give way…", tip="Pause jobs while other users need the node")
-SET_UP_AGAIN = NodeAction("set_up_again", "Set up again…", offered=lambda on: not on.is_new)
+SET_UP_AGAIN = NodeAction(
+    "set_up_again", "Set up again…", is_offered=lambda state: not state.is_new
+)
 FORGET = NodeAction("forget", "Forget passphrase")
 REMOVE = NodeAction("remove", "Remove…")
 HEADER_ACTIONS = ((CHECK,), (SET_UP,), (TAKE_OUT, PUT_BACK))
-"""A button each; it shows the one that is offered."""
+"""A button for each group, which shows the offered action."""
 MENU_ACTIONS = (GIVE_WAY, SET_UP_AGAIN, FORGET, REMOVE)
 
 SHOW = NodeAction("show", "Show node")
-RETRY = NodeAction("look", "Try again", "arrow-clockwise")
+RETRY = NodeAction("retry", "Try again", "arrow-clockwise")
 
-# Requests of single buttons. The first argument is a node's name unless it is described.
+# Requests of single buttons. Without another description the argument is a node's name.
 
 ADD = Request[[]]("add")
 BACK = Request[[]]("back")
 """Show the rack."""
 REMOVE_NOW = Request[[str]]("remove_now")
-"""The user confirmed."""
+"""Remove the node: the user confirmed."""
 MOVE_OFF = Request[[str, str]]("move_off")
-"""The id of a job, and the node that it is to leave."""
+"""Move a job off a node: the job's id, and the node's name."""
 END_ORPHAN = Request[[str, Orphan]]("end_orphan")
-"""And a process on it to end; answer with `NodesPage.show_orphans`."""
-READ_PAST = Request[[str]]("read_past")
-"""It is displayed; answer with `NodesPage.show_past`, periodically."""
+"""End a process: the node's name, and the process; answer with `NodesPage.show_orphans`."""
+READ_HISTORY = Request[[str]]("read_history")
+"""Read the history of the displayed node; answer periodically with
+`NodesPage.show_agent_history`."""
 SAVE = Request[[str, bytes]]("save")
-"""A file name, and its contents."""
+"""Save a file: its name, and its contents."""
 
 
 class NodeActions(Requests):

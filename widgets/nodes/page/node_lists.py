@@ -28,10 +28,10 @@ from widgets.common.buttons import Button
 from widgets.common.cards import Card, Separator
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import S1, S2, Role, Tone
+from widgets.common.theme import S1, S2, ColorRole, Role
 from widgets.nodes.page.node_actions import MOVE_OFF, NodeActions
 
-_MOST_LINES = 12
+_MAX_LINES = 12
 _SECOND_MS = 1000
 _CHECKING = (
     "Checking Python, PyTorch, Horovod, Open MPI, the data root and the GPUs; "
@@ -39,10 +39,10 @@ _CHECKING = (
 )
 
 
-class _Line(NamedTuple):
+class _FindingLine(NamedTuple):
     icon: str
-    tone: Tone
-    sentence: str
+    color_role: ColorRole
+    message: str
     remedy: str
     role: Role
     orphan: Orphan | None = None
@@ -51,37 +51,37 @@ class _Line(NamedTuple):
 
 
 class _FindingRow(QWidget):
-    """One line of the findings; an orphan has a button, which calls ``end``."""
+    """One line of the findings; an orphan has a button, which calls ``end_orphan``."""
 
-    def __init__(self, end: Callable[[Orphan], object]) -> None:
+    def __init__(self, end_orphan: Callable[[Orphan], object]) -> None:
         super().__init__()
-        self._end_orphan = end
+        self._end_orphan = end_orphan
         self._icon = IconLabel("warning-fill", "warn")
-        self._sentence = Label("", wrap=True)
-        self._remedy = Label("", tone="text2", wrap=True, selectable=True)
+        self._message = Label("", wrap=True)
+        self._remedy = Label("", color_role="text2", wrap=True, selectable=True)
         self._orphan: Orphan | None = None
-        self._end = Button("End process", icon="x")
-        self._end.clicked.connect(self._request_end)
-        self._act = QWidget()
-        self._act.setLayout(row(self._end, STRETCH, margins=(0, S1, 0, 0)))
-        words = col(self._sentence, self._remedy, self._act, gap=2)
-        self.setLayout(row(self._icon, (words, 1), top=True))
+        self._end_button = Button("End process", icon="x")
+        self._end_button.clicked.connect(self._request_end)
+        self._button_row = QWidget()
+        self._button_row.setLayout(row(self._end_button, STRETCH, margins=(0, S1, 0, 0)))
+        text_column = col(self._message, self._remedy, self._button_row, gap=2)
+        self.setLayout(row(self._icon, (text_column, 1), top=True))
 
-    def show_line(self, line: _Line) -> None:
-        self._icon.set_icon(line.icon, line.tone)
-        self._sentence.setText(line.sentence)
-        self._sentence.set_tip(line.tip)
-        self._sentence.setAccessibleDescription(line.tip)
-        self._sentence.set_tone("text2" if line.tone == "good" else "text")
+    def show_line(self, line: _FindingLine) -> None:
+        self._icon.set_icon(line.icon, line.color_role)
+        self._message.setText(line.message)
+        self._message.set_tip(line.tip)
+        self._message.setAccessibleDescription(line.tip)
+        self._message.set_color_role("text2" if line.color_role == "good" else "text")
         self._remedy.setText(line.remedy)
         self._remedy.set_role(line.role)
         self._remedy.setVisible(bool(line.remedy))
         self._orphan = line.orphan
-        self._act.setVisible(line.orphan is not None)
+        self._button_row.setVisible(line.orphan is not None)
         if line.orphan is not None:
-            self._end.setText("Ending…" if line.is_ending else "End process")
-            self._end.setEnabled(not line.is_ending)
-            self._end.setAccessibleName(f"End {process_words(line.orphan)}")
+            self._end_button.setText("Ending…" if line.is_ending else "End process")
+            self._end_button.setEnabled(not line.is_ending)
+            self._end_button.setAccessibleName(f"End {process_label(line.orphan)}")
         self.show()
 
     @Slot()
@@ -94,118 +94,128 @@ class FindingsCard(Card):
     """The known problems of a node, and the results of a check, each with its remedy.
 
     Args:
-        end: Ends an orphan.
+        end_orphan: Ends an orphan.
     """
 
-    def __init__(self, end: Callable[[Orphan], object]) -> None:
-        self._end = end
+    def __init__(self, end_orphan: Callable[[Orphan], object]) -> None:
+        self._end_orphan = end_orphan
         self._column = col(gap=S2)
         super().__init__(Label("Findings", "strong"), self._column, gap=S2)
         self._rows: list[_FindingRow] = []
-        self._lines: tuple[_Line, ...] = ()
+        self._lines: tuple[_FindingLine, ...] = ()
         self._health: tuple[HealthFinding, ...] = ()
-        self._found: tuple[Finding, ...] = ()
+        self._findings: tuple[Finding, ...] = ()
         self._is_checking = False
-        self._began_s = 0.0
+        self._check_start_s = 0.0
         self._clock = QTimer(self, interval=_SECOND_MS)
-        self._clock.timeout.connect(self._fill)
-        self._orphans: tuple[_Line, ...] = ()
+        self._clock.timeout.connect(self._refresh)
+        self._orphans: tuple[_FindingLine, ...] = ()
         self.hide()
 
     def show_health(self, health: tuple[HealthFinding, ...]) -> None:
         """Show what the readings report."""
         self._health = health
-        self._fill()
+        self._refresh()
 
     def show_checking(self) -> None:
-        """Name the steps of a check while it runs; they run in parallel."""
-        self._is_checking, self._began_s = True, time.monotonic()
-        self._fill()
+        """Name the steps of a running check; the steps run in parallel."""
+        self._is_checking, self._check_start_s = True, time.monotonic()
+        self._refresh()
         self._clock.start()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """Show the results of a finished check."""
-        self._found, self._is_checking = findings, False
-        self._fill()
+        self._findings, self._is_checking = findings, False
+        self._refresh()
 
     def show_orphans(
         self,
         orphans: Iterable[Orphan],
-        ending: Collection[ProcessIdentity],
+        ending_processes: Collection[ProcessIdentity],
         jobs: Mapping[str, str],
     ) -> None:
         """Show the processes that runs left behind, each with its button.
 
         Args:
-            ending: Those that are being ended.
+            ending_processes: The processes that are being ended.
             jobs: Names of jobs by their id.
         """
-        self._orphans = tuple(_orphan_line(one, ending, jobs) for one in orphans)
-        self._fill()
+        self._orphans = tuple(_orphan_line(orphan, ending_processes, jobs) for orphan in orphans)
+        self._refresh()
 
     def clear(self) -> None:
         """Clear for another node, which was not checked yet."""
-        self._health, self._found, self._orphans = (), (), ()
+        self._health, self._findings, self._orphans = (), (), ()
         self._is_checking = False
-        self._fill()
-        for one in self._rows:
-            one.hide()
+        self._refresh()
+        for finding_row in self._rows:
+            finding_row.hide()
 
     @Slot()
-    def _fill(self) -> None:
+    def _refresh(self) -> None:
         if not self._is_checking:
             self._clock.stop()
-        lines = tuple(self._lines_now())
+        lines = tuple(self._current_lines())
         if lines != self._lines:
             self._lines = lines
             self.setVisible(bool(lines))
-            self._show(lines)
+            self._show_lines(lines)
 
-    def _show(self, lines: Sequence[_Line]) -> None:
+    def _show_lines(self, lines: Sequence[_FindingLine]) -> None:
         while len(self._rows) < len(lines):
-            made = _FindingRow(self._end)
-            self._rows.append(made)
-            self._column.addWidget(made)
-        for one, line in zip(self._rows, lines, strict=False):
-            one.show_line(line)
-        for one in self._rows[len(lines) :]:
-            one.hide()
+            new_row = _FindingRow(self._end_orphan)
+            self._rows.append(new_row)
+            self._column.addWidget(new_row)
+        for finding_row, line in zip(self._rows, lines, strict=False):
+            finding_row.show_line(line)
+        for finding_row in self._rows[len(lines) :]:
+            finding_row.hide()
 
-    def _lines_now(self) -> Iterator[_Line]:
+    def _current_lines(self) -> Iterator[_FindingLine]:
         last_remedy = ""
-        for one in self._health:
-            # Heat and its consequences have one remedy: shown once.
-            again = one.remedy == last_remedy
-            yield _Line("warning-fill", "warn", one.sentence, "" if again else one.remedy, "body")
-            last_remedy = one.remedy
+        for health_finding in self._health:
+            # Heat and its consequences have the same remedy, which is shown once.
+            is_repeated = health_finding.remedy == last_remedy
+            yield _FindingLine(
+                "warning-fill",
+                "warn",
+                health_finding.message,
+                "" if is_repeated else health_finding.remedy,
+                "body",
+            )
+            last_remedy = health_finding.remedy
         yield from self._orphans
         if self._is_checking:
-            taken = time.monotonic() - self._began_s
-            remedy = f"{formats.duration(int(taken))} until now." if taken >= 1 else ""
-            yield _Line("clock", "text2", _CHECKING, remedy, "body")
+            elapsed_s = time.monotonic() - self._check_start_s
+            remedy = f"{formats.duration(int(elapsed_s))} until now." if elapsed_s >= 1 else ""
+            yield _FindingLine("clock", "text2", _CHECKING, remedy, "body")
             return
-        for finding in self._found:
+        for finding in self._findings:
             if not finding.ok:
-                yield _Line("x-circle-fill", "bad", finding.sentence, finding.remedy, "mono")
-        passed = [finding.sentence for finding in self._found if finding.ok]
-        if passed:
-            words = passed[0] if len(passed) == 1 else f"{len(passed)} checks passed"
-            tip = "\n".join(passed[1:] and passed)
-            yield _Line("check-circle-fill", "good", words, "", "mono", tip=tip)
+                yield _FindingLine("x-circle-fill", "bad", finding.message, finding.remedy, "mono")
+        passed_checks = [finding.message for finding in self._findings if finding.ok]
+        if passed_checks:
+            summary = (
+                passed_checks[0]
+                if len(passed_checks) == 1
+                else f"{len(passed_checks)} checks passed"
+            )
+            tip = "\n".join(passed_checks[1:] and passed_checks)
+            yield _FindingLine("check-circle-fill", "good", summary, "", "mono", tip=tip)
 
 
 def _orphan_line(
-    orphan: Orphan, ending: Collection[ProcessIdentity], jobs: Mapping[str, str]
-) -> _Line:
-    job = orphan.run_tag.rpartition("/")[0]
-    whose = f"“{jobs[job]}”" if job in jobs else f"job {job}" if job else "a run"
-    age, memory = formats.rough(orphan.age_s), formats.memory(orphan.memory_bytes)
-    sentence = f"{process_words(orphan)} was left behind by {whose}, {age} old, {memory}."
-    is_ending = orphan.process in ending
-    return _Line("warning-fill", "warn", sentence, orphan.why, "body", orphan, is_ending)
+    orphan: Orphan, ending_processes: Collection[ProcessIdentity], jobs: Mapping[str, str]
+) -> _FindingLine:
+    job_id = orphan.run_tag.rpartition("/")[0]
+    run_name = f"“{jobs[job_id]}”" if job_id in jobs else f"job {job_id}" if job_id else "a run"
+    age, memory = formats.rough_duration(orphan.age_s), formats.memory(orphan.memory_bytes)
+    message = f"{process_label(orphan)} was left behind by {run_name}, {age} old, {memory}."
+    is_ending = orphan.process in ending_processes
+    return _FindingLine("warning-fill", "warn", message, orphan.message, "body", orphan, is_ending)
 
 
-def process_words(orphan: Orphan) -> str:
+def process_label(orphan: Orphan) -> str:
     """Return "python, pid 51204"."""
     program = orphan.command.partition(" ")[0].rpartition("/")[2] or "A process"
     return f"{program}, pid {orphan.process.pid}"
@@ -218,28 +228,28 @@ class JobsCard(Card):
         self._actions = actions
         self._rows = col(gap=S2)
         super().__init__(Label("Jobs here", "strong"), self._rows, gap=S2)
-        self._shown: tuple[tuple[str, str], ...] = ()
+        self._shown_jobs: tuple[tuple[str, str], ...] = ()
         self.hide()
 
     def show_jobs(self, views: Iterable[JobView], node: str) -> None:
         """Show the live jobs on this node, the oldest first."""
-        live = [view for view in views if view.state.is_live and node in view.nodes]
-        live.sort(key=lambda view: view.status.started)
-        live_jobs = tuple((view.id, view.name) for view in live)
+        live_views = [view for view in views if view.state.is_live and node in view.nodes]
+        live_views.sort(key=lambda view: view.status.started_at)
+        live_jobs = tuple((view.id, view.name) for view in live_views)
         self.setVisible(bool(live_jobs))
-        if (*live_jobs, ("", node)) == self._shown:
+        if (*live_jobs, ("", node)) == self._shown_jobs:
             return
-        self._shown = (*live_jobs, ("", node))
+        self._shown_jobs = (*live_jobs, ("", node))
         clear(self._rows)
         for job_id, name in live_jobs:
-            move = Button(
+            move_button = Button(
                 f"Move it off {node}…",
                 icon="arrow-right",
                 tip="Saves and stops the job, then asks where to resume it",
             )
-            move.setAccessibleName(f"Move {name} off {node}")
-            move.clicked.connect(partial(self._actions.ask, MOVE_OFF, job_id, node))
-            self._rows.addLayout(col(Label(name, elide="right"), row(move, STRETCH), gap=S1))
+            move_button.setAccessibleName(f"Move {name} off {node}")
+            move_button.clicked.connect(partial(self._actions.ask, MOVE_OFF, job_id, node))
+            self._rows.addLayout(col(Label(name, elide="right"), row(move_button, STRETCH), gap=S1))
 
 
 @dataclass
@@ -272,7 +282,7 @@ class _ProcessGroup:
             formats.cores(self.cpu_percent / 100) if self.cpu_percent else "",
             f"{formats.memory(self.memory_bytes)} of memory" if self.memory_bytes else "",
             f"pid {min(self.pids)}" if count == 1 else "",
-            formats.rough(self.age_s) if self.age_s is not None else "",
+            formats.rough_duration(self.age_s) if self.age_s is not None else "",
         )
         return title, self.user, " · ".join(part for part in parts if part)
 
@@ -295,25 +305,25 @@ class ProcessesCard(Card):
         super().__init__(
             row(Label("Processes", "strong"), STRETCH, self._count), self._rows, gap=S2
         )
-        self._shown: tuple[tuple[str, str, str], ...] = ()
+        self._shown_lines: tuple[tuple[str, str, str], ...] = ()
         self.hide()
 
     def show_reading(self, reading: NodeReading) -> None:
         groups = _group_by_owner(reading)
         lines = tuple(group.texts() for group in groups)
         self.setVisible(bool(lines))
-        if lines == self._shown:
+        if lines == self._shown_lines:
             return
-        self._shown = lines
+        self._shown_lines = lines
         self._count.setText(formats.count(sum(len(group.pids) for group in groups)))
         clear(self._rows)
-        for number, line in enumerate(lines[:_MOST_LINES]):
+        for number, line in enumerate(lines[:_MAX_LINES]):
             if number:
                 self._rows.addWidget(Separator())
-            self._rows.addWidget(_process(*line))
-        if len(lines) > _MOST_LINES:
-            rest = f"and {len(lines) - _MOST_LINES} more"
-            self._rows.addWidget(Label(rest, "small", "text3"))
+            self._rows.addWidget(_process_widget(*line))
+        if len(lines) > _MAX_LINES:
+            remainder = f"and {len(lines) - _MAX_LINES} more"
+            self._rows.addWidget(Label(remainder, "small", "text3"))
 
 
 def _group_by_owner(reading: NodeReading) -> list[_ProcessGroup]:
@@ -347,15 +357,15 @@ def _group_by_owner(reading: NodeReading) -> list[_ProcessGroup]:
     )
 
 
-def _process(command: str, user: str, words: str) -> QWidget:
-    who = Label(user, "strong")
-    holder = QWidget()
-    holder.setLayout(
+def _process_widget(command: str, user: str, details: str) -> QWidget:
+    user_label = Label(user, "strong")
+    widget = QWidget()
+    widget.setLayout(
         col(
-            row((Label(command, elide="right"), 1), who),
-            Label(words, "small", "text3", elide="right"),
+            row((Label(command, elide="right"), 1), user_label),
+            Label(details, "small", "text3", elide="right"),
             gap=0,
         )
     )
-    holder.setAccessibleName(f"{command} of {user}, {words}")
-    return holder
+    widget.setAccessibleName(f"{command} of {user}, {details}")
+    return widget

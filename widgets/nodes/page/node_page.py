@@ -1,4 +1,4 @@
-"""The live page of one node: facts, a card per GPU, recent history, and actions."""
+"""The live page of one node: details, a card per GPU, recent history, and actions."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from widgets.common import formats
 from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
-from widgets.common.cards import EmptyState, PageHeader, Scroll
+from widgets.common.cards import EmptyState, PageHeader, VerticalScrollArea
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_NAV, PAGE_MARGIN, S3, S4
 from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import NodeHistory
-from widgets.nodes.page import node_actions as do
+from widgets.nodes.page import node_actions
 from widgets.nodes.page.gpu_card import GpuCard, Meter
-from widgets.nodes.page.node_actions import NodeAction, NodeActions, NodeFacts
-from widgets.nodes.page.node_facts import facts_of
+from widgets.nodes.page.node_actions import NodeAction, NodeActions, NodeActionState
+from widgets.nodes.page.node_details import node_details
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.row.node_row import (
     Condition,
@@ -37,19 +37,19 @@ from widgets.nodes.row.node_row import (
 )
 
 _NARROW_BELOW_W = 1110
-_METERS_S = 600.0
-_SIDE_W, _ANY_W = 288, 16_777_215
-_NEW_H = 400
-"""Room around the sentence about a node that is not set up."""
+_METER_HISTORY_S = 600.0
+_SIDE_COLUMN_W, _UNLIMITED_W = 288, 16_777_215
+_SET_UP_NOTICE_H = 400
+"""The height of the notice about a node that is not set up."""
 
-_SET_UP_WORDS = (
+_SET_UP_TEXT = (
     "Ringmaster installs Python, Open MPI and PyTorch into your home folder on the node, without "
     "root, and tests them with two processes."
 )
 
 
 class NodePage(QWidget):
-    """One node."""
+    """The page of one node."""
 
     def __init__(self, actions: NodeActions) -> None:
         super().__init__()
@@ -61,13 +61,13 @@ class NodePage(QWidget):
         self._views: tuple[JobView, ...] = ()
         self._jobs: Mapping[str, str] = {}
         self._ranks: Mapping[tuple[str, str], int] = {}
-        self._placed: tuple[int, bool] | None = None
+        self._card_layout: tuple[int, bool] | None = None
         # The plots of a node that is opened are filled after its page is painted: both are 0.15 s.
-        self._history_soon = QTimer(self)
-        self._history_soon.setSingleShot(True)
-        self._history_soon.timeout.connect(self._show_history)
+        self._history_timer = QTimer(self)
+        self._history_timer.setSingleShot(True)
+        self._history_timer.timeout.connect(self._show_history)
         self._make_header(actions)
-        self._facts = KeyValueRow()
+        self._details = KeyValueRow()
         self._failure = Banner()
         self._failure.hide()
         self._removal = Banner("bad", "", icon="trash")
@@ -87,43 +87,45 @@ class NodePage(QWidget):
         self._no_gpu.hide()
         self._history_card = HistoryCard()
         self._history_card.hide()
-        self._history_card.pictures.saved.connect(lambda *args: actions.ask(do.SAVE, *args))
+        self._history_card.pictures.saved.connect(
+            lambda *args: actions.ask(node_actions.SAVE, *args)
+        )
         self._findings_card = FindingsCard(
-            lambda orphan: actions.ask(do.END_ORPHAN, self.node, orphan)
+            lambda orphan: actions.ask(node_actions.END_ORPHAN, self.node, orphan)
         )
         self._processes_card = ProcessesCard()
         self._jobs_card = JobsCard(actions)
-        self._side = QWidget()
-        self._side.setLayout(
+        self._side_column = QWidget()
+        self._side_column.setLayout(
             col(self._findings_card, self._jobs_card, self._processes_card, STRETCH, gap=S3)
         )
-        self._lower = QGridLayout()
-        self._lower.setSpacing(S3)
-        self._new = EmptyState("wrench", "Not set up yet", _SET_UP_WORDS)
-        self._new.setMinimumHeight(_NEW_H)
+        self._lower_grid = QGridLayout()
+        self._lower_grid.setSpacing(S3)
+        self._set_up_notice = EmptyState("wrench", "Not set up yet", _SET_UP_TEXT)
+        self._set_up_notice.setMinimumHeight(_SET_UP_NOTICE_H)
         content = QWidget()
         content.setLayout(
             col(
-                self._facts,
+                self._details,
                 self._removal,
                 self._failure,
-                self._new,
+                self._set_up_notice,
                 self._meters,
                 self._gpu_grid,
                 self._no_gpu,
-                (self._lower, 1),
+                (self._lower_grid, 1),
                 gap=S3,
                 margins=(PAGE_MARGIN, 0, 0, S4),
             )
         )
-        self._content = Scroll(content, gutter=PAGE_MARGIN)
+        self._content = VerticalScrollArea(content, gutter=PAGE_MARGIN)
         self._content.hide()
         self.setLayout(col(self._header, (self._content, 1), gap=0))
-        self._place()
+        self._lay_out_cards()
 
     @property
     def node(self) -> str:
-        """Name of the displayed node, "" before there is one."""
+        """The name of the displayed node, "" for none."""
         return self._state.name if self._state is not None else ""
 
     def show_node(
@@ -132,18 +134,18 @@ class NodePage(QWidget):
         history: NodeHistory,
         jobs: tuple[JobView, ...] = (),
         *,
-        beat: str = "",
+        heartbeat: str = "",
     ) -> None:
         """Take an update of a node, or another node.
 
         Args:
-            history: Its last readings, this one included.
+            history: The last readings, the present reading included.
             jobs: All jobs; the GPUs that they hold show their names.
-            beat: The age of its last heartbeat, as text.
+            heartbeat: The age of the last heartbeat, as text.
         """
         is_other = state.name != self.node
         if is_other:
-            self._begin(state)
+            self._reset(state)
         self._state, self._history = state, history
         self._views = jobs
         self._jobs = {view.id: view.name for view in jobs}
@@ -157,97 +159,105 @@ class NodePage(QWidget):
         self._content.show()
         condition, reason = condition_of(state)
         self._show_head(condition, reason)
-        self._facts.set_facts(facts_of(state, beat))
+        self._details.set_items(node_details(state, heartbeat))
         self._show_failure(condition, reason)
-        here = state.over_ssh or condition not in (Condition.OFFLINE, Condition.NEW)
-        self._new.setVisible(condition is Condition.NEW)
-        self._new.setMinimumHeight(_NEW_H // 2 if state.over_ssh else _NEW_H)
-        reading = state.reading if here else None
+        is_reachable = state.over_ssh or condition not in (Condition.OFFLINE, Condition.NEW)
+        self._set_up_notice.setVisible(condition is Condition.NEW)
+        self._set_up_notice.setMinimumHeight(
+            _SET_UP_NOTICE_H // 2 if state.over_ssh else _SET_UP_NOTICE_H
+        )
+        reading = state.reading if is_reachable else None
         self._meters.setVisible(reading is not None and not reading.gpus)
         times = history.times()
         # Without GPUs the meters show the last minutes; the card is for the time before.
-        has_figures = state.reading is not None and bool(state.reading.gpus)
-        has_figures = has_figures or (len(times) > 1 and bool(times[-1] - times[0] > _METERS_S))
-        seen = bool(len(times)) and state.reading is not None and has_figures
-        self._history_card.setVisible(seen)
+        needs_plots = state.reading is not None and bool(state.reading.gpus)
+        needs_plots = needs_plots or (
+            len(times) > 1 and bool(times[-1] - times[0] > _METER_HISTORY_S)
+        )
+        shows_history = bool(len(times)) and state.reading is not None and needs_plots
+        self._history_card.setVisible(shows_history)
         if reading is not None:
             self._show_meters(reading)
         self._show_gpus(reading)
         self._show_lists(state, reading, jobs)
-        self._history_soon.stop()
-        if seen and is_other:
-            self._history_soon.start()
-        elif seen:
+        self._history_timer.stop()
+        if shows_history and is_other:
+            self._history_timer.start()
+        elif shows_history:
             self._show_history()
 
     def show_findings(self, findings: tuple[Finding, ...]) -> None:
         """Show the results of the check: problems first, each with its remedy."""
-        self._show_actions(replace(self._on, is_checking=False))
+        self._show_actions(replace(self._action_state, is_checking=False))
         self._findings_card.show_findings(findings)
 
-    def show_orphans(self, orphans: Iterable[Orphan], ending: Collection[ProcessIdentity]) -> None:
-        """Show the processes that runs left behind, and those that are being ended."""
-        self._findings_card.show_orphans(orphans, ending, self._jobs)
+    def show_orphans(
+        self, orphans: Iterable[Orphan], ending_processes: Collection[ProcessIdentity]
+    ) -> None:
+        """Show the processes that runs left behind, and which of them are being ended."""
+        self._findings_card.show_orphans(orphans, ending_processes, self._jobs)
 
     @Slot()
     def _show_history(self) -> None:
         if self._state is not None:
             self._history_card.show_history(self._history, self._state, self._views)
 
-    def show_past(self) -> None:
-        """The history of the node now begins earlier than before."""
-        self._history_card.show_past()
+    def show_extended_history(self) -> None:
+        """Rebuild the plots: the history now begins earlier than before."""
+        self._history_card.show_extended_history()
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why the check could not run."""
-        self.show_findings((Finding("check", False, sentence),))
+        self.show_findings((Finding("check", False, message),))
 
-    def set_alone(self, alone: bool) -> None:
-        """Set whether it is the only node: then there is no way back, but another can be added."""
-        self._back.setVisible(not alone)
-        self._add.setVisible(alone)
+    def set_only_node(self, is_only: bool) -> None:
+        """Set whether this is the only node: then there is no way back, but a node can be added."""
+        self._back_button.setVisible(not is_only)
+        self._add_button.setVisible(is_only)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place()
+        self._lay_out_cards()
 
     # -- The header.
 
     def _make_header(self, actions: NodeActions) -> None:
-        self._back = IconButton("arrow-left", "All nodes", key="Esc")
-        self._back.clicked.connect(lambda: actions.ask(do.BACK))
-        self._back.hide()
-        self._mark = IconLabel("warning-fill", "warn", ICON_NAV)
-        actions.on(do.CHECK, self._show_checking)
-        actions.on(do.REMOVE, self._ask_removal)
-        self._on = NodeFacts()
-        self._acts = {group: Button() for group in do.HEADER_ACTIONS}
-        for group, button in self._acts.items():
+        self._back_button = IconButton("arrow-left", "All nodes", key="Esc")
+        self._back_button.clicked.connect(lambda: actions.ask(node_actions.BACK))
+        self._back_button.hide()
+        self._condition_icon = IconLabel("warning-fill", "warn", ICON_NAV)
+        actions.add_handler(node_actions.CHECK, self._show_checking)
+        actions.add_handler(node_actions.REMOVE, self._ask_removal)
+        self._action_state = NodeActionState()
+        self._action_buttons = {group: Button() for group in node_actions.HEADER_ACTIONS}
+        for group, button in self._action_buttons.items():
             button.set_kind("primary" if group[0].is_primary else "plain")
-            button.clicked.connect(partial(self._ask_one, group))
-        self._add = Button("Add a node", kind="primary", icon="plus")
-        self._add.clicked.connect(lambda: actions.ask(do.ADD))
-        self._more = MoreButton(
-            lambda menu: fill_menu(menu, (do.MENU_ACTIONS,), self._on, self._ask)
+            button.clicked.connect(partial(self._ask_offered, group))
+        self._add_button = Button("Add a node", kind="primary", icon="plus")
+        self._add_button.clicked.connect(lambda: actions.ask(node_actions.ADD))
+        self._more_button = MoreButton(
+            lambda menu: fill_menu(
+                menu, (node_actions.MENU_ACTIONS,), self._action_state, self._ask
+            )
         )
-        buttons = (*self._acts.values(), self._more, self._add)
+        buttons = (*self._action_buttons.values(), self._more_button, self._add_button)
         self._header = PageHeader("This computer", "", *buttons)
-        self._header.put_before(self._back, self._header.title)
-        self._header.put_before(self._mark, self._header.sentence)
-        self._mark.hide()
-        self._show_actions(self._on)
+        self._header.insert_before(self._back_button, self._header.title)
+        self._header.insert_before(self._condition_icon, self._header.subtitle)
+        self._condition_icon.hide()
+        self._show_actions(self._action_state)
 
-    def _show_actions(self, on: NodeFacts) -> None:
-        self._on = on
-        for group, button in self._acts.items():
-            offered = [action for action in group if action.offered(on)]
-            button.setVisible(bool(offered))
-            for action in offered:
-                action.show_on(button, on)
-        self._more.setVisible(on.is_added)
+    def _show_actions(self, state: NodeActionState) -> None:
+        self._action_state = state
+        for group, button in self._action_buttons.items():
+            offered_actions = [action for action in group if action.is_offered(state)]
+            button.setVisible(bool(offered_actions))
+            for action in offered_actions:
+                action.show_on(button, state)
+        self._more_button.setVisible(state.is_added)
 
-    def _ask_one(self, group: tuple[NodeAction, ...]) -> None:
-        for action in [action for action in group if action.offered(self._on)]:
+    def _ask_offered(self, group: tuple[NodeAction, ...]) -> None:
+        for action in [action for action in group if action.is_offered(self._action_state)]:
             self._ask(action)
 
     def _ask(self, action: NodeAction) -> None:
@@ -260,40 +270,40 @@ class NodePage(QWidget):
             return
         self._header.title.setText(node_title(state.name))
         # The banner below says why a node is offline; the other states need no reason.
-        sentence = condition.word
+        subtitle = condition.label
         if condition is Condition.WELL:
-            sentence = upper_first(reason)
+            subtitle = upper_first(reason)
         elif condition in (Condition.UNHEALTHY, Condition.UNKNOWN) and reason:
-            sentence = f"{condition.word}: {reason}"
-        self._header.sentence.setText(sentence)
-        tone = "text2" if condition is Condition.WELL else condition.tone
-        self._header.sentence.set_tone(tone)
-        self._mark.setVisible(condition is not Condition.WELL)
-        self._mark.set_icon(condition.icon, condition.tone)
+            subtitle = f"{condition.label}: {reason}"
+        self._header.subtitle.setText(subtitle)
+        color_role = "text2" if condition is Condition.WELL else condition.color_role
+        self._header.subtitle.set_color_role(color_role)
+        self._condition_icon.setVisible(condition is not Condition.WELL)
+        self._condition_icon.set_icon(condition.icon, condition.color_role)
         is_added = state.entry is not None
-        self._show_actions(NodeFacts(condition, is_added, self._on.is_checking))
+        self._show_actions(NodeActionState(condition, is_added, self._action_state.is_checking))
 
-    def _begin(self, state: NodeState) -> None:
+    def _reset(self, state: NodeState) -> None:
         """Reset for another node."""
         self._removal.hide()
         self._findings_card.clear()
         self._history_card.clear()
         self._jobs_card.hide()
         self._processes_card.hide()
-        self._on = NodeFacts()
+        self._action_state = NodeActionState()
         for meter in (self._processor, self._memory, self._disk):
             meter.clear()
         self._content.verticalScrollBar().setValue(0)
 
     def _show_failure(self, condition: Condition, reason: str) -> None:
         state = self._state
-        wanted = condition is Condition.OFFLINE and state is not None
-        if wanted and not self._failure.isVisibleTo(self):
-            again = Button(do.RETRY.text, icon=do.RETRY.icon)
-            again.clicked.connect(partial(self._ask, do.RETRY))
-            self._failure.set_actions([again])
-        self._failure.setVisible(wanted)
-        if wanted and state is not None:
+        is_offline = condition is Condition.OFFLINE and state is not None
+        if is_offline and not self._failure.isVisibleTo(self):
+            retry_button = Button(node_actions.RETRY.text, icon=node_actions.RETRY.icon)
+            retry_button.clicked.connect(partial(self._ask, node_actions.RETRY))
+            self._failure.set_actions([retry_button])
+        self._failure.setVisible(is_offline)
+        if is_offline and state is not None:
             title = f"{state.name} is offline"
             explanation = f"{upper_first(reason)}."
             if state.over_ssh:
@@ -301,60 +311,61 @@ class NodePage(QWidget):
             self._failure.set_finding("bad", title, explanation, icon=condition.icon)
 
     def _ask_removal(self, _name: str) -> None:
-        remove, keep = Button("Remove", kind="danger"), Button("Keep")
-        remove.clicked.connect(self._confirm_removal)
-        keep.clicked.connect(self._removal.hide)
+        remove_button, keep_button = Button("Remove", kind="danger"), Button("Keep")
+        remove_button.clicked.connect(self._confirm_removal)
+        keep_button.clicked.connect(self._removal.hide)
         text = "Removes it from the list. Software installed on the node is kept."
         self._removal.set_finding("bad", f"Remove {self.node}?", text, icon="trash")
-        self._removal.set_actions([keep, remove])
+        self._removal.set_actions([keep_button, remove_button])
         self._removal.show()
 
     @Slot()
     def _confirm_removal(self) -> None:
         self._removal.hide()
-        self._actions.ask(do.REMOVE_NOW, self.node)
+        self._actions.ask(node_actions.REMOVE_NOW, self.node)
 
     def _show_checking(self, name: str) -> None:
         if name == self.node:
-            self._show_actions(replace(self._on, is_checking=True))
+            self._show_actions(replace(self._action_state, is_checking=True))
             self._findings_card.show_checking()
 
     # -- The content.
 
     def _show_meters(self, reading: NodeReading) -> None:
-        cpu, total = reading.cpu, reading.memory_total_bytes
-        share = None if cpu.use_percent is None else cpu.use_percent / 100
-        self._processor.show_share(share, f"of {formats.plural(cpu.cores, 'core')}")
-        swap = reading.swap_used_bytes
+        cpu, memory_bytes = reading.cpu, reading.memory_total_bytes
+        cpu_share = None if cpu.use_percent is None else cpu.use_percent / 100
+        self._processor.show_share(cpu_share, f"of {formats.plural(cpu.cores, 'core')}")
+        swap_bytes = reading.swap_used_bytes
         self._memory.show_share(
-            reading.memory_used_bytes / total if total else None,
-            formats.memory_of(reading.memory_used_bytes, total)
-            + (f", {formats.memory(swap)} of swap in use" if swap else ""),
+            reading.memory_used_bytes / memory_bytes if memory_bytes else None,
+            formats.used_memory(reading.memory_used_bytes, memory_bytes)
+            + (f", {formats.memory(swap_bytes)} of swap in use" if swap_bytes else ""),
         )
-        disk, free = reading.disk_total_bytes, reading.disk_free_bytes
-        if disk and free is not None:
-            words = f"{formats.disk(free)} free of {formats.disk(disk)} at {reading.disk_path}"
-            self._disk.show_share(1 - free / disk, words)
+        disk_bytes, free_bytes = reading.disk_total_bytes, reading.disk_free_bytes
+        if disk_bytes and free_bytes is not None:
+            size = f"{formats.disk(free_bytes)} free of {formats.disk(disk_bytes)}"
+            detail = f"{size} at {reading.disk_path}"
+            self._disk.show_share(1 - free_bytes / disk_bytes, detail)
         else:
             self._disk.show_share(None, f"{reading.disk_path} does not respond")
 
     def _show_gpus(self, reading: NodeReading | None) -> None:
         gpus = reading.gpus if reading is not None else ()
         if tuple(self._gpu_cards) != tuple(gpu.uuid for gpu in gpus):
-            # Nodes are usually alike, so a card is reused for the next one.
+            # Nodes are usually alike, so a card is reused for the next node.
             while len(self._cards) < len(gpus):
                 self._cards.append(GpuCard())
-            for spare in self._cards[len(gpus) :]:
-                self._gpu_grid.removeWidget(spare)
-                spare.hide()
+            for spare_card in self._cards[len(gpus) :]:
+                self._gpu_grid.removeWidget(spare_card)
+                spare_card.hide()
             self._gpu_cards = dict(zip((gpu.uuid for gpu in gpus), self._cards, strict=False))
-            self._placed = None
-            self._place()
+            self._card_layout = None
+            self._lay_out_cards()
             for card in self._gpu_cards.values():
                 card.show()
         for gpu in gpus:
-            use = self._history.lately(gpu.uuid, "use")
-            finding = self._state.of_gpu(gpu) if self._state is not None else None
+            use = self._history.recent_values(gpu.uuid, "use")
+            finding = self._state.worst_gpu_finding(gpu) if self._state is not None else None
             self._gpu_cards[gpu.uuid].show_gpu(gpu, use, self._jobs, finding, self._ranks)
         message = reading.gpu_message if reading is not None else ""
         self._no_gpu.setText(message)
@@ -364,28 +375,30 @@ class NodePage(QWidget):
         self, state: NodeState, reading: NodeReading | None, jobs: tuple[JobView, ...]
     ) -> None:
         self._findings_card.show_health(state.health)
-        self._jobs_card.show_jobs(jobs if self._add.isHidden() else (), state.name)
+        self._jobs_card.show_jobs(jobs if self._add_button.isHidden() else (), state.name)
         if reading is not None:
             self._processes_card.show_reading(reading)
         else:
             self._processes_card.hide()
 
-    def _place(self) -> None:
+    def _lay_out_cards(self) -> None:
         """Cards in fours next to a column, or in pairs above it on a narrow page."""
         columns = 2 if self.width() < _NARROW_BELOW_W else 4
-        beside = columns == 4 and bool(self._gpu_cards)
-        if (columns, beside) == self._placed:
+        has_side_column = columns == 4 and bool(self._gpu_cards)
+        if (columns, has_side_column) == self._card_layout:
             return
-        self._placed = (columns, beside)
+        self._card_layout = (columns, has_side_column)
         for index, card in enumerate(self._gpu_cards.values()):
             self._gpu_grid.addWidget(card, index // columns, index % columns)
         for column in range(4):
             self._gpu_grid.setColumnStretch(
                 column, int(column < min(columns, len(self._gpu_cards)))
             )
-        self._lower.removeWidget(self._side)
-        self._lower.addWidget(self._history_card, 0, 0)
-        self._lower.addWidget(self._side, 0 if beside else 1, 1 if beside else 0)
-        self._lower.setColumnStretch(0, 1)
-        self._side.setMinimumWidth(_SIDE_W if beside else 0)
-        self._side.setMaximumWidth(_SIDE_W if beside else _ANY_W)
+        self._lower_grid.removeWidget(self._side_column)
+        self._lower_grid.addWidget(self._history_card, 0, 0)
+        self._lower_grid.addWidget(
+            self._side_column, 0 if has_side_column else 1, 1 if has_side_column else 0
+        )
+        self._lower_grid.setColumnStretch(0, 1)
+        self._side_column.setMinimumWidth(_SIDE_COLUMN_W if has_side_column else 0)
+        self._side_column.setMaximumWidth(_SIDE_COLUMN_W if has_side_column else _UNLIMITED_W)

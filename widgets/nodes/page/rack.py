@@ -1,8 +1,8 @@
 """The rack: every node at a fixed place, its GPUs as cells, its problem as text.
 
 The order never changes, so that a position in the picture always means the same node; a filter only
-dims. Up to 12 nodes have tall rows, up to 24 low ones, and more form a wall. It is a Qt list, which
-provides keys, accessibility and repainting of single rows.
+dims. Up to 12 nodes have tall rows, up to 24 have low rows, and more form a wall. The rack is a Qt
+list, which provides keys, accessibility and repainting of single rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_focus
 from widgets.common.record_table_model import NO_PARENT
 from widgets.common.theme import R_CARD, RACK_ROW_H, S2, S3
-from widgets.common.view_style import dress
+from widgets.common.view_style import style_view
 from widgets.nodes.page import rack_paint
 from widgets.nodes.page.rack_paint import HEAD_H, WALL_ROW_H, RackColumns
 from widgets.nodes.row.node_row import NodeRow
@@ -50,8 +50,8 @@ ROW_ROLE = Qt.ItemDataRole.UserRole
 DIMMED_ROLE = Qt.ItemDataRole.UserRole + 1
 
 TALL_UP_TO, ROWS_UP_TO = 12, 24
-_WALL_COLUMN_LEAST_W, _WALL_MOST_COLUMNS = 240, 4
-_READ_OUT_MOST_W = 1040
+_WALL_COLUMN_MIN_W, _MAX_WALL_COLUMNS = 240, 4
+_READ_OUT_MAX_W = 1040
 
 
 class Density(Enum):
@@ -80,21 +80,25 @@ class RackModel(QAbstractListModel):
     def rows(self) -> tuple[NodeRow, ...]:
         return self._rows
 
-    def put(self, rows: Sequence[NodeRow]) -> None:
-        new, old = tuple(rows), self._rows
-        if [row.name for row in new] != [row.name for row in old]:
+    def set_rows(self, rows: Sequence[NodeRow]) -> None:
+        new_rows, previous_rows = tuple(rows), self._rows
+        if [row.name for row in new_rows] != [row.name for row in previous_rows]:
             self.beginResetModel()
-            self._rows = new
+            self._rows = new_rows
             self.endResetModel()
             return
-        self._rows = new
-        self._report(number for number, row in enumerate(new) if row != old[number])
+        self._rows = new_rows
+        self._report_rows(
+            number for number, row in enumerate(new_rows) if row != previous_rows[number]
+        )
 
     def dim(self, names: frozenset[str]) -> None:
-        """Draw these dimmed, and all others as usual."""
-        changed = self._dimmed ^ names
+        """Dim the rows of these names, and no other rows."""
+        changed_names = self._dimmed ^ names
         self._dimmed = names
-        self._report(number for number, row in enumerate(self._rows) if row.name in changed)
+        self._report_rows(
+            number for number, row in enumerate(self._rows) if row.name in changed_names
+        )
 
     def row_of(self, name: str) -> int | None:
         return next((n for n, row in enumerate(self._rows) if row.name == name), None)
@@ -113,11 +117,11 @@ class RackModel(QAbstractListModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return row.title
         if role == Qt.ItemDataRole.AccessibleTextRole:
-            return row.sentence
+            return row.description
         return None
 
-    def _report(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
+    def _report_rows(self, row_numbers: Iterable[int]) -> None:
+        for number in row_numbers:
             index = self.index(number)
             self.dataChanged.emit(index, index)
 
@@ -139,11 +143,11 @@ class RackDelegate(QStyledItemDelegate):
         rect = QRectF(option.rect)
         if index.data(DIMMED_ROLE):
             painter.setOpacity(rack_paint.DIMMED)
-        hover = bool(option.state & QStyle.StateFlag.State_MouseOver)
-        self._rack.paint_node(painter, rect, row, hover, is_first=index.row() == 0)
+        is_hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        self._rack.paint_node(painter, rect, row, is_hovered, is_first=index.row() == 0)
         painter.setOpacity(1.0)
-        by_key = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
-        if option.state & by_key == by_key:
+        focus_flags = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_KeyboardFocusChange
+        if option.state & focus_flags == focus_flags:
             paint_focus(painter, rect.adjusted(0, 1, 0, -1))
         painter.restore()
 
@@ -152,45 +156,45 @@ class Rack(QListView):
     """The list of all nodes.
 
     Signals:
-        opened: Name of the node that was clicked, or on which Enter was pressed.
-        shown_row: The rectangle of the current row, to scroll to.
-        laid_out: Its columns may have moved.
+        node_opened: Name of the node that was clicked, or on which Enter was pressed.
+        row_focused: The rectangle of the current row, to scroll to.
+        layout_changed: The columns may have moved.
 
     Attributes:
-        rows_model: Its nodes.
+        rows_model: The model of the nodes.
         density: How tall a row is.
     """
 
-    opened = Signal(str)
-    shown_row = Signal(QRect)
-    laid_out = Signal()
+    node_opened = Signal(str)
+    row_focused = Signal(QRect)
+    layout_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows_model = RackModel()
         self.density = Density.TALL
-        self._plan = rack_paint.plan((), 800, tall=True)
-        self._wall = rack_paint.wall_plan(())
-        self._columns = 1
+        self._rack_columns = rack_paint.plan_columns((), 800, is_tall=True)
+        self._wall_layout = rack_paint.plan_wall(())
+        self._column_count = 1
         self._read_out: RowReadOut | None = None
         self.setModel(self.rows_model)
         self.setItemDelegate(RackDelegate(self))
-        dress(self, "Nodes")
+        style_view(self, "Nodes")
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setMovement(QListView.Movement.Static)
         self.setFlow(QListView.Flow.TopToBottom)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.clicked.connect(self._open)
-        self.entered.connect(self._point_at)
-        self.viewportEntered.connect(self._point_away)
+        self.clicked.connect(self._open_node)
+        self.entered.connect(self._show_read_out)
+        self.viewportEntered.connect(self._hide_read_out)
 
     def show_rows(self, rows: Sequence[NodeRow]) -> None:
         """Show the rows in their fixed order. Cheap for unchanged rows."""
-        before = len(self.rows_model.rows)
-        self.rows_model.put(rows)
-        if len(rows) != before or self._planned() != self._plan:
+        previous_count = len(self.rows_model.rows)
+        self.rows_model.set_rows(rows)
+        if len(rows) != previous_count or self._plan_columns() != self._rack_columns:
             self._lay_out()
 
     def dim(self, names: frozenset[str]) -> None:
@@ -199,21 +203,21 @@ class Rack(QListView):
     @property
     def columns(self) -> RackColumns:
         """The columns of the table; meaningless on a wall."""
-        return self._plan
+        return self._rack_columns
 
     def cell_size(self) -> QSize:
         """Width and height of one node."""
         height = {Density.TALL: RACK_ROW_H, Density.LOW: rack_paint.DENSE_ROW_H}
-        width = self.viewport().width() // self._columns
+        width = self.viewport().width() // self._column_count
         return QSize(width, height.get(self.density, WALL_ROW_H))
 
     def paint_node(
-        self, painter: QPainter, rect: QRectF, row: NodeRow, hover: bool, *, is_first: bool
+        self, painter: QPainter, rect: QRectF, row: NodeRow, is_hovered: bool, *, is_first: bool
     ) -> None:
         if self.density is Density.WALL:
             inner = rect.adjusted(S2 / 2, 1, -S2 / 2, -1)
-            rack_paint.paint_background(painter, inner, row, hover=hover)
-            rack_paint.paint_wall_row(painter, inner, row, self._wall)
+            rack_paint.paint_background(painter, inner, row, is_hovered=is_hovered)
+            rack_paint.paint_wall_row(painter, inner, row, self._wall_layout)
             return
         if not is_first:
             line = QRectF(rect.left() + rack_paint.PAD, rect.top(), rect.width(), 1)
@@ -221,8 +225,8 @@ class Rack(QListView):
             painter.fillRect(line, theme.current().q("line"))
         inset = 3 if self.density is Density.TALL else 1
         background = rect.adjusted(0, inset + 1, 0, -inset)
-        rack_paint.paint_background(painter, background, row, hover=hover)
-        rack_paint.paint_row(painter, rect, row, self._plan)
+        rack_paint.paint_background(painter, background, row, is_hovered=is_hovered)
+        rack_paint.paint_row(painter, rect, row, self._rack_columns)
 
     # -- Qt overrides.
 
@@ -241,14 +245,14 @@ class Rack(QListView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
-            self._open(self.currentIndex())
+            self._open_node(self.currentIndex())
             return
         super().keyPressEvent(event)
 
     def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
         super().currentChanged(current, previous)
         if current.isValid():
-            self.shown_row.emit(self.visualRect(self.rows_model.index(current.row())))
+            self.row_focused.emit(self.visualRect(self.rows_model.index(current.row())))
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
@@ -256,55 +260,57 @@ class Rack(QListView):
                 QToolTip.showText(event.globalPos(), plain_tip(self.tip_at(event.pos())), self)
             return True
         if event.type() in (QEvent.Type.Leave, QEvent.Type.Hide):
-            self._point_away()
+            self._hide_read_out()
         return bool(super().viewportEvent(event))
 
-    def tip_at(self, where: QPoint) -> str:
-        """The full text of a GPU or node at this position."""
-        index = self.indexAt(where)
+    def tip_at(self, position: QPoint) -> str:
+        """Return the full text of a GPU or node at this position."""
+        index = self.indexAt(position)
         if not index.isValid():
             return ""
         row: NodeRow = index.data(ROW_ROLE)
-        place = self._plan.cell_at(where.x())
-        if place is not None and place < len(row.gpus):
-            return f"{row.title}: {row.gpus[place].sentence}"
-        return row.sentence
+        gpu_index = self._rack_columns.cell_at(position.x())
+        if gpu_index is not None and gpu_index < len(row.gpus):
+            return f"{row.title}: {row.gpus[gpu_index].description}"
+        return row.description
 
     # -- Layout.
 
-    def _planned(self) -> RackColumns:
-        tall = self.density is not Density.LOW
-        return rack_paint.plan(self.rows_model.rows, self.viewport().width(), tall=tall)
+    def _plan_columns(self) -> RackColumns:
+        is_tall = self.density is not Density.LOW
+        return rack_paint.plan_columns(
+            self.rows_model.rows, self.viewport().width(), is_tall=is_tall
+        )
 
     def _lay_out(self) -> None:
         rows = self.rows_model.rows
         self.density = density_of(len(rows))
         width = self.viewport().width()
-        wall = self.density is Density.WALL
-        self._plan = self._planned()
-        self._wall = rack_paint.wall_plan(rows)
-        fitting = max(1, min(_WALL_MOST_COLUMNS, width // _WALL_COLUMN_LEAST_W))
-        self._columns = fitting if wall else 1
-        per_column = -(-len(rows) // self._columns)
+        is_wall = self.density is Density.WALL
+        self._rack_columns = self._plan_columns()
+        self._wall_layout = rack_paint.plan_wall(rows)
+        column_count = max(1, min(_MAX_WALL_COLUMNS, width // _WALL_COLUMN_MIN_W))
+        self._column_count = column_count if is_wall else 1
+        rows_per_column = -(-len(rows) // self._column_count)
         size = self.cell_size()
-        self.setWrapping(wall)
-        self.setGridSize(size if wall else QSize())
+        self.setWrapping(is_wall)
+        self.setGridSize(size if is_wall else QSize())
         # Qt begins a new column when a row would end on the last pixel.
-        self.setFixedHeight(max(1, per_column * size.height() + (2 if wall else 0)))
+        self.setFixedHeight(max(1, rows_per_column * size.height() + (2 if is_wall else 0)))
         self.scheduleDelayedItemsLayout()
         self.viewport().update()
-        self.laid_out.emit()
+        self.layout_changed.emit()
 
     @Slot(QModelIndex)
-    def _open(self, index: AnyIndex) -> None:
+    def _open_node(self, index: AnyIndex) -> None:
         if index.isValid():
             row: NodeRow = index.data(ROW_ROLE)
-            self._point_away()
-            self.opened.emit(row.name)
+            self._hide_read_out()
+            self.node_opened.emit(row.name)
 
     @Slot(QModelIndex)
-    def _point_at(self, index: QModelIndex) -> None:
-        """On a wall the node under the pointer is shown large."""
+    def _show_read_out(self, index: QModelIndex) -> None:
+        """Show the node under the pointer of a wall large."""
         if self.density is not Density.WALL:
             return
         if self._read_out is None:
@@ -314,7 +320,7 @@ class Rack(QListView):
         self._read_out.show_row(index.data(ROW_ROLE), QRect(corner, rect.size()))
 
     @Slot()
-    def _point_away(self) -> None:
+    def _hide_read_out(self) -> None:
         if self._read_out is not None:
             self._read_out.hide()
 
@@ -326,10 +332,10 @@ class RackHead(QWidget):
         super().__init__(parent)
         self._rack = rack
         self.setFixedHeight(HEAD_H)
-        rack.laid_out.connect(self._follow)
+        rack.layout_changed.connect(self._refresh)
 
     @Slot()
-    def _follow(self) -> None:
+    def _refresh(self) -> None:
         self.setVisible(self._rack.density is not Density.WALL)
         self.update()
 
@@ -341,25 +347,25 @@ class RackHead(QWidget):
 
 
 class RowReadOut(QWidget):
-    """A row in full size, over the window, for the small one under the pointer."""
+    """A row in full size, over the window, for the small row under the pointer."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self._over = parent
+        self._window = parent
         self._row: NodeRow | None = None
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.hide()
 
-    def show_row(self, row: NodeRow, beside: QRect) -> None:
-        """Show `row` below `beside`, or above it; in pixels of the window."""
+    def show_row(self, row: NodeRow, anchor: QRect) -> None:
+        """Show `row` below or above `anchor`, a rectangle in pixels of the window."""
         self._row = row
-        over = self._over
-        width = min(_READ_OUT_MOST_W, over.width() - 2 * S3)
+        window = self._window
+        width = min(_READ_OUT_MAX_W, window.width() - 2 * S3)
         height = HEAD_H + RACK_ROW_H + S3
-        x = min(max(beside.left(), S3), over.width() - width - S3)
-        y = beside.bottom() + 4
-        if y + height > over.height() - S3:
-            y = beside.top() - height - 4
+        x = min(max(anchor.left(), S3), window.width() - width - S3)
+        y = anchor.bottom() + 4
+        if y + height > window.height() - S3:
+            y = anchor.top() - height - 4
         self.setGeometry(x, y, width, height)
         self.raise_()
         self.show()
@@ -373,9 +379,9 @@ class RowReadOut(QWidget):
         t = theme.current()
         painter.setPen(t.q("line_strong"))
         painter.setBrush(t.q("raised"))
-        whole = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
-        painter.drawRoundedRect(whole, R_CARD, R_CARD)
-        columns = rack_paint.plan((self._row,), self.width(), tall=True)
+        frame = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
+        painter.drawRoundedRect(frame, R_CARD, R_CARD)
+        columns = rack_paint.plan_columns((self._row,), self.width(), is_tall=True)
         rack_paint.paint_head(painter, columns)
         rack_paint.paint_row(
             painter, QRectF(0, HEAD_H, self.width(), RACK_ROW_H), self._row, columns

@@ -13,12 +13,12 @@ from pathlib import Path, PurePath
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.nodes.entry import HostKey, NodeAddress
 from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.common.buttons import Button, IconButton, Switch
 from widgets.common.dialog import Dialog
-from widgets.common.fields import Field, LineEdit, beside_field
+from widgets.common.fields import Field, LineEdit, align_with_field
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
 from widgets.common.task_status import TaskStatus
@@ -34,12 +34,12 @@ from widgets.nodes.provisioning.options_form import OptionsForm
 _WIDTH = 540
 _PORT_W = 96
 FIELDS = ("host", "name", "port", "user", "identity", "jump", "data_root")
-"""The fields that a refusal can concern; "" concerns none."""
-_MORE = ("jump", "data_root")
+"""The fields that a refusal can concern; "" stands for no field."""
+_RARE_FIELDS = ("jump", "data_root")
 """Fields that are rarely needed."""
 
 
-def host_fault(host: str) -> str:
+def host_error(host: str) -> str:
     """Return why this cannot be an OpenSSH host, or ""."""
     if not host:
         return "Enter a host name, an address, or a Host of ~/.ssh/config."
@@ -50,8 +50,8 @@ def host_fault(host: str) -> str:
 
 def suggested_name(host: str) -> str:
     """The default name of a node: the host without its domain."""
-    head = host.partition(".")[0]
-    return host if head.isdecimal() or not head or ":" in host else head
+    short_name = host.partition(".")[0]
+    return host if short_name.isdecimal() or not short_name or ":" in host else short_name
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class AddNodeDialog(Dialog):
         inspection_requested: A `NodeRequest`; answer with `show_progress`, then with one of
             `ask_trust`, `show_changed_key`, `ask_passphrase`, `show_refusal`, or `accept` once the
             node is added.
-        trusted: The `HostKey` of `ask_trust`; continue.
+        key_trusted: The `HostKey` of `ask_trust`; continue.
         passphrase_given: The typed text, and True to store it in the system keyring. The dialog
         does not store it: the field is emptied at once.
         cancelled: Cancel the running work.
@@ -81,39 +81,39 @@ class AddNodeDialog(Dialog):
     """
 
     inspection_requested = Signal(NodeRequest)
-    trusted = Signal(object)
+    key_trusted = Signal(object)
     passphrase_given = Signal(str, bool)
     cancelled = Signal()
 
     def __init__(
         self,
-        taken: Collection[str] = (),
+        existing_names: Collection[str] = (),
         parent: QWidget | None = None,
         options: SetUpOptions | None = None,
     ) -> None:
         """Build the dialog.
 
         Args:
-            taken: Names of the existing nodes.
+            existing_names: Names of the existing nodes.
             options: The default options of the set-up.
         """
         super().__init__("Add a node", _WIDTH, parent)
-        self._taken = {name.casefold() for name in taken}
-        self._under_way = False
+        self._existing_names = {name.casefold() for name in existing_names}
+        self._is_connecting = False
         self._refusals: dict[str, str] = {}
         self.choices = OptionsForm()
         self.choices.show_options(options or SetUpOptions())
         self._title = Label("Add a node", "title", elide="right")
         self._form = self._make_form()
-        self._trust = TrustPage()
-        self._trust.trusted.connect(self._pass_trust)
-        self._trust.refused.connect(self._back_to_form)
-        self._changed = ChangedKeyPage()
-        self._changed.closed.connect(self.reject)
-        self._passphrase = PassphrasePage()
-        self._passphrase.given.connect(self._pass_passphrase)
-        self._passphrase.refused.connect(self._back_to_form)
-        self._pages = (self._form, self._trust, self._changed, self._passphrase)
+        self._trust_page = TrustPage()
+        self._trust_page.key_trusted.connect(self._pass_trust)
+        self._trust_page.key_refused.connect(self._return_to_form)
+        self._changed_key_page = ChangedKeyPage()
+        self._changed_key_page.closed.connect(self.reject)
+        self._passphrase_page = PassphrasePage()
+        self._passphrase_page.passphrase_given.connect(self._pass_passphrase)
+        self._passphrase_page.back_requested.connect(self._return_to_form)
+        self._pages = (self._form, self._trust_page, self._changed_key_page, self._passphrase_page)
         self.fill(*self._pages, head=self._title)
         self._show_page(self._form)
         self._host.setFocus()
@@ -122,58 +122,60 @@ class AddNodeDialog(Dialog):
 
     def show_progress(self, text: str, share: float | None = None) -> None:
         """Show the current step ("Connecting to gpu13"); the form is disabled, Cancel is not."""
-        self._under_way = True
+        self._is_connecting = True
         self._refusals.clear()
         self._status.show_progress(share, text)
         # Before the fields are disabled: otherwise Qt passes the focus through all of them.
-        self._cancel.setFocus()
+        self._cancel_button.setFocus()
         self._show_page(self._form)
 
     def ask_trust(self, key: HostKey) -> None:
         """Ask about a host key that this computer has not seen."""
-        self._under_way = False
-        self._trust.ask(key)
-        self._show_page(self._trust, f"Is this {key.host}?")
-        self._trust.default.setFocus()
+        self._is_connecting = False
+        self._trust_page.ask(key)
+        self._show_page(self._trust_page, f"Is this {key.host}?")
+        self._trust_page.default.setFocus()
 
     def show_changed_key(self, key: HostKey, known_fingerprint: str) -> None:
         """Show that the host key changed; the only way on is Close."""
-        self._under_way = False
-        self._changed.show_changed_key(key, known_fingerprint)
-        self._show_page(self._changed, f"The key of {key.host} changed")
-        self._changed.default.setFocus()
+        self._is_connecting = False
+        self._changed_key_page.show_changed_key(key, known_fingerprint)
+        self._show_page(self._changed_key_page, f"The key of {key.host} changed")
+        self._changed_key_page.default.setFocus()
 
-    def ask_passphrase(self, what: str, refusal: str = "") -> None:
+    def ask_passphrase(self, prompt: str, refusal: str = "") -> None:
         """Ask for the passphrase of the private key, or the password of the account.
 
         Args:
-            what: "Passphrase for ~/.ssh/id_ed25519".
-            refusal: Why the last one was rejected.
+            prompt: "Passphrase for ~/.ssh/id_ed25519".
+            refusal: Why the last passphrase was rejected.
         """
-        self._under_way = False
-        self._passphrase.ask(what, refusal)
-        self._show_page(self._passphrase, f"Unlock the connection to {self._host.text().strip()}")
-        self._passphrase.edit.setFocus()
+        self._is_connecting = False
+        self._passphrase_page.ask(prompt, refusal)
+        self._show_page(
+            self._passphrase_page, f"Unlock the connection to {self._host.text().strip()}"
+        )
+        self._passphrase_page.edit.setFocus()
 
-    def show_keyring(self, fault: str) -> None:
+    def show_keyring(self, reason: str) -> None:
         """Set whether a passphrase can be stored: "", or the reason why not."""
-        self._passphrase.show_keyring(fault)
+        self._passphrase_page.show_keyring(reason)
 
-    def show_refusal(self, field: str, sentence: str, remedy: str = "") -> None:
-        """Show a failure. `field` is one of `FIELDS`, or "" if it concerns none."""
-        self._under_way = False
-        text = f"{sentence} {remedy}".strip()
-        known = field in FIELDS
-        self._refusals = {field: text} if known else {}
-        self._status.say("bad", "" if known else text)
-        if field in _MORE:
-            self._show_more(True)
+    def show_refusal(self, field: str, message: str, remedy: str = "") -> None:
+        """Show a failure. `field` is one of `FIELDS`, or ""."""
+        self._is_connecting = False
+        text = f"{message} {remedy}".strip()
+        is_field = field in FIELDS
+        self._refusals = {field: text} if is_field else {}
+        self._status.show_result("bad", "" if is_field else text)
+        if field in _RARE_FIELDS:
+            self._show_rare_fields(True)
         self._show_page(self._form)
-        self._edits[field if known else "host"].setFocus()
+        self._edits[field if is_field else "host"].setFocus()
 
     def reject(self) -> None:
-        if self._under_way or self._form.isHidden():
-            self._under_way = False
+        if self._is_connecting or self._form.isHidden():
+            self._is_connecting = False
             self.cancelled.emit()
         super().reject()
 
@@ -206,36 +208,44 @@ class AddNodeDialog(Dialog):
         }
         self._fields["port"].setFixedWidth(_PORT_W)
         self.no_share = Switch("This node cannot access the data root: copy files over SSH")
-        self.no_share.toggled.connect(self._toggled_share)
-        for part in (*(self._fields[key] for key in _MORE), self.no_share, self.choices):
-            part.hide()
+        self.no_share.toggled.connect(self._apply_no_share)
+        for widget in (*(self._fields[key] for key in _RARE_FIELDS), self.no_share, self.choices):
+            widget.hide()
         for field, edit in self._edits.items():
-            edit.textEdited.connect(partial(self._edited, field))
-        self._choose = IconButton("folder-open", "Choose a key file")
-        self._choose.clicked.connect(self._choose_identity)
-        self._more = Button("More", kind="quiet", icon="caret-down")
-        self._more.clicked.connect(self._toggle_more)
-        self._status = TaskStatus("", cancel="")
-        self._inspect = Button(
+            edit.textEdited.connect(partial(self._accept_edit, field))
+        self._key_file_button = IconButton("folder-open", "Choose a key file")
+        self._key_file_button.clicked.connect(self._choose_identity)
+        self._more_button = Button("More", kind="quiet", icon="caret-down")
+        self._more_button.clicked.connect(self._toggle_rare_fields)
+        self._status = TaskStatus("", cancel_label="")
+        self._connect_button = Button(
             "Connect", kind="primary", tip="Connect to the node and read its hardware"
         )
-        self._inspect.clicked.connect(self._request)
-        self._cancel = Button("Cancel")
-        self._cancel.setAutoDefault(False)
-        self._cancel.clicked.connect(self._stop)
-        identity = row((self._fields["identity"], 1), beside_field(self._choose), gap=S1, top=True)
+        self._connect_button.clicked.connect(self._request)
+        self._cancel_button = Button("Cancel")
+        self._cancel_button.setAutoDefault(False)
+        self._cancel_button.clicked.connect(self._cancel_or_close)
+        identity = row(
+            (self._fields["identity"], 1), align_with_field(self._key_file_button), gap=S1, top=True
+        )
         page = QWidget()
         page.setLayout(
             col(
                 row((self._fields["host"], 1), self._fields["port"], gap=S3, top=True),
                 row((self._fields["name"], 1), (self._fields["user"], 1), gap=S3, top=True),
                 identity,
-                row(*((self._fields[key], 1) for key in _MORE), gap=S3, top=True),
+                row(*((self._fields[key], 1) for key in _RARE_FIELDS), gap=S3, top=True),
                 col(self.no_share, self.choices, gap=S1),
                 STRETCH,
                 col(
                     self._status,
-                    row(self._more, STRETCH, self._cancel, self._inspect, gap=S2),
+                    row(
+                        self._more_button,
+                        STRETCH,
+                        self._cancel_button,
+                        self._connect_button,
+                        gap=S2,
+                    ),
                     gap=S2,
                 ),
                 gap=S3,
@@ -244,74 +254,74 @@ class AddNodeDialog(Dialog):
         return page
 
     @Slot(str)
-    def _edited(self, field: str, _text: str = "") -> None:
+    def _accept_edit(self, field: str, _text: str = "") -> None:
         self._refusals.pop(field, None)
         self._status.clear()
         if field == "host" and not self._name.isModified():
             self._name.setText(suggested_name(self._host.text().strip()))
-        self._check()
+        self._check_fields()
 
-    def _faults(self) -> dict[str, str]:
-        typed = {key: edit.text().strip() for key, edit in self._edits.items()}
-        faults = dict.fromkeys(FIELDS, "")
-        faults["host"] = host_fault(typed["host"])
-        faults["name"] = name_fault(typed["name"])
-        if typed["name"].casefold() in self._taken:
-            faults["name"] = f"A node “{typed['name']}” already exists."
-        port = typed["port"]
+    def _field_errors(self) -> dict[str, str]:
+        values = {key: edit.text().strip() for key, edit in self._edits.items()}
+        errors = dict.fromkeys(FIELDS, "")
+        errors["host"] = host_error(values["host"])
+        errors["name"] = name_error(values["name"])
+        if values["name"].casefold() in self._existing_names:
+            errors["name"] = f"A node “{values['name']}” already exists."
+        port = values["port"]
         if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-            faults["port"] = "Enter a port from 1 to 65535."
+            errors["port"] = "Enter a port from 1 to 65535."
         for key in ("user", "jump"):
-            if typed[key].startswith("-") or any(c.isspace() for c in typed[key]):
-                faults[key] = "Enter it without spaces, and without - at the start."
-        sees_it = not self.no_share.isChecked()
-        if sees_it and typed["data_root"] and not typed["data_root"].startswith("/"):
-            faults["data_root"] = "Enter an absolute path."
-        return faults
+            if values[key].startswith("-") or any(c.isspace() for c in values[key]):
+                errors[key] = "Enter it without spaces, and without - at the start."
+        shares_data_root = not self.no_share.isChecked()
+        if shares_data_root and values["data_root"] and not values["data_root"].startswith("/"):
+            errors["data_root"] = "Enter an absolute path."
+        return errors
 
-    def _check(self) -> None:
-        """Show an error as soon as it appears, but not that a field is still empty."""
-        faults = self._faults()
+    def _check_fields(self) -> None:
+        """Show each error at once, but not that a field is still empty."""
+        errors = self._field_errors()
         for key, field in self._fields.items():
-            fault = faults[key] if self._edits[key].text() else ""
-            field.set_error(self._refusals.get(key, "") or fault)
-            field.setEnabled(not self._under_way)
-        self._choose.setEnabled(not self._under_way)
-        blind = self.no_share.isChecked()
-        self._fields["data_root"].setEnabled(not self._under_way and not blind)
-        self.no_share.setEnabled(not self._under_way)
-        self.choices.setEnabled(not self._under_way)
-        self._more.setEnabled(not self._under_way)
-        self._inspect.setEnabled(not any(faults.values()) and not self._under_way)
+            error = errors[key] if self._edits[key].text() else ""
+            field.set_error(self._refusals.get(key, "") or error)
+            field.setEnabled(not self._is_connecting)
+        self._key_file_button.setEnabled(not self._is_connecting)
+        no_share = self.no_share.isChecked()
+        self._fields["data_root"].setEnabled(not self._is_connecting and not no_share)
+        self.no_share.setEnabled(not self._is_connecting)
+        self.choices.setEnabled(not self._is_connecting)
+        self._more_button.setEnabled(not self._is_connecting)
+        self._connect_button.setEnabled(not any(errors.values()) and not self._is_connecting)
 
     @Slot()
-    def _toggle_more(self) -> None:
-        self._show_more(self._fields["jump"].isHidden())
+    def _toggle_rare_fields(self) -> None:
+        self._show_rare_fields(self._fields["jump"].isHidden())
 
-    def _show_more(self, more: bool) -> None:
+    def _show_rare_fields(self, is_visible: bool) -> None:
         # With all fields the dialog is as high as a small screen.
-        self._status.keep_room(not more)
-        for key in _MORE:
-            self._fields[key].setVisible(more)
-        for part in (self.no_share, self.choices):
-            part.setVisible(more)
-        self._more.setText("Less" if more else "More")
-        self._more.set_icon("caret-up" if more else "caret-down")
+        self._status.reserve_height(not is_visible)
+        for key in _RARE_FIELDS:
+            self._fields[key].setVisible(is_visible)
+        for widget in (self.no_share, self.choices):
+            widget.setVisible(is_visible)
+        self._more_button.setText("Less" if is_visible else "More")
+        self._more_button.set_icon("caret-up" if is_visible else "caret-down")
 
     @Slot(bool)
-    def _toggled_share(self, blind: bool) -> None:
-        shared = self.choices.switch(SHARED)
-        shared.setChecked(shared.isChecked() and not blind)
-        shared.setEnabled(not blind)
-        self._check()
+    def _apply_no_share(self, no_share: bool) -> None:
+        shared_switch = self.choices.switch(SHARED)
+        shared_switch.setChecked(shared_switch.isChecked() and not no_share)
+        shared_switch.setEnabled(not no_share)
+        self._check_fields()
 
     @Slot()
     def _choose_identity(self) -> None:
         folder = str(Path.home() / ".ssh")
-        chosen, _ = QFileDialog.getOpenFileName(self, "Private key", folder)
-        if chosen:
-            self._identity.setText(chosen)
-            self._edited("identity")
+        path, _ = QFileDialog.getOpenFileName(self, "Private key", folder)
+        if path:
+            self._identity.setText(path)
+            self._accept_edit("identity")
 
     @Slot()
     def _request(self) -> None:
@@ -324,23 +334,23 @@ class AddNodeDialog(Dialog):
             self._jump.text().strip(),
         )
         self.show_progress(f"Connecting to {address.host}")
-        blind = self.no_share.isChecked()
-        data_root = "" if blind else self._data_root.text().strip()
+        no_share = self.no_share.isChecked()
+        data_root = "" if no_share else self._data_root.text().strip()
         self.inspection_requested.emit(
-            NodeRequest(address, self._name.text().strip(), data_root, blind)
+            NodeRequest(address, self._name.text().strip(), data_root, no_share)
         )
 
     @Slot()
-    def _stop(self) -> None:
+    def _cancel_or_close(self) -> None:
         """Cancel ends running work; otherwise it closes the dialog."""
-        if self._under_way:
-            self._back_to_form()
+        if self._is_connecting:
+            self._return_to_form()
         else:
             self.reject()
 
     @Slot()
-    def _back_to_form(self) -> None:
-        self._under_way = False
+    def _return_to_form(self) -> None:
+        self._is_connecting = False
         self._status.clear()
         self._show_page(self._form)
         self._host.setFocus()
@@ -349,23 +359,23 @@ class AddNodeDialog(Dialog):
     @Slot(object)
     def _pass_trust(self, key: HostKey) -> None:
         self.show_progress(f"Connecting to {key.host}")
-        self.trusted.emit(key)
+        self.key_trusted.emit(key)
 
     @Slot(str, bool)
-    def _pass_passphrase(self, passphrase: str, keep: bool) -> None:
+    def _pass_passphrase(self, passphrase: str, is_stored: bool) -> None:
         self.show_progress(f"Connecting to {self._host.text().strip()}")
-        self.passphrase_given.emit(passphrase, keep)
+        self.passphrase_given.emit(passphrase, is_stored)
 
     def _show_page(self, page: QWidget, title: str = "Add a node") -> None:
         self._title.setText(title)
-        for each in self._pages:
-            each.setVisible(each is page)
+        for stacked_page in self._pages:
+            stacked_page.setVisible(stacked_page is page)
         defaults = {
-            self._trust: self._trust.default,
-            self._changed: self._changed.default,
-            self._passphrase: self._passphrase.default,
+            self._trust_page: self._trust_page.default,
+            self._changed_key_page: self._changed_key_page.default,
+            self._passphrase_page: self._passphrase_page.default,
         }
         # A dialog has one default button: that of the visible page.
-        defaults.get(page, self._inspect).setDefault(True)
-        self._check()
+        defaults.get(page, self._connect_button).setDefault(True)
+        self._check_fields()
         fit_height(self)

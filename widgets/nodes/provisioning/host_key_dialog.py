@@ -17,16 +17,16 @@ class HostKeyDialog(Dialog):
     """The page `TrustPage` in a dialog of its own.
 
     Signals:
-        trusted: The `HostKey`.
+        key_trusted: The `HostKey`.
     """
 
-    trusted = Signal(object)
+    key_trusted = Signal(object)
 
     def __init__(self, key: HostKey, parent: QWidget | None = None) -> None:
         super().__init__(f"Is this {key.host}?", _WIDTH, parent)
         self.page = TrustPage()
-        self.page.trusted.connect(self._trust)
-        self.page.refused.connect(self.reject)
+        self.page.key_trusted.connect(self._trust)
+        self.page.key_refused.connect(self.reject)
         self.page.default.setDefault(True)
         self.fill(self.page, head=Label(f"Is this {key.host}?", "title", elide="middle"))
         self.page.ask(key)
@@ -34,5 +34,5 @@ class HostKeyDialog(Dialog):
 
     @Slot(object)
     def _trust(self, key: HostKey) -> None:
-        self.trusted.emit(key)
+        self.key_trusted.emit(key)
         self.accept()

@@ -20,7 +20,7 @@ DEFAULT_PORT = 22
 
 
 class TrustedKey(StyledFrame):
-    """The line with the accepted host key of a node; hidden if there is none."""
+    """The line with the accepted host key of a node; hidden without a key."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         self._fingerprint = Label("", "mono", "text2", elide="middle")
@@ -39,7 +39,7 @@ class TrustedKey(StyledFrame):
         self.hide()
 
     def show_key(self, fingerprint: str) -> None:
-        """Show its fingerprint, "" for none."""
+        """Show the fingerprint of the key, "" for none."""
         self._fingerprint.setText(fingerprint)
         self.setVisible(bool(fingerprint))
 
@@ -48,30 +48,30 @@ class TrustPage(QWidget):
     """The fingerprint of a host key that this computer has not seen. Enter does not trust it.
 
     Signals:
-        trusted: The `HostKey`.
-        refused: It is not trusted.
+        key_trusted: The `HostKey`.
+        key_refused: The user does not trust the key.
 
     Attributes:
         default: The button that Enter presses.
     """
 
-    trusted = Signal(object)
-    refused = Signal()
+    key_trusted = Signal(object)
+    key_refused = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._key: HostKey | None = None
-        self._words = Label("", "body", "text2", wrap=True)
+        self._explanation = Label("", "body", "text2", wrap=True)
         self._kind = Label("", "small", "text3")
         self.fingerprint = Label("", "mono", wrap=True, selectable=True)
-        copy = IconButton("copy", "Copy the fingerprint")
-        copy.clicked.connect(self._copy)
+        copy_button = IconButton("copy", "Copy the fingerprint")
+        copy_button.clicked.connect(self._copy)
         plate = StyledFrame(
             "sunken",
             row(
                 IconLabel("fingerprint", "text2", ICON_NAV),
                 (col(self._kind, self.fingerprint, gap=2), 1),
-                copy,
+                copy_button,
                 margins=(S3, S2, S2, S2),
             ),
         )
@@ -81,10 +81,10 @@ class TrustPage(QWidget):
         self.trust.setAutoDefault(False)
         self.trust.clicked.connect(self._trust)
         self.default = Button("Do not trust", kind="primary")
-        self.default.clicked.connect(self.refused)
+        self.default.clicked.connect(self.key_refused)
         self.setLayout(
             col(
-                self._words,
+                self._explanation,
                 plate,
                 col(hint, self._command, gap=2),
                 STRETCH,
@@ -96,9 +96,9 @@ class TrustPage(QWidget):
 
     def ask(self, key: HostKey) -> None:
         self._key = key
-        where = key.host if key.port in (0, DEFAULT_PORT) else f"{key.host}, port {key.port}"
-        self._words.setText(
-            f"First connection to {where}. Compare this fingerprint "
+        address = key.host if key.port in (0, DEFAULT_PORT) else f"{key.host}, port {key.port}"
+        self._explanation.setText(
+            f"First connection to {address}. Compare this fingerprint "
             "with the one its administrator gives you."
         )
         self._kind.setText(key.kind)
@@ -109,7 +109,7 @@ class TrustPage(QWidget):
     @Slot()
     def _trust(self) -> None:
         if self._key is not None:
-            self.trusted.emit(self._key)
+            self.key_trusted.emit(self._key)
 
     @Slot()
     def _copy(self) -> None:
@@ -117,7 +117,7 @@ class TrustPage(QWidget):
 
 
 class ChangedKeyPage(QWidget):
-    """A host showed another key than the known one: there is only Close.
+    """A page for a host with another key than the known key: there is only Close.
 
     Signals:
         closed: Close the dialog.
@@ -125,22 +125,25 @@ class ChangedKeyPage(QWidget):
 
     closed = Signal()
 
-    def __init__(self, then: str = "add the node again", parent: QWidget | None = None) -> None:
+    def __init__(
+        self, next_step: str = "add the node again", parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self._banner = Banner("bad", stacked=True)
         hint = (
-            f"If its administrator confirms the change, forget the old key with this. Then {then}."
+            "If its administrator confirms the change, forget the old key with this. "
+            f"Then {next_step}."
         )
         self._command = Label("", "mono", "text2", wrap=True, selectable=True)
-        self._known = Label("", "mono", "text2", wrap=True, selectable=True)
-        self._shown = Label("", "mono", "bad", wrap=True, selectable=True)
+        self._previous_key = Label("", "mono", "text2", wrap=True, selectable=True)
+        self._current_key = Label("", "mono", "bad", wrap=True, selectable=True)
         self.default = Button("Close", kind="primary")
         self.default.clicked.connect(self.closed)
         self.setLayout(
             col(
                 self._banner,
-                col(Label("Previous key", "small", "text2"), self._known, gap=2),
-                col(Label("Current key", "small", "text2"), self._shown, gap=2),
+                col(Label("Previous key", "small", "text2"), self._previous_key, gap=2),
+                col(Label("Current key", "small", "text2"), self._current_key, gap=2),
                 col(Label(hint, "small", "text2", wrap=True), self._command, gap=2),
                 STRETCH,
                 S2,
@@ -157,8 +160,8 @@ class ChangedKeyPage(QWidget):
             "sent. Ask its administrator.",
             icon="warning-octagon-fill",
         )
-        self._known.setText(known_fingerprint)
-        self._shown.setText(key.fingerprint)
+        self._previous_key.setText(known_fingerprint)
+        self._current_key.setText(key.fingerprint)
         self._command.setText(to_remove(key.host, key.port))
 
 
@@ -166,88 +169,96 @@ class KeyPlate(QWidget):
     """The page for a new or changed key, inside a dialog with other content.
 
     Attributes:
-        trust: Shown for a key that is not known.
+        trust_page: Shown for a key that is not known.
     """
 
-    def __init__(self, then: str, parent: QWidget | None = None) -> None:
+    def __init__(self, next_step: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.trust = TrustPage()
-        self.changed = ChangedKeyPage(then)
-        self.setLayout(col(self.trust, self.changed, gap=0))
+        self.trust_page = TrustPage()
+        self.changed_key_page = ChangedKeyPage(next_step)
+        self.setLayout(col(self.trust_page, self.changed_key_page, gap=0))
 
-    def show_key(self, key: HostKey, accepted: str = "") -> str:
-        """Ask about a key, or report that it differs from ``accepted``; return the title."""
-        self.trust.setVisible(not accepted)
-        self.changed.setVisible(bool(accepted))
-        if accepted:
-            self.changed.show_changed_key(key, accepted)
+    def show_key(self, key: HostKey, accepted_fingerprint: str = "") -> str:
+        """Ask about a key, or report that it differs from the accepted key; return the title."""
+        self.trust_page.setVisible(not accepted_fingerprint)
+        self.changed_key_page.setVisible(bool(accepted_fingerprint))
+        if accepted_fingerprint:
+            self.changed_key_page.show_changed_key(key, accepted_fingerprint)
         else:
-            self.trust.ask(key)
-        default = self.changed.default if accepted else self.trust.default
+            self.trust_page.ask(key)
+        default = self.changed_key_page.default if accepted_fingerprint else self.trust_page.default
         default.setDefault(True)
         # A dialog that is fitted now would use the size of the previous content.
-        for part in (self.trust, self.changed, self):
-            part.updateGeometry()
-        return f"The key of {key.host} changed" if accepted else f"Is this {key.host}?"
+        for widget in (self.trust_page, self.changed_key_page, self):
+            widget.updateGeometry()
+        return f"The key of {key.host} changed" if accepted_fingerprint else f"Is this {key.host}?"
 
 
 class PassphrasePage(QWidget):
-    """A passphrase for a private key. It stays in the field only until it is handed over.
+    """A passphrase for a private key. The field keeps the passphrase only until it is sent.
 
     Signals:
-        given: The typed text, and True to store it in the system keyring.
-        refused: The user cancelled.
+        passphrase_given: The typed text, and True to store it in the system keyring.
+        back_requested: The user cancelled.
 
     Attributes:
         default: The button that Enter presses.
     """
 
-    given = Signal(str, bool)
-    refused = Signal()
+    passphrase_given = Signal(str, bool)
+    back_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.edit = LineEdit(name="Passphrase")
         self.edit.setEchoMode(QLineEdit.EchoMode.Password)
         self.field = Field("Passphrase", self.edit, note="Kept in memory until the window closes.")
-        self.keep = CheckBox("Store it in the system keyring")
-        self.keep.setEnabled(False)
-        self._why_not = Label("", "small", "text3", wrap=True)
-        self._why_not.hide()
+        self.store_column = CheckBox("Store it in the system keyring")
+        self.store_column.setEnabled(False)
+        self._keyring_reason = Label("", "small", "text3", wrap=True)
+        self._keyring_reason.hide()
         self.default = Button("Unlock", kind="primary")
         self.default.setEnabled(False)
-        self.default.clicked.connect(self._give)
-        self.edit.textChanged.connect(self._changed)
-        back = Button("Back")
-        back.clicked.connect(self._back)
-        keep = col(self.keep, self._why_not, gap=2)
-        self.setLayout(col(self.field, keep, S2, row(STRETCH, back, self.default, gap=S2), gap=S3))
+        self.default.clicked.connect(self._unlock)
+        self.edit.textChanged.connect(self._enable_unlock)
+        back_button = Button("Back")
+        back_button.clicked.connect(self._request_back)
+        store_column = col(self.store_column, self._keyring_reason, gap=2)
+        self.setLayout(
+            col(
+                self.field,
+                store_column,
+                S2,
+                row(STRETCH, back_button, self.default, gap=S2),
+                gap=S3,
+            )
+        )
 
-    def ask(self, what: str, refusal: str = "") -> None:
+    def ask(self, prompt: str, refusal: str = "") -> None:
         self.edit.clear()
-        self.field.set_label(what)
+        self.field.set_label(prompt)
         self.field.set_error(refusal)
 
-    def show_keyring(self, fault: str) -> None:
+    def show_keyring(self, reason: str) -> None:
         """Set whether the system has a keyring: "", or why not."""
-        self.keep.setEnabled(not fault)
-        if fault:
-            self.keep.setChecked(False)
-        self._why_not.setText(fault)
-        self._why_not.setVisible(bool(fault))
+        self.store_column.setEnabled(not reason)
+        if reason:
+            self.store_column.setChecked(False)
+        self._keyring_reason.setText(reason)
+        self._keyring_reason.setVisible(bool(reason))
 
     @Slot(str)
-    def _changed(self, text: str) -> None:
+    def _enable_unlock(self, text: str) -> None:
         self.default.setEnabled(bool(text))
 
     @Slot()
-    def _give(self) -> None:
+    def _unlock(self) -> None:
         text = self.edit.text()
         self.edit.clear()
         if text:
-            self.given.emit(text, self.keep.isChecked())
+            self.passphrase_given.emit(text, self.store_column.isChecked())
 
     @Slot()
-    def _back(self) -> None:
+    def _request_back(self) -> None:
         self.edit.clear()
-        self.refused.emit()
+        self.back_requested.emit()

@@ -20,7 +20,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import col
 from widgets.common.theme import S2, S3
 
-_WORDS = {
+_CHOICE_TEXTS = {
     SYSTEM_MPI: (
         "Use the nodes' own Open MPI",
         "For an Open MPI tuned for the nodes' network: 4.1 or 5.0, same everywhere.",
@@ -42,28 +42,28 @@ _OWN_KEY = "These nodes connect to each other with a key of your own, which is n
 
 
 class _Choice(QWidget):
-    """A switch with a sentence below; an error replaces the sentence."""
+    """A switch with a hint below; an error replaces the hint."""
 
-    def __init__(self, title: str, sentence: str) -> None:
+    def __init__(self, title: str, hint: str) -> None:
         super().__init__()
         self.switch = Switch(title)
-        self._sentence = sentence
-        self._below = Label(sentence, "tiny", "text3", wrap=True)
+        self._hint = hint
+        self._hint_label = Label(hint, "tiny", "text3", wrap=True)
         indent = Switch.WIDTH + S3
-        self.setLayout(col(self.switch, col(self._below, margins=(indent, 0, 0, 0)), gap=0))
-        self.show_fault("")
+        self.setLayout(col(self.switch, col(self._hint_label, margins=(indent, 0, 0, 0)), gap=0))
+        self.show_error("")
 
-    def show_fault(self, fault: str) -> None:
-        self._below.setText(fault or self._sentence)
-        self._below.set_tone("bad" if fault else "text3")
-        self.switch.setAccessibleDescription(fault or self._sentence)
+    def show_error(self, message: str) -> None:
+        self._hint_label.setText(message or self._hint)
+        self._hint_label.set_color_role("bad" if message else "text3")
+        self.switch.setAccessibleDescription(message or self._hint)
 
-    def forbid(self, why: str) -> None:
-        self.switch.setEnabled(not why)
-        self._below.setText(why or self._sentence)
+    def forbid(self, reason: str) -> None:
+        self.switch.setEnabled(not reason)
+        self._hint_label.setText(reason or self._hint)
 
-    def below(self) -> str:
-        return self._below.text()
+    def hint_text(self) -> str:
+        return self._hint_label.text()
 
 
 class OptionsForm(QWidget):
@@ -78,13 +78,13 @@ class OptionsForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._options = SetUpOptions()
-        self._choices = {key: _Choice(*words) for key, words in _WORDS.items()}
+        self._choices = {key: _Choice(*texts) for key, texts in _CHOICE_TEXTS.items()}
         for choice in self._choices.values():
-            choice.switch.toggled.connect(self._toggled)
+            choice.switch.toggled.connect(self._report_change)
         self.setLayout(col(*self._choices.values(), gap=S2))
 
     def options(self) -> SetUpOptions:
-        """The selected options; those not offered here are unchanged."""
+        """Return the selected options; options without a switch are unchanged."""
         return replace(
             self._options,
             system_mpi=self.switch(SYSTEM_MPI).isChecked(),
@@ -102,19 +102,19 @@ class OptionsForm(QWidget):
             choice.switch.blockSignals(False)
         self._choices[LIMITS_KEY].forbid(_OWN_KEY if options.own_key else "")
 
-    def show_faults(self, faults: Mapping[str, str]) -> None:
+    def show_conflicts(self, conflicts: Mapping[str, str]) -> None:
         """Show conflicts, by the name of the option."""
         for key, choice in self._choices.items():
             if choice.switch.isEnabled():
-                choice.show_fault(faults.get(key, ""))
+                choice.show_error(conflicts.get(key, ""))
 
     def switch(self, key: str) -> Switch:
         return self._choices[key].switch
 
-    def below(self, key: str) -> str:
-        """The sentence below a switch, for tests."""
-        return self._choices[key].below()
+    def hint_text(self, key: str) -> str:
+        """Return the hint below a switch, for tests."""
+        return self._choices[key].hint_text()
 
     @Slot(bool)
-    def _toggled(self, _on: bool) -> None:
+    def _report_change(self, _is_checked: bool) -> None:
         self.changed.emit()

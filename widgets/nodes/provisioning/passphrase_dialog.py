@@ -15,26 +15,26 @@ class PassphraseDialog(Dialog):
     """The page `PassphrasePage` in a dialog of its own.
 
     Signals:
-        given: The typed text, and True to store it in the system keyring.
+        passphrase_given: The typed text, and True to store it in the system keyring.
     """
 
-    given = Signal(str, bool)
+    passphrase_given = Signal(str, bool)
 
     def __init__(self, identity: str, refusal: str = "", parent: QWidget | None = None) -> None:
         super().__init__("Passphrase for the data root's SSH key", _WIDTH, parent)
         self.page = PassphrasePage()
-        self.page.given.connect(self._give)
-        self.page.refused.connect(self.reject)
+        self.page.passphrase_given.connect(self._accept_passphrase)
+        self.page.back_requested.connect(self.reject)
         self.page.default.setDefault(True)
         self.fill(self.page)
         self.page.ask(f"Passphrase for {identity}", refusal)
         self.page.edit.setFocus()
 
-    def show_keyring(self, fault: str) -> None:
-        """Set whether it can be stored: "", or why not."""
-        self.page.show_keyring(fault)
+    def show_keyring(self, reason: str) -> None:
+        """Set whether the passphrase can be stored: "", or the reason why not."""
+        self.page.show_keyring(reason)
 
     @Slot(str, bool)
-    def _give(self, passphrase: str, keep: bool) -> None:
-        self.given.emit(passphrase, keep)
+    def _accept_passphrase(self, passphrase: str, is_stored: bool) -> None:
+        self.passphrase_given.emit(passphrase, is_stored)
         self.accept()

@@ -8,10 +8,10 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.nodes.entry import HostKey, NodeEntry
-from backend.records.nodes.provisioning_options import SetUpOptions, choice_faults
+from backend.records.nodes.provisioning_options import SetUpOptions, choice_errors
 from widgets.common import formats
 from widgets.common.buttons import Button, CheckBox
-from widgets.common.cards import Scroll, StyledFrame
+from widgets.common.cards import StyledFrame, VerticalScrollArea
 from widgets.common.dialog import Dialog
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
@@ -20,23 +20,21 @@ from widgets.nodes.provisioning.host_key_pages import KeyPlate
 from widgets.nodes.provisioning.options_form import OptionsForm
 
 _WIDTH = 560
-_ROWS_SEEN = 5
-_KEEPS = (
-    "The old set-up stays until the new one has passed its test. Running jobs are not affected."
-)
+_VISIBLE_ROWS = 5
+_NOTE = "The old set-up stays until the new one has passed its test. Running jobs are not affected."
 
 
-def state_words(entry: NodeEntry) -> str:
+def installation_text(entry: NodeEntry) -> str:
     """The set-up of a node in short form."""
-    there = entry.installation
-    if there is None:
+    installation = entry.installation
+    if installation is None:
         return "not set up"
-    whose = "its own " if entry.has_own_mpi else ""
-    words = [f"{whose}Open MPI {there.mpi_version}"]
-    words += ["shared environment"] if entry.shares_environment else []
-    words += ["restricted key"] if there.limits_key else []
-    words += ["no Horovod"] if there.without_horovod else []
-    return ", ".join(words)
+    prefix = "its own " if entry.has_own_mpi else ""
+    parts = [f"{prefix}Open MPI {installation.mpi_version}"]
+    parts += ["shared environment"] if entry.shares_environment else []
+    parts += ["restricted key"] if installation.limits_key else []
+    parts += ["no Horovod"] if installation.without_horovod else []
+    return ", ".join(parts)
 
 
 class SetUpAgainDialog(Dialog):
@@ -51,14 +49,14 @@ class SetUpAgainDialog(Dialog):
 
     set_up_requested = Signal(object, object)
     refresh_requested = Signal(object)
-    trusted = Signal(object)
+    key_trusted = Signal(object)
 
     def __init__(
         self,
         entries: Sequence[NodeEntry],
-        ticked: Collection[str],
+        selected_names: Collection[str],
         options: SetUpOptions,
-        brought_mpi: str = "",
+        bundled_mpi: str = "",
         parent: QWidget | None = None,
     ) -> None:
         """Build the dialog.
@@ -72,34 +70,36 @@ class SetUpAgainDialog(Dialog):
         # Otherwise the first button has the focus and its ring before any key press.
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._entries: tuple[NodeEntry, ...] = ()
-        self._brought = brought_mpi
+        self._bundled_mpi = bundled_mpi
         self._boxes: dict[str, CheckBox] = {}
         self._title = Label("", "title", elide="right")
-        self._all = Button("All", kind="quiet")
-        self._all.setAutoDefault(False)
-        self._all.clicked.connect(self._tick_all)
+        self._select_all_button = Button("All", kind="quiet")
+        self._select_all_button.setAutoDefault(False)
+        self._select_all_button.clicked.connect(self._toggle_all)
         self._rows = col(gap=0, margins=(S2, S1, S3, S1))
         rows = QWidget()
         rows.setLayout(self._rows)
-        self._scroll = Scroll(rows)
-        head = row(Label("Nodes", "small", "text2"), STRETCH, self._all)
+        self._scroll = VerticalScrollArea(rows)
+        head = row(Label("Nodes", "small", "text2"), STRETCH, self._select_all_button)
         self._nodes = QWidget()
         self._nodes.setLayout(col(head, StyledFrame("sunken", col(self._scroll)), gap=S1))
         self.choices = OptionsForm()
         self.choices.show_options(options)
-        self.choices.changed.connect(self._check)
-        self._note = Label(_KEEPS, "small", "text2", wrap=True)
+        self.choices.changed.connect(self._check_options)
+        self._note = Label(_NOTE, "small", "text2", wrap=True)
         self._failure = Label("", "small", "bad", wrap=True, selectable=True)
         self._failure.hide()
-        self._refresh = Button("Refresh", icon="arrow-clockwise", tip="Read these nodes again")
-        self._refresh.setAutoDefault(False)
-        self._refresh.clicked.connect(self._request_refresh)
-        self._cancel = Button("Cancel")
-        self._cancel.setAutoDefault(False)
-        self._cancel.clicked.connect(self.reject)
-        self._begin = Button("Set up", kind="primary")
-        self._begin.setDefault(True)
-        self._begin.clicked.connect(self._request)
+        self._refresh_button = Button(
+            "Refresh", icon="arrow-clockwise", tip="Read these nodes again"
+        )
+        self._refresh_button.setAutoDefault(False)
+        self._refresh_button.clicked.connect(self._request_refresh)
+        self._cancel_button = Button("Cancel")
+        self._cancel_button.setAutoDefault(False)
+        self._cancel_button.clicked.connect(self.reject)
+        self._set_up_button = Button("Set up", kind="primary")
+        self._set_up_button.setDefault(True)
+        self._set_up_button.clicked.connect(self._request)
         self._form = QWidget()
         self._form.setLayout(
             col(
@@ -108,106 +108,108 @@ class SetUpAgainDialog(Dialog):
                 self._note,
                 self._failure,
                 S2,
-                row(STRETCH, self._refresh, self._cancel, self._begin, gap=S2),
+                row(
+                    STRETCH, self._refresh_button, self._cancel_button, self._set_up_button, gap=S2
+                ),
                 gap=S3,
             )
         )
-        self._plate = KeyPlate("set the node up again")
-        self._plate.trust.trusted.connect(self._pass_trust)
-        self._plate.trust.refused.connect(self._show_form)
-        self._plate.changed.closed.connect(self.reject)
-        self._plate.hide()
-        self.fill(self._form, self._plate, head=self._title)
-        self._make_rows(entries, ticked)
+        self._key_plate = KeyPlate("set the node up again")
+        self._key_plate.trust_page.key_trusted.connect(self._pass_trust)
+        self._key_plate.trust_page.key_refused.connect(self._show_form)
+        self._key_plate.changed_key_page.closed.connect(self.reject)
+        self._key_plate.hide()
+        self.fill(self._form, self._key_plate, head=self._title)
+        self._make_rows(entries, selected_names)
         self.setFocus()
 
     def show_entries(self, entries: Sequence[NodeEntry]) -> None:
         """Take what the nodes reported."""
-        self._plate.hide()
+        self._key_plate.hide()
         self._form.show()
-        self._make_rows(entries, self.ticked())
+        self._make_rows(entries, self.selected_names())
 
-    def show_error(self, sentence: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show why the nodes could not be read."""
         self._show_form()
-        self._failure.setText(sentence)
-        self._failure.setVisible(bool(sentence))
-        self._refresh.setEnabled(True)
+        self._failure.setText(message)
+        self._failure.setVisible(bool(message))
+        self._refresh_button.setEnabled(True)
 
-    def show_key(self, key: HostKey, accepted: str = "") -> None:
+    def show_key(self, key: HostKey, accepted_fingerprint: str = "") -> None:
         """Ask about a host key that is not accepted here, or differs from ``accepted``."""
         self._form.hide()
-        self._plate.show()
-        self._title.setText(self._plate.show_key(key, accepted))
+        self._key_plate.show()
+        self._title.setText(self._key_plate.show_key(key, accepted_fingerprint))
         self.setFocus()
 
-    def ticked(self) -> tuple[str, ...]:
+    def selected_names(self) -> tuple[str, ...]:
         return tuple(name for name, box in self._boxes.items() if box.isChecked())
 
-    def _make_rows(self, entries: Sequence[NodeEntry], ticked: Collection[str]) -> None:
+    def _make_rows(self, entries: Sequence[NodeEntry], selected_names: Collection[str]) -> None:
         self._entries = tuple(entries)
         clear(self._rows)
         self._boxes = {}
         for entry in self._entries:
             name = entry.name
-            box = self._boxes[name] = CheckBox(name, checked=name in ticked)
+            box = self._boxes[name] = CheckBox(name, is_checked=name in selected_names)
             box.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
             box.setToolTip(plain_tip(name))
-            box.toggled.connect(self._check)
-            self._rows.addLayout(row((box, 1), Label(state_words(entry), "small", "text3")))
+            box.toggled.connect(self._check_options)
+            self._rows.addLayout(row((box, 1), Label(installation_text(entry), "small", "text3")))
         self._nodes.setVisible(len(self._entries) > 1)
-        seen = min(len(self._entries), _ROWS_SEEN)
-        self._scroll.setFixedHeight(seen * TARGET_MIN + 2 * S1)
+        visible_rows = min(len(self._entries), _VISIBLE_ROWS)
+        self._scroll.setFixedHeight(visible_rows * TARGET_MIN + 2 * S1)
         self._failure.hide()
-        self._check()
+        self._check_options()
 
     @Slot(object)
     def _pass_trust(self, key: HostKey) -> None:
         self._show_form()
-        self._refresh.setEnabled(False)
-        self.trusted.emit(key)
+        self._refresh_button.setEnabled(False)
+        self.key_trusted.emit(key)
 
     @Slot()
     def _show_form(self) -> None:
-        self._plate.hide()
+        self._key_plate.hide()
         self._form.show()
-        self._begin.setDefault(True)
-        self._check()
+        self._set_up_button.setDefault(True)
+        self._check_options()
 
     @Slot()
-    def _check(self) -> None:
+    def _check_options(self) -> None:
         """Report conflicts at once, before anything is installed."""
-        ticked = set(self.ticked())
-        chosen = [entry for entry in self._entries if entry.name in ticked]
-        others = [entry for entry in self._entries if entry.name not in ticked]
-        faults = choice_faults(self.choices.options(), chosen, others, self._brought)
-        self.choices.show_faults(faults)
-        words = f"Set up {formats.plural(len(chosen), 'node')}"
-        self._begin.setText("Set up" if len(chosen) == 1 else words)
-        self._title.setText(f"Set up {chosen[0].name}" if len(chosen) == 1 else words)
-        self._begin.setEnabled(bool(chosen) and not faults)
-        self._refresh.setVisible(bool(faults))
-        self._refresh.setEnabled(True)
-        self._all.setText("None" if len(chosen) == len(self._entries) else "All")
-        self._note.setVisible(any(entry.is_ready for entry in chosen))
+        names = set(self.selected_names())
+        selected = [entry for entry in self._entries if entry.name in names]
+        unselected = [entry for entry in self._entries if entry.name not in names]
+        conflicts = choice_errors(self.choices.options(), selected, unselected, self._bundled_mpi)
+        self.choices.show_conflicts(conflicts)
+        title = f"Set up {formats.plural(len(selected), 'node')}"
+        self._set_up_button.setText("Set up" if len(selected) == 1 else title)
+        self._title.setText(f"Set up {selected[0].name}" if len(selected) == 1 else title)
+        self._set_up_button.setEnabled(bool(selected) and not conflicts)
+        self._refresh_button.setVisible(bool(conflicts))
+        self._refresh_button.setEnabled(True)
+        self._select_all_button.setText("None" if len(selected) == len(self._entries) else "All")
+        self._note.setVisible(any(entry.is_ready for entry in selected))
 
     @Slot()
-    def _tick_all(self) -> None:
-        wanted = not all(box.isChecked() for box in self._boxes.values())
+    def _toggle_all(self) -> None:
+        is_checked = not all(box.isChecked() for box in self._boxes.values())
         for box in self._boxes.values():
             # Conflicts are checked once, not once for each.
             with QSignalBlocker(box):
-                box.setChecked(wanted)
-        self._check()
+                box.setChecked(is_checked)
+        self._check_options()
 
     @Slot()
     def _request_refresh(self) -> None:
-        self._refresh.setEnabled(False)
+        self._refresh_button.setEnabled(False)
         self._failure.hide()
-        self.refresh_requested.emit(self.ticked())
+        self.refresh_requested.emit(self.selected_names())
 
     @Slot()
     def _request(self) -> None:
-        names, options = self.ticked(), self.choices.options()
+        names, options = self.selected_names(), self.choices.options()
         self.accept()
         self.set_up_requested.emit(names, options)

@@ -1,4 +1,4 @@
-"""Shorten long node names: the part that all of them share is dropped first.
+"""Shorten long node names: first without the part that all names share.
 
 Machines of a cluster are often named ``node-rack3-007.cluster.example.org``. Cut at the end, all
 such names look the same; the distinguishing part must stay.
@@ -14,26 +14,28 @@ from PySide6.QtGui import QFontMetrics
 from widgets.common import theme
 from widgets.common.theme import Role
 
-_ALIKE = 3
-"""Names with this many equal leading letters differ at their end."""
+_SHARED_PREFIX_LENGTH = 3
+"""Names with so many equal leading letters differ at their end."""
 
 
-def without_domain(titles: Sequence[str]) -> tuple[str, ...]:
-    """The names without the domain that all of them share."""
-    ends = {title.partition(".")[2] for title in titles if "." in title}
-    if len(ends) != 1:
+def strip_domain(titles: Sequence[str]) -> tuple[str, ...]:
+    """Return the names without the domain that all names share."""
+    domains = {title.partition(".")[2] for title in titles if "." in title}
+    if len(domains) != 1:
         return tuple(titles)
-    heads = [title.partition(".")[0] for title in titles]
+    short_names = [title.partition(".")[0] for title in titles]
     # An address has no domain, and two names must remain different.
-    if any(head.isdecimal() for head in heads) or len(set(heads)) < len(set(titles)):
+    if any(head.isdecimal() for head in short_names) or len(set(short_names)) < len(set(titles)):
         return tuple(titles)
-    return tuple(heads)
+    return tuple(short_names)
 
 
-def fitted(titles: Sequence[str], width: float, role: Role) -> tuple[str, ...]:
-    """The names as they fit into a column of `width` pixels, in the given order."""
+def elide_names(titles: Sequence[str], width: float, role: Role) -> tuple[str, ...]:
+    """Return the names shortened to a column of `width` pixels, in the same order."""
     metrics = QFontMetrics(theme.font(role))
-    heads = without_domain(titles)
-    at_front = len({head[:_ALIKE] for head in heads}) == 1 < len(heads)
-    mode = Qt.TextElideMode.ElideLeft if at_front else Qt.TextElideMode.ElideRight
-    return tuple(metrics.elidedText(head, mode, int(width) + 1) for head in heads)
+    short_names = strip_domain(titles)
+    shares_prefix = (
+        len({head[:_SHARED_PREFIX_LENGTH] for head in short_names}) == 1 < len(short_names)
+    )
+    mode = Qt.TextElideMode.ElideLeft if shares_prefix else Qt.TextElideMode.ElideRight
+    return tuple(metrics.elidedText(head, mode, int(width) + 1) for head in short_names)

@@ -36,8 +36,8 @@ def bundle(
     notes = []
     if made.without_data:
         notes.append(Note("The dataset's files are not included; --with-data includes them."))
-    if made.left_out:
-        notes.append(Note(f"The values of {', '.join(made.left_out)} are not in it."))
+    if made.omitted_variables:
+        notes.append(Note(f"The values of {', '.join(made.omitted_variables)} are not in it."))
     size = in_bytes(made.bytes)
     return Answer(made, f"Wrote {made.path} ({made.files} files, {size}, {included}).", notes)
 
@@ -70,7 +70,7 @@ def replay(
         view = services.queries.wait(view.id)
         if view.state is JobState.FINISHED:
             return _compared(services.replays.compare(view.id))
-    line = f"{view.id}: {view.name}, {view.state.word}"
+    line = f"{view.id}: {view.name}, {view.state.label}"
     if wait:
         return Answer(view, line, failed=True)
     start = Note(f"Start it: {COMMAND} job start {view.id}")
@@ -84,4 +84,4 @@ def replayed(services: Services, id: JobId) -> Answer:
 
 
 def _compared(result: ReplayResult) -> Answer:
-    return Answer(result, result.sentence, failed=not result.is_same)
+    return Answer(result, result.message, failed=not result.is_same)

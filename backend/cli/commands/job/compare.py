@@ -10,7 +10,7 @@ from backend.cli.command import Word, command
 from backend.cli.parameters import JobIds
 from backend.cli.printing import Answer, Note, Table, in_figures, in_time
 from backend.records.jobs.comparison import ComparedRow, RowKind
-from backend.records.jobs.settings import value_words
+from backend.records.jobs.settings import value_label
 from backend.services.context.container import Services
 
 
@@ -30,7 +30,7 @@ def compare(
         return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
     found = services.comparison.compare(ids)
     settings = (*found.differing, *(found.equal if all else ()))
-    states = ("State", *(view.state.word for view in found.jobs))
+    states = ("State", *(view.state.label for view in found.jobs))
     names = ("", *(view.name for view in found.jobs))
     table = Table(names, (states, *_lines(found.results), *_lines(settings)))
     notes = []
@@ -50,7 +50,7 @@ def _cells(row: ComparedRow) -> Iterable[str]:
         if value is None:
             text = "–"
         elif isinstance(value, str):
-            text = value_words(row.key, value)
+            text = value_label(row.key, value)
         else:
             text = in_time(value) if row.kind is RowKind.SECONDS else in_figures(value)
         yield f"{text} (best)" if is_best else text

@@ -45,7 +45,7 @@ def predict(
 
 
 def _parts(found: Prediction) -> Iterator[Part]:
-    yield Facts([("Samples", str(found.samples))])
+    yield Facts([("Samples", str(found.sample_count))])
     yield Facts((name, in_figures(value)) for name, value in found.metrics.items())
     if found.classes:
         yield Table(
@@ -64,7 +64,7 @@ def _parts(found: Prediction) -> Iterator[Part]:
             ),
         )
     else:
-        for one in found.shown[:_ROWS]:
+        for one in found.examples[:_ROWS]:
             guesses = ", ".join(
                 g.name if g.confidence is None else f"{g.name} ({g.confidence:.1%})"
                 for g in one.guesses

@@ -10,7 +10,7 @@ from backend.cli.command import command
 from backend.cli.parameters import JobId
 from backend.cli.printing import Answer, print_note
 from backend.cli.session import Session
-from backend.records.nodes.preflight import Canary, Preflight, PreflightFinding
+from backend.records.nodes.preflight import TrialResult, Preflight, PreflightFinding
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ def preflight(
     found = services.preflight.run(config, id)
     if fix and fixed_any(services, found, session.asks):
         found = services.preflight.run(config, id)
-    trial = services.canary.run(id) if canary and found.passed else None
+    trial = services.trial_runs.run(id) if canary and found.succeeded else None
     return Answer(
         {**found.to_dict(), "canary": trial},
         lines(found),
         () if trial is None else _trial_lines(trial),
-        failed=not found.passed or (trial is not None and not trial.passed),
+        failed=not found.succeeded or (trial is not None and not trial.succeeded),
     )
 
 
-def _trial_lines(canary: Canary) -> Iterator[str]:
-    state = "ok   " if canary.passed else "FAULT"
-    yield f"{state}  trial of {canary.took_s:.0f} s: {canary.sentence}"
+def _trial_lines(canary: TrialResult) -> Iterator[str]:
+    state = "ok   " if canary.succeeded else "FAULT"
+    yield f"{state}  trial of {canary.took_s:.0f} s: {canary.message}"
     for line in canary.traceback.splitlines():
         yield f"       {line}"
 
@@ -51,12 +51,12 @@ def fixed_any(services: Services, found: Preflight, asks: bool) -> bool:
     """Fix what can be fixed; return whether anything was done. ``asks``: at a terminal."""
     wanted = [
         finding
-        for finding in (*found.faults, *found.warnings)
+        for finding in (*found.blocking_findings, *found.warnings)
         if not finding.fix.needs_a_person
         or (asks and finding.host_key is not None and questions.accepts(finding.host_key))
     ]
     for finding in wanted:
-        print_note(f"{finding.check}: {finding.sentence} Fixing: {finding.fix.value}")
+        print_note(f"{finding.check}: {finding.message} Fixing: {finding.fix.value}")
     failed = services.preflight.fix_all(wanted, _print)
     for error in dict.fromkeys(failed.values()):
         print_note(" ".join(filter(None, (error.message, error.remedy))))
@@ -75,10 +75,10 @@ def lines(found: Preflight) -> Iterator[str]:
     passed = [finding.check for finding in found.findings if finding.ok]
     yield f"{len(passed)} passed: {', '.join(passed)}"
     if found.unchecked:
-        yield found.unchecked_words
-    many = len(found.faults)
+        yield found.unchecked_message
+    many = len(found.blocking_findings)
     things = "1 problem prevents" if many == 1 else f"{many} problems prevent"
-    outcome = "The job can start" if found.passed else f"{things} the job from starting"
+    outcome = "The job can start" if found.succeeded else f"{things} the job from starting"
     yield f"{outcome}; checked {' and '.join(found.nodes)} in {found.took_s:.1f} s."
     if found.smaller:
         on = " ".join(
@@ -90,6 +90,6 @@ def lines(found: Preflight) -> Iterator[str]:
 def _finding_lines(finding: PreflightFinding) -> Iterator[str]:
     state = "warn " if finding.is_warning else "FAULT"
     where = f" ({', '.join(finding.nodes)})" if finding.nodes else ""
-    yield f"{state}  {finding.check}{where}: {finding.sentence}"
+    yield f"{state}  {finding.check}{where}: {finding.message}"
     if finding.remedy:
         yield f"       {finding.remedy}"

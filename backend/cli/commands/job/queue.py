@@ -10,7 +10,7 @@ from backend.cli.command import Word, command
 from backend.cli.parameters import JobId
 from backend.cli.printing import Answer
 from backend.cli.session import Session
-from backend.records.queue.entry import QueuePlace
+from backend.records.queue.entry import QueuedJob
 from backend.records.queue.start_time import FORMS, parse_when
 from backend.services.context.container import Services
 
@@ -32,7 +32,7 @@ def queue(
             id,
             priority,
             when,
-            at_once=at_once,
+            start_now=at_once,
             start_over=start_over,
             progress=session.progress,
         )
@@ -50,7 +50,7 @@ def _when(text: str) -> datetime:
 def unqueue(services: Services, id: JobId) -> Answer:
     """Remove a job from the queue."""
     view = services.queue.dequeue(id)
-    return Answer(view, f"{view.id}  {view.state.word}")
+    return Answer(view, f"{view.id}  {view.state.label}")
 
 
 @command("job reorder", one_of=("before", "after", "first"))
@@ -67,11 +67,11 @@ def reorder(
         return _placed(services.queue.to_top(id))
     neighbour = services.queries.find(before or after)
     if before:
-        return _placed(services.queue.reorder(id, before=neighbour))
-    return _placed(services.queue.reorder(id, after=neighbour))
+        return _placed(services.queue.reorder(id, before_id=neighbour))
+    return _placed(services.queue.reorder(id, after_id=neighbour))
 
 
-def _placed(place: QueuePlace) -> Answer:
+def _placed(place: QueuedJob) -> Answer:
     number = f"place {place.number}, " if place.number else ""
     priority = f"priority {place.entry.priority}"
-    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.words}")
+    return Answer(place, f"{place.entry.job_id}  {number}{priority}: {place.full_message}")

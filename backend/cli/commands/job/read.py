@@ -21,9 +21,9 @@ from backend.cli.printing import (
 )
 from backend.cli.runs import cause
 from backend.records.base.program_name import COMMAND
-from backend.records.base.terminal_text import last_state, plain
+from backend.records.base.terminal_text import last_state, strip_codes
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.script import entry_words, in_a_line
+from backend.records.jobs.script import entry_args, command_line
 from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.context.container import Services
 
@@ -41,7 +41,7 @@ def list_jobs(services: Services) -> Answer:
     rows = (
         (
             view.id,
-            view.state.word,
+            view.state.label,
             "–" if view.progress is None else f"{view.progress:.0%}",
             view.name,
             cause(view) or view.status.message,
@@ -62,22 +62,25 @@ def show(services: Services, id: JobId) -> Answer:
 def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
     config, root = view.config, services.data_root
     servers = config.strategy.servers
-    place = services.queue.read().of(view.id) if view.state.is_queued else None
+    place = services.queue.read().find_job(view.id) if view.state.is_queued else None
     yield from (
         ("Job", view.id),
         ("Name", view.name),
-        ("State", f"{view.state.word}{' (' + view.doubt + ')' if view.doubt else ''}"),
-        ("Queue", f"place {place.number}: {place.sentence}" if place is not None else ""),
+        (
+            "State",
+            f"{view.state.label}{' (' + view.contact_warning + ')' if view.contact_warning else ''}",
+        ),
+        ("Queue", f"place {place.number}: {place.message}" if place is not None else ""),
         ("Reason", place.entry.reason if place is not None else _continued(view)),
         ("Cause", cause(view)),
         ("Fix", view.error.remedy if view.error else ""),
         ("Message", view.status.message),
-        *(("Warning", alarm.sentence) for alarm in view.status.alarms),
+        *(("Warning", alarm.message) for alarm in view.status.alarms),
         ("Run", str(view.run) if view.run else ""),
         ("Epoch", _of(view.status.epoch, view.epochs)),
         ("Step", _of(view.step, view.status.total_steps)),
         ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
-        ("Slow", view.why_slow()),
+        ("Slow", view.slow_message()),
         *((name, in_figures(value)) for name, value in view.status.metrics.items()),
         *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
         *(_of_script(config) if config.script else _of_training(config)),
@@ -89,11 +92,11 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Tags", ", ".join(view.tags)),
         ("Notes", view.notes),
         ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
-        ("Started", in_local_time(view.status.started)),
-        ("Ended", in_local_time(view.status.ended)),
+        ("Started", in_local_time(view.status.started_at)),
+        ("Ended", in_local_time(view.status.ended_at)),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
         ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
-        ("Folder", root.shown(root.job(view.id).path)),
+        ("Folder", root.display_path(root.job(view.id).path)),
         ("Evidence", _evidence(view)),
         ("Traceback", view.error.traceback if view.error else ""),
     )
@@ -101,10 +104,10 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
 
 def _continued(view: JobView) -> str:
     """Return why the program itself continued the job, and on how many nodes."""
-    found = view.status.continued
+    found = view.status.continuation
     if found is None or view.state.is_queued:
         return ""
-    count = f" {found.nodes} since {in_local_time(found.since)}." if found.nodes else ""
+    count = f" {found.nodes} since {in_local_time(found.started_at)}." if found.nodes else ""
     return f"{found.reason}{count}"
 
 
@@ -113,7 +116,7 @@ def _of(value: int, total: int) -> str:
 
 
 def _of_script(config: JobConfig) -> Iterator[tuple[str, str]]:
-    yield "Command", in_a_line((*entry_words(config.entry), *config.arguments))
+    yield "Command", command_line((*entry_args(config.entry), *config.arguments))
 
 
 def _of_training(config: JobConfig) -> Iterator[tuple[str, str]]:
@@ -125,7 +128,7 @@ def _of_training(config: JobConfig) -> Iterator[tuple[str, str]]:
 
 def _evidence(view: JobView) -> str:
     lines = view.error.evidence if view.error is not None else ()
-    return "\n".join(f"{line.place}: {line.text}" if line.file else line.text for line in lines)
+    return "\n".join(f"{line.location}: {line.text}" if line.file else line.text for line in lines)
 
 
 def _figure(value: float | None, each: float, unit: str = "") -> str:
@@ -139,8 +142,8 @@ def runs(services: Services, id: JobId) -> Answer:
     rows = (
         (
             str(run.number),
-            run.state.word,
-            in_local_time(run.started),
+            run.state.label,
+            in_local_time(run.started_at),
             f"{run.first_step} to {run.last_step}" if run.last_step else "",
             f"runs/{run.put_away}" if run.put_away else "",
             run.message,
@@ -201,19 +204,19 @@ def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> 
     while True:
         chunk = services.queries.log(job_id, rank, offset, _LOG_PIECE, run)
         lines, end, rest = (rest + chunk.text).rpartition("\n")
-        yield plain(lines + end)
+        yield strip_codes(lines + end)
         if "\r" in rest:
             # A progress bar without ends of lines can be megabytes long.
             rest = last_state(rest) + "\r" * rest.endswith("\r")
         if chunk.offset == offset or chunk.offset >= chunk.size:
             break
         offset = chunk.offset
-    yield plain(rest)
+    yield strip_codes(rest)
 
 
 @command("job acts", reads_jobs=True)
 def acts(services: Services, id: JobId) -> Answer:
     """The users who started, stopped and changed a job."""
-    found = services.jobs.acts(id)
-    rows = ((in_local_time(one.time), one.sentence) for one in found)
+    found = services.jobs.audit_entries(id)
+    rows = ((in_local_time(one.time), one.message) for one in found)
     return Answer(found, Table(("TIME", "WHAT"), rows))

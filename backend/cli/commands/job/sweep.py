@@ -39,8 +39,12 @@ def sweep(
     """Queue one job for each combination of several values."""
     if take_back:
         taken = services.sweeps.take_back(take_back, progress)
-        moved = f"Moved {_jobs(len(taken.taken))} of {sweep_name(taken.tag)} to the trash."
-        left = [Note(f"{_jobs(len(taken.left))} ran already and stay.")] if taken.left else []
+        moved = f"Moved {_jobs(len(taken.removed_jobs))} of {sweep_name(taken.tag)} to the trash."
+        left = (
+            [Note(f"{_jobs(len(taken.remaining_jobs))} ran already and stay.")]
+            if taken.remaining_jobs
+            else []
+        )
         return Answer(taken, moved, left)
     if not base:
         raise BackendError(
@@ -103,10 +107,10 @@ def _plan(sweep: Sweep, found: Expansion) -> Answer:
         {
             "sweep": None,
             "jobs": [{"name": job.name, "values": dict(job.values)} for job in found.jobs],
-            "faults": [{"field": one.field, "sentence": one.sentence} for one in found.faults],
+            "faults": [{"field": one.path, "sentence": one.message} for one in found.errors],
         },
         _plan_parts(sweep, found),
-        failed=bool(found.faults),
+        failed=bool(found.errors),
     )
 
 
@@ -116,8 +120,8 @@ def _plan_parts(sweep: Sweep, found: Expansion) -> Iterator[Part]:
     paths = [axis.path for axis in sweep.axes]
     rows = ((job.name, *(value_text(v) for _, v in job.values)) for job in found.jobs)
     yield Table(("NAME", *paths), rows, "The sweep has no jobs.")
-    for fault in found.faults:
-        yield Note(fault.sentence)
+    for fault in found.errors:
+        yield Note(fault.message)
     yield Note(f"{_jobs(len(found.jobs))}; nothing was created.")
 
 

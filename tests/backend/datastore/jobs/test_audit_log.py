@@ -49,7 +49,7 @@ def test_actions_are_in_the_order_of_their_doing(
         stamp = f"2026-01-01T{10 + hour:02d}:00:00Z"
         monkeypatch.setattr(timestamps, "now", lambda stamp=stamp: stamp)
         audit_log.add(folder, f"action {number}")
-    done = [act.what for act in audit_log.acts_of(folder, file)]
+    done = [act.action for act in audit_log.acts_of(folder, file)]
     assert done == ["action 3", "action 2", "action 1", "action 0", "Created"]
 
 
@@ -82,5 +82,5 @@ def test_actions_are_in_the_order_of_their_doing(
 def test_the_computer_of_an_action_does_not_read_as_a_part_of_it(
     what: str, user: str, sentence: str
 ) -> None:
-    assert AuditEntry("", what, user, "desk").sentence == sentence
-    assert AuditEntry("", what).sentence == what
+    assert AuditEntry("", what, user, "desk").message == sentence
+    assert AuditEntry("", what).message == what

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import JobFile
 from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_bytes, replace_json
+from backend.records.base.schema import json_value
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.comparison import judged_metrics
+from backend.records.jobs.comparison import rated_metrics
 from backend.records.jobs.config import JobConfig, parse_job, with_changes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.records.library.item import Pin
 from tests.fakes.mounted_root import MOUNTED, mounted
 
@@ -51,7 +52,7 @@ def config(**changes: Any) -> JobConfig:
         **changes,
     }
     parsed = parse_job(raw)
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     return parsed.config
 
 
@@ -114,7 +115,7 @@ def test_a_stop_request_is_for_one_run(tmp_path: Path) -> None:
 def test_a_user_who_stops_a_job_that_gives_way_stops_it(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     pause = "Paused: alice uses GPU 2 on gpu03."
-    replace_json(folder.lock, asdict(StopRequest(1, pause=pause)))
+    replace_json(folder.lock, json_value(StopRequest(1, pause=pause)))
     assert (pause_requested(folder.lock, 1), pause_requested(folder.lock, 2)) == (pause, "")
     assert job_files.request_stop(folder, 1)
     assert stop_requested(folder.lock, 1)
@@ -280,5 +281,5 @@ def test_a_script_is_judged_by_a_number_that_it_writes(
     file = job_files.create_job(mounted(tmp_path), parsed, {})
     view = job_files.view_of(file, RunStatus(JobState.FINISHED, metrics=metrics))
     assert view.best_metric == judged
-    assert best_mode is None or judged_metrics([view]) == (judged[0],)
-    assert best_mode is None or line_of(view).best_mode == best_mode
+    assert best_mode is None or rated_metrics([view]) == (judged[0],)
+    assert best_mode is None or summary_of(view).best_mode == best_mode

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import Mounted, OpenJob
+from backend.datastore.access.root_access import MountedAccess, OpenJob
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunStateReader
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> OpenJob:
     folder = OpenJob(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}", MOUNTED)
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     return folder
 
 
@@ -52,7 +52,7 @@ def contents(folder: OpenJob) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-class Aged(Mounted):
+class Aged(MountedAccess):
     """A data root on which the run was claimed ``age_s`` before it really was."""
 
     age_s = 0.0
@@ -87,7 +87,7 @@ def test_an_age_is_that_of_the_shares_clock_and_stays_as_it_was(
         for _ in range(2):
             if reason is None:
                 assert reap(OpenJob(folder.path, disk)) is None
-                assert Mounted().changed_s(attempt) == before
+                assert MountedAccess().changed_s(attempt) == before
         assert reap(OpenJob(folder.path, disk)) is reason
 
 
@@ -115,7 +115,7 @@ def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
 
 
 def test_a_read_of_a_dead_run_signals_no_process_and_writes_no_file(folder: OpenJob) -> None:
-    gone = replace(process_identity.own(), start_ticks=1)
+    gone = replace(process_identity.own_process(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, gone.to_dict())
     old = folder.attempt(1).path.stat().st_mtime - 200
     os.utime(folder.attempt(1).path, (old, old))
@@ -142,7 +142,7 @@ def test_a_run_with_finished_ranks_is_finished_though_its_supervisor_was_killed(
     for rank in (0, 1):
         record = {"rank": rank, "run": 1, "host": "h", "node": "this-computer"}
         replace_json(run.attempt.rank_exit(rank), {**record, "outcome": "finished"})
-    gone = replace(process_identity.own(), start_ticks=1)
+    gone = replace(process_identity.own_process(), start_ticks=1)
     replace_json(run.attempt.supervisor, gone.to_dict())
     assert reap(run.folder) is UnrecordedEnd.SUPERVISOR_GONE
     assert RunStateReader(run.folder).read().state is JobState.FINISHED
@@ -151,7 +151,7 @@ def test_a_run_with_finished_ranks_is_finished_though_its_supervisor_was_killed(
 def test_an_end_that_cannot_be_written_is_an_error_and_is_tried_again(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = replace(process_identity.own(), start_ticks=1)
+    gone = replace(process_identity.own_process(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, gone.to_dict())
 
     def full(*_: object) -> None:
@@ -173,7 +173,7 @@ def test_a_run_that_another_desktop_moves_away_meanwhile_is_not_reaped(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads its supervisor, which is gone, and then finds no end: both were moved."""
-    gone = replace(process_identity.own(), start_ticks=1)
+    gone = replace(process_identity.own_process(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, gone.to_dict())
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import Mounted, OpenJob
+from backend.datastore.access.root_access import MountedAccess, OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.run_status import (
@@ -52,7 +52,7 @@ class Clock:
         return self.now
 
 
-class Later(Mounted):
+class Later(MountedAccess):
     """A data root on which the status was written some time after all other files."""
 
     def __init__(self, later_s: float) -> None:
@@ -72,7 +72,7 @@ def folder(tmp_path: Path) -> OpenJob:
     folder = OpenJob(tmp_path / "jobs" / f"test-{tmp_path.name}-{os.getpid()}", MOUNTED)
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.status, TRAINING.to_dict())
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     return folder
 
 
@@ -102,7 +102,7 @@ def test_a_job_that_gave_way_is_paused_while_it_waits_and_stopped_if_it_leaves_t
     assert judge(ended).state is JobState.INTERRUPTED
 
 
-@pytest.mark.parametrize("supervision", [Supervision.ALIVE, Supervision.ELSEWHERE])
+@pytest.mark.parametrize("supervision", [Supervision.ALIVE, Supervision.ON_OTHER_HOST])
 @pytest.mark.parametrize(
     ("nodes", "doubt"),
     [
@@ -117,10 +117,10 @@ def test_a_live_run_names_its_silent_nodes_and_gives_no_forecast(
     status = replace(TRAINING, eta_s=352.0, samples_per_second=9.0)
     facts = RunFacts(run=1, status=status, supervision=supervision, silent_nodes=nodes)
     found = judge(facts)
-    assert (found.state, found.doubt) == (JobState.TRAINING, doubt)
+    assert (found.state, found.uncertainty) == (JobState.TRAINING, doubt)
     assert (found.status.eta_s is None) is bool(nodes)
     over = judge(replace(facts, exit=RunExit(1, JobState.FINISHED, "")))
-    assert (over.state, over.doubt) == (JobState.FINISHED, "")
+    assert (over.state, over.uncertainty) == (JobState.FINISHED, "")
 
 
 def test_a_run_that_makes_steps_names_no_node(folder: OpenJob, clock: Clock) -> None:
@@ -134,15 +134,15 @@ def test_a_run_that_makes_steps_names_no_node(folder: OpenJob, clock: Clock) -> 
 
     reader = RunStateReader(folder, clock, silent)
     # Whether it moved before the first look is not known.
-    assert reader.read().doubt == "gpu02 gives no sign of life"
+    assert reader.read().uncertainty == "gpu02 gives no sign of life"
     assert asked == [["gpu01", "gpu02", "gpu03"]]
     for step in range(41, 46):
         clock.now += 20
         replace_json(folder.status, replace(TRAINING, step=step, heartbeat=step).to_dict())
-        assert reader.read().doubt == ""
+        assert reader.read().uncertainty == ""
     clock.now += 31
     replace_json(folder.status, replace(TRAINING, step=45, heartbeat=99).to_dict())
-    assert reader.read().doubt == "gpu02 gives no sign of life"
+    assert reader.read().uncertainty == "gpu02 gives no sign of life"
 
 
 def block(run: int, epoch: int, last: int) -> bytes:
@@ -214,14 +214,14 @@ def test_the_exit_record_is_believed_before_status_and_process() -> None:
             run=1, exit=ended, status=TRAINING, supervision=supervision, silent_s=9e9
         )
         found = judge(evidence)
-        assert (found.state, found.status.step, found.doubt) == (JobState.FINISHED, 40, "")
+        assert (found.state, found.status.step, found.uncertainty) == (JobState.FINISHED, 40, "")
 
 
 def test_a_reader_between_the_last_two_writes_sees_the_final_state(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = RunExit(1, JobState.FINISHED, "", ended="2026-11-23T18:42:44.100Z")
-    last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated="2026-11-23T18:42:43.856090Z")
+    ended = RunExit(1, JobState.FINISHED, "", ended_at="2026-11-23T18:42:44.100Z")
+    last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated_at="2026-11-23T18:42:43.856090Z")
 
     def read_as_the_run_ends(path: Path) -> Mapping[str, Any]:
         if path == folder.attempt(1).exit and not path.exists():
@@ -233,7 +233,7 @@ def test_a_reader_between_the_last_two_writes_sees_the_final_state(
     early = RunStateReader(folder).read().status
     replace_json(folder.status, final_status(ended, last_of_rank_0).to_dict())
     later = RunStateReader(folder).read().status
-    assert (early.step, early.updated) == (64, ended.ended)
+    assert (early.step, early.updated_at) == (64, ended.ended_at)
     assert replace(early, heartbeat=0) == replace(later, heartbeat=0)
 
 
@@ -241,12 +241,12 @@ def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
     evidence = RunFacts(
         run=1,
         status=replace(TRAINING, eta_s=60.0, samples_per_second=100.0),
-        supervision=Supervision.ELSEWHERE,
+        supervision=Supervision.ON_OTHER_HOST,
         silent_s=3600,
         last_news="14:02",
     )
     found = judge(evidence)
-    assert (found.state, found.doubt) == (JobState.TRAINING, "no news since 14:02")
+    assert (found.state, found.uncertainty) == (JobState.TRAINING, "no news since 14:02")
     assert (found.status.eta_s, found.status.samples_per_second) == (None, None), "not foreseen"
 
 
@@ -320,15 +320,15 @@ def test_doubt_comes_from_a_heartbeat_that_stands_still_by_the_readers_own_clock
     folder: OpenJob, clock: Clock
 ) -> None:
     reader = RunStateReader(folder, clock)
-    assert reader.read().doubt == ""
+    assert reader.read().uncertainty == ""
     clock.now += 29
-    assert reader.read().doubt == ""
+    assert reader.read().uncertainty == ""
     clock.now += 2
     found = reader.read()
-    assert found.doubt.startswith("no news since ")
+    assert found.uncertainty.startswith("no news since ")
     assert found.state is JobState.TRAINING
     replace_json(folder.status, replace(TRAINING, heartbeat=8).to_dict())
-    assert reader.read().doubt == ""
+    assert reader.read().uncertainty == ""
 
 
 BROKEN = {
@@ -384,9 +384,9 @@ def test_f32_a_missing_data_root_makes_a_run_stale_and_not_failed(
     (tmp_path / "jobs").rename(tmp_path / "away")
     found = reader.read()
     assert found.state is JobState.TRAINING
-    assert found.doubt.startswith("no news since ")
+    assert found.uncertainty.startswith("no news since ")
     (tmp_path / "away").rename(tmp_path / "jobs")
-    assert reader.read().doubt == ""
+    assert reader.read().uncertainty == ""
 
 
 def test_a_folder_that_was_never_there_is_refused(tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_a_folder_that_was_never_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_f10_a_reused_pid_is_not_the_supervisor(folder: OpenJob) -> None:
-    reused = replace(process_identity.own(), start_ticks=1)
+    reused = replace(process_identity.own_process(), start_ticks=1)
     replace_json(folder.attempt(1).supervisor, reused.to_dict())
     assert RunStateReader(folder).read().state is JobState.ERROR
 
@@ -403,7 +403,7 @@ def test_f10_a_reused_pid_is_not_the_supervisor(folder: OpenJob) -> None:
 def test_f06_m12_a_new_reader_finds_a_run_alive_that_another_process_started(run: Run) -> None:
     run.start().wait_until_training()
     found = RunStateReader(run.folder).read()
-    assert (found.state, found.doubt, found.problems) == (JobState.TRAINING, "", ())
+    assert (found.state, found.uncertainty, found.problems) == (JobState.TRAINING, "", ())
     run.stop()
     run.end()
     assert RunStateReader(run.folder).read().state is JobState.INTERRUPTED
@@ -424,5 +424,10 @@ def test_each_run_start_says_how_the_run_before_ended(folder: OpenJob) -> None:
         replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())
     starts = tuple(RunStart(run, 20 * run) for run in (1, 2, 3, 4))
     shown = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
-    assert [one.after for one in shown] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
+    assert [one.previous_state for one in shown] == [
+        None,
+        JobState.INTERRUPTED,
+        JobState.ERROR,
+        None,
+    ]
     assert [one.first_step for one in shown] == [20, 40, 60, 80]

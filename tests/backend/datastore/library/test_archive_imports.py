@@ -128,7 +128,7 @@ def test_a_single_file_is_a_dataset(tmp_path: Path, root: Path, name: str) -> No
     (tmp_path / name).write_bytes(b"a,b\n1,2\n")
     item = import_now(root, tmp_path / name)
     assert contents(root / "datasets/digits/v1/files") == {name: b"a,b\n1,2\n"}
-    assert (item.files, item.left_out) == (1, "")
+    assert (item.files, item.import_message) == (1, "")
 
 
 def test_a_single_file_of_data_is_no_code(tmp_path: Path, root: Path) -> None:
@@ -142,7 +142,7 @@ def test_archives_inside_an_archive_are_counted(tmp_path: Path, root: Path) -> N
         for name in ("train.zip", "val.ZIP", "b/x.rar", "c.tar.gz", "x.npz", "notes.txt"):
             outer.writestr(name, b"PK")
     item = import_now(root, tmp_path / "all.zip")
-    assert item.left_out == (
+    assert item.import_message == (
         "Not unpacked, and so read by few loaders: "
         "4 files (train.zip, val.ZIP, b/x.rar and 1 more)."
     )

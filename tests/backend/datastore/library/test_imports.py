@@ -24,7 +24,7 @@ from backend.datastore.access.hashes import MANIFEST, manifest, read_manifest
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.imports import import_version
 from backend.datastore.library.staging import make_staging, stagings
-from backend.records.base.validation import name_fault
+from backend.records.base.validation import name_error
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
     contents,
@@ -196,7 +196,7 @@ def test_a_link_to_a_folder_within_the_folder_is_imported_as_a_copy(
     files = root / "datasets/digits/v1/files"
     assert contents(files / "latest") == contents(files / "sub") == contents(source / "sub")
     assert not (files / "latest").is_symlink()
-    assert item.left_out == ""
+    assert item.import_message == ""
 
 
 def test_a_link_to_a_folder_that_holds_it_is_left_out_and_said(root: Path, source: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_link_to_a_folder_that_holds_it_is_left_out_and_said(root: Path, sourc
     item = import_now(root, source)
     files = root / "datasets/digits/v1/files"
     assert contents(files).keys() == {"a.csv", "nothing", "sub/large.bin", "sub/run.sh"}
-    assert item.facts["left_out_names"] == ["a/b/a", "c/a/b", "self", "sub/up"]
+    assert item.details["left_out_names"] == ["a/b/a", "c/a/b", "self", "sub/up"]
 
 
 def test_links_of_tools_are_left_out_wherever_they_lead(root: Path, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_links_of_tools_are_left_out_wherever_they_lead(root: Path, tmp_path: Pa
     (folder / ".#bks_model.py").symlink_to("me@here.77:1")
     item = import_now(root, folder, kind=Kind.MODEL)
     assert contents(root / "models/digits/v1/src").keys() == {"bks_model.py"}
-    assert item.facts["left_out_names"] == [".#bks_model.py", ".venv", "wandb"]
+    assert item.details["left_out_names"] == [".#bks_model.py", ".venv", "wandb"]
 
 
 def test_f48_a_socket_a_pipe_and_a_device_are_named(root: Path, source: Path) -> None:
@@ -333,7 +333,7 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
     root, source = tmp_path / "root", tmp_path / "empty"
     root.mkdir(exist_ok=True)
     source.mkdir(exist_ok=True)
-    if name_fault(name):
+    if name_error(name):
         with refused(root):
             import_now(root, source, name)
     else:

@@ -29,7 +29,7 @@ def parts(*paths: str) -> dict[str, str]:
     if project is None:
         return {}
     return {
-        kind.value: " ".join((part.folder or ".", *sorted(part.only)))
+        kind.value: " ".join((part.folder or ".", *sorted(part.included_names)))
         for kind, part in project.parts.items()
     }
 
@@ -119,10 +119,10 @@ def test_any_other_folder_is_one_item(paths: list[str], kind: Kind) -> None:
 def test_files_outside_the_three_parts_are_named() -> None:
     found = recognise([*APART, "data/a", "README.md", "notebooks/1.ipynb", ".git/HEAD"]).project
     assert found is not None
-    assert found.rest == ("README.md", "notebooks/")
+    assert found.other_entries == ("README.md", "notebooks/")
     found = recognise([*TOGETHER, "data/a"]).project
     assert found is not None
-    assert found.rest == (), "all is taken that lies beside the code"
+    assert found.other_entries == (), "all is taken that lies beside the code"
 
 
 def test_only_a_part_of_a_folder_of_many_files_is_read(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_the_example_is_recognised() -> None:
     assert {kind.value: part.folder for kind, part in project.parts.items()} == {
         kind.value: kind.value for kind in PARTS
     }
-    assert project.rest == ("README.md", "job.toml")
+    assert project.other_entries == ("README.md", "job.toml")
 
 
 def test_a_folder_that_cannot_be_read_is_recognised_as_nothing(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.base.room import Room
+from backend.base.room import DiskSpace
 from backend.datastore.library import imports, zip_source
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
@@ -209,7 +209,7 @@ def test_f47_a_zip_larger_than_the_disk_is_refused_first(
     root: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_zip(path, ("a.csv", b"1" * 1000))
-    monkeypatch.setattr(imports, "room_of", lambda path: Room(10**9, 1000, None))
+    monkeypatch.setattr(imports, "disk_space", lambda path: DiskSpace(10**9, 1000, None))
     with refused(root, "GB left"):
         import_now(root, path)
 
@@ -402,13 +402,13 @@ def test_a_folder_its_zip_and_the_one_of_finder_are_the_same_and_litter_is_left_
     files = root / kind.folder / "digits/v1" / kind.content
     assert contents(files).keys() == set(kept)
     assert len({item.sha256 for item in imports}) == 1
-    first, second, third = (item.facts for item in imports)
+    first, second, third = (item.details for item in imports)
     assert first == second
     # Both files of one environment are left out with its folder.
     assert first["left_out"] == (11 if kind is Kind.DATASET else 21)
     assert ".DS_Store" in first["left_out_names"]
     assert third["left_out_names"] == ["__MACOSX"]
-    assert ".DS_Store" in imports[0].left_out
+    assert ".DS_Store" in imports[0].import_message
 
 
 @pytest.mark.parametrize("name", ["wsj/train/aux.scp", "lang/con/x", "wsj/nul", "a\nb", "COM1.csv"])

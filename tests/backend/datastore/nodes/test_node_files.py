@@ -82,8 +82,8 @@ def read_back(root: OpenRoot) -> Write:
 def refusal(found: NodeReading | Finding) -> str:
     assert isinstance(found, Finding)
     assert not found.ok
-    assert found.sentence.count("\n") == 0
-    return found.sentence
+    assert found.message.count("\n") == 0
+    return found.message
 
 
 def test_the_status_of_an_agent_reads_back_unchanged(root: OpenRoot, read_back: Write) -> None:

@@ -109,7 +109,7 @@ def test_a_cut_connection_delays_updates_and_loses_none(
     run.train(5)
     silent = services.jobs.queries.poll(view.id, update.cursor)
     assert silent.view.state is JobState.TRAINING
-    assert silent.view.doubt.startswith("no news since ")
+    assert silent.view.contact_warning.startswith("no news since ")
     assert (silent.view.step, list(silent.history.steps)) == (6, [])
     assert [item.name for item in services.library.list(Kind.MODEL)] == ["tiny"]
     with pytest.raises(Unreachable):
@@ -122,7 +122,7 @@ def test_a_cut_connection_delays_updates_and_loses_none(
 
     def back() -> RunUpdate | None:
         seen = services.jobs.queries.poll(view.id, silent.cursor)
-        return None if seen.view.doubt else seen
+        return None if seen.view.contact_warning else seen
 
     seen = wait_for(back, "an update")
     assert (seen.view.step, list(seen.history.steps)) == (11, list(range(7, 12)))
@@ -144,7 +144,7 @@ def test_a_silent_host_is_waited_for_once(
     before = remote_place.wire.connections
     with ThreadPoolExecutor(4) as pool:
         seen = list(pool.map(lambda _: services.jobs.queries.poll(view.id, cursor), range(4)))
-    assert {one.view.doubt[:13] for one in seen} == {"no news since"}
+    assert {one.view.contact_warning[:13] for one in seen} == {"no news since"}
     # The wire counts a connection when it gets to it, which may be later.
     wait_for(lambda: remote_place.wire.connections > before, "the connection")
     assert remote_place.wire.connections == before + 1
@@ -180,10 +180,10 @@ def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: Plac
     services = remote_place.desktop()
     remote_place.stock(services)
     check = services.jobs.check(raw_job())
-    (fault,) = check.faults
-    assert fault.field == "placement[0].node"
-    assert "does not mount the data root" in fault.sentence
-    assert "--data-root DIR" in fault.sentence
+    (fault,) = check.errors
+    assert fault.path == "placement[0].node"
+    assert "does not mount the data root" in fault.message
+    assert "--data-root DIR" in fault.message
     assert services.nodes.reading().name == "this-computer"
 
 

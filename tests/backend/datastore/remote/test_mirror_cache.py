@@ -155,22 +155,22 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     monkeypatch.setattr("backend.services.nodes.service.findings", lambda *_: ())
     services, folder, source = fetched
     found = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    room = services.data_root.files.room()
+    room = services.data_root.files.mirror_usage()
     assert room is not None
     assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
     assert found.ok
-    assert str(services.data_root.path) in found.sentence
-    assert f"--data-root {remote_place.address} mirror clear" in found.sentence
+    assert str(services.data_root.path) in found.message
+    assert f"--data-root {remote_place.address} mirror clear" in found.message
 
     where = ["--data-root", str(remote_place.address), "--catalogue", str(services.catalogue.path)]
     assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
     assert json.loads(capsys.readouterr().out) == {"bytes": room.fetched_bytes}
     assert weights(folder) == []
-    after = services.data_root.files.room()
+    after = services.data_root.files.mirror_usage()
     assert after is not None
     assert after.fetched_bytes == 0
     finding = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    assert "mirror clear" not in finding.sentence
+    assert "mirror clear" not in finding.message
 
 
 def test_a_mounted_data_root_has_no_mirror(

@@ -32,7 +32,7 @@ pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 @pytest.fixture
 def service(tmp_path: Path, sshd: Sshd) -> NodeRegistry:
     made = NodeRegistry(mounted(tmp_path), tmp_path / "desktop", sshd.ssh_config)
-    made.trust(sshd.host_key)
+    made.accept_key(sshd.host_key)
     return made
 
 
@@ -104,7 +104,7 @@ def test_the_node_behind_a_jump_host_must_answer(
     address = replace(sshd.address, jump=f"{USER}@127.0.0.1:{jump.port}")
     with pytest.raises(HostKeyUnknown):
         service.check_banner(address)
-    service.trust(jump.host_key)
+    service.accept_key(jump.host_key)
     sshd.ssh_config.write_text(f"IdentityFile {sshd.client_key}\n")
     service.check_banner(address)
     sshd.stop()

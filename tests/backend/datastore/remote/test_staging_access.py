@@ -75,15 +75,15 @@ def test_readings_and_hours_of_a_node_come_over_ssh(blind: CarriedPlace) -> None
     services = blind.desktop()
     state = comes_online(services)
     assert state.entry is not None
-    assert state.entry.no_share
+    assert state.entry.is_staged
     assert state.reading is not None
     assert state.reading.cpu.cores > 0
     beat = state.reading.heartbeat
     wait_for(lambda: (now := state_of(services).reading) and now.heartbeat > beat, "a beat")
     remote = blind.remote.node(NODE)
-    remote.past.write_bytes(b"{}\n")
-    services.nodes.past(NODE)
-    assert blind.data.node(NODE).past.read_bytes() == b"{}\n"
+    remote.history.write_bytes(b"{}\n")
+    services.nodes.history(NODE)
+    assert blind.data.node(NODE).history.read_bytes() == b"{}\n"
 
 
 def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
@@ -390,7 +390,7 @@ def test_a_job_on_a_silent_node_is_shown_as_last_seen(
     blind.wire.cut()
     silent = services.jobs.queries.poll(view.id, update.cursor).view
     assert (silent.state, silent.step) == (JobState.TRAINING, 6)
-    assert silent.doubt.startswith("no news since ")
+    assert silent.contact_warning.startswith("no news since ")
     # It is not refused any more, but not answered either, which takes a while to be believed.
     blind.sshd.freeze()
     blind.wire.repair()
@@ -442,10 +442,10 @@ def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: CarriedPlace) -> No
     services = stocked(blind)
     comes_online(services)
     mixed = [{"node": NODE, "processes": 1}, {"node": "this-computer", "processes": 1}]
-    (fault,) = services.jobs.check(on_node(placement=mixed)).faults
-    assert "this-computer sees the data root and gpu1 does not" in fault.sentence
-    (fault,) = services.jobs.check(on_node(on_failure={"retries": 1})).faults
-    assert "gpu1 does not see the data root, so no node can continue the job" in fault.sentence
+    (fault,) = services.jobs.check(on_node(placement=mixed)).errors
+    assert "this-computer sees the data root and gpu1 does not" in fault.message
+    (fault,) = services.jobs.check(on_node(on_failure={"retries": 1})).errors
+    assert "gpu1 does not see the data root, so no node can continue the job" in fault.message
     view = services.jobs.create(on_node())
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and so not the queue"):
         services.queue.enqueue(view.id)
@@ -455,19 +455,19 @@ def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> Non
     sees = PreflightTarget(
         "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
     )
-    blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True)
+    blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", is_staged=True)
     for head, other in ((sees, blind), (blind, sees)):
         nodes = tuple(NodePreflight(one.placement, one) for one in (head, other))
         job = JobPreflight("", "", nodes)
-        (result,) = (one for judge in BY_NAME[DATA_ROOT].together for one in judge(job))
-        assert "gpu1 does not see the data root and gpu2 does" in result.sentence
+        (result,) = (one for judge in BY_NAME[DATA_ROOT].job_judges for one in judge(job))
+        assert "gpu1 does not see the data root and gpu2 does" in result.message
         finding = BY_NAME[DATA_ROOT].finding(result)
         assert (finding.nodes, finding.fix) == ((other.node,), Fix.LEAVE_OUT)
     lost = {"there": False, "seen": False, "why": "", "free": None}
     for facts in (None, lost):
         found = [one for one in answered(blind, data_root=facts) if one.check == DATA_ROOT]
         assert [one.fix for one in found] == [Fix.SET_UP_AGAIN]
-        assert "gpu1 cannot read the staged files in" in found[0].sentence
+        assert "gpu1 cannot read the staged files in" in found[0].message
 
 
 def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
@@ -491,14 +491,14 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
         remote.jobs.lifecycle.start(view.id)
     assert remote.jobs.queries.show(view.id).state is JobState.CREATED
     with pytest.raises(BackendError, match="reaches the data root over SSH itself"):
-        remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, no_share=True)
+        remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, is_staged=True)
 
 
 def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: CarriedPlace) -> None:
     services = stocked(blind)
     view, _ = begun(services, blind)
     with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):
-        services.set_up.un_provision(NODE)
+        services.provisioning.un_provision(NODE)
     assert blind.remote.job(view.id).path.exists()
 
 

@@ -263,7 +263,7 @@ def job(root: DataRoot, supervisor: ProcessIdentity | None, name: str = "") -> J
 def test_f10_a_run_from_before_a_reboot_is_closed_though_its_pid_lives_again(
     root: DataRoot,
 ) -> None:
-    folder = job(root, replace(process_identity.own(), boot_id="the boot before"))
+    folder = job(root, replace(process_identity.own_process(), boot_id="the boot before"))
     assert RunWatch(root, "gpu1").poll() == (folder.job_id,)
     ended = RunExit.from_dict(read_json(folder.attempt(1).exit))
     assert (ended.state, ended.message) == (
@@ -293,8 +293,8 @@ def test_m07_a_run_with_a_killed_supervisor_is_closed_and_leaves_nothing(
 @pytest.mark.parametrize("kind", ["living", "elsewhere", "not there yet", "unreadable"])
 def test_a_run_that_lives_or_is_anothers_is_left_alone(root: DataRoot, kind: str) -> None:
     supervisor = {
-        "living": process_identity.own(),
-        "elsewhere": replace(process_identity.own(), host="gpu2", boot_id="another"),
+        "living": process_identity.own_process(),
+        "elsewhere": replace(process_identity.own_process(), host="gpu2", boot_id="another"),
     }.get(kind)
     folder = job(root, supervisor)
     if kind == "unreadable":
@@ -310,7 +310,7 @@ def test_a_run_of_another_node_of_the_same_host_name_is_left_alone(root: DataRoo
     for rank in raw["ranks"]:
         rank["node"] = "gpu2"
     replace_json(run.folder.launch, raw)
-    rebooted = replace(process_identity.own(), boot_id="another machine's")
+    rebooted = replace(process_identity.own_process(), boot_id="another machine's")
     replace_json(run.attempt.supervisor, rebooted.to_dict())
     assert RunWatch(root, "gpu1").poll() == ()
     assert RunWatch(root, "gpu2").poll() == (run.folder.job_id,)
@@ -319,7 +319,7 @@ def test_a_run_of_another_node_of_the_same_host_name_is_left_alone(root: DataRoo
 def test_an_ended_run_is_not_polled_again_until_the_job_is_resumed(
     root: DataRoot,
 ) -> None:
-    folder = job(root, replace(process_identity.own(), start_ticks=1))
+    folder = job(root, replace(process_identity.own_process(), start_ticks=1))
     watch = RunWatch(root, "gpu1")
     assert watch.poll() == (folder.job_id,)
     folder.attempt(1).exit.unlink()
@@ -327,7 +327,8 @@ def test_an_ended_run_is_not_polled_again_until_the_job_is_resumed(
     folder.attempt(2).path.mkdir()
     assert watch.poll() == ()
     replace_json(
-        folder.attempt(2).supervisor, replace(process_identity.own(), start_ticks=1).to_dict()
+        folder.attempt(2).supervisor,
+        replace(process_identity.own_process(), start_ticks=1).to_dict(),
     )
     assert watch.poll() == (folder.job_id,)
 
@@ -357,7 +358,7 @@ def test_an_end_that_cannot_be_written_is_tried_again_a_minute_later(
     root: DataRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    folder = job(root, replace(process_identity.own(), start_ticks=1))
+    folder = job(root, replace(process_identity.own_process(), start_ticks=1))
     watch = RunWatch(root, "gpu1", lambda: now)
     with monkeypatch.context() as patch:
         patch.setattr("backend.node.run.finalize.PreallocatedFile.replace_json", refuse)

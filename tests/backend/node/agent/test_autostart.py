@@ -160,7 +160,7 @@ def test_systemd_keeps_the_agent_running_where_its_user_may_linger(
     machine.has("systemctl", SYSTEMCTL)
     machine.has("loginctl", LOGINCTL)
     monkeypatch.setenv("LINGER", "yes")
-    assert agent_autostart.install(service).by == "systemd"
+    assert agent_autostart.install(service).method == "systemd"
     (unit,) = machine.units
     assert unit.read_text() == agent_autostart.unit_text(service)
     assert "loginctl enable-linger" in machine.calls
@@ -189,7 +189,7 @@ def test_cron_keeps_the_agent_running_where_systemd_would_not(
     monkeypatch.setenv("LINGER", linger)
     monkeypatch.setenv("FAILING", failing)
     machine.table.write_text("0 1 * * * backup\n")
-    assert agent_autostart.install(service).by == "crontab"
+    assert agent_autostart.install(service).method == "crontab"
     assert machine.units == []
     line = agent_autostart.crontab_line(service)
     assert machine.table.read_text() == f"0 1 * * * backup\n{line}\n"
@@ -242,8 +242,8 @@ def test_a_crontab_without_a_cron_is_no_promise(
     monkeypatch.setattr(agent_autostart, "_cron_runs", lambda: runs)
     kept = agent_autostart.install(service)
     agent_autostart.remove(service)
-    assert kept.by == "crontab"
-    assert said in kept.sentence
+    assert kept.method == "crontab"
+    assert said in kept.message
 
 
 def test_the_command_line_says_which_way_was_taken(

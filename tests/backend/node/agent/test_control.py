@@ -48,7 +48,7 @@ def test_an_agent_is_known_by_its_bundle_until_it_is_ended(folder: str) -> None:
 
 
 def test_a_process_with_the_pid_of_a_dead_agent_is_left_alone(folder: str) -> None:
-    mine = process_identity.own().to_dict()
+    mine = process_identity.own_process().to_dict()
     for other in ({"start_ticks": 1}, {"boot_id": "of an earlier boot"}):
         replace_json(Path(folder) / "info.json", {**mine, **other, "bundle": "/b/1"})
         assert check(folder, "/b/1") == 1

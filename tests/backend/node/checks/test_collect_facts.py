@@ -18,7 +18,7 @@ import pytest
 from backend.base.cores import usable_cores
 from backend.node.checks import node_facts
 from backend.provisioning.node_facts import source as node_facts_source
-from backend.records.nodes.entry import NodeFacts
+from backend.records.nodes.entry import NodeInfo
 from tests.waiting import LIMIT_S
 
 SOURCE = Path(node_facts.__file__)
@@ -72,7 +72,7 @@ def test_the_facts_describe_this_machine(tmp_path: Path) -> None:
     found = collect(whole=True, HOME=str(tmp_path))
     assert found.pop("home_fault") == ""
     assert found.pop("reached_at") == ""
-    facts = NodeFacts.from_dict(found)
+    facts = NodeInfo.from_dict(found)
     assert facts.hostname == os.uname().nodename
     assert (facts.kernel, facts.machine) == (os.uname().release, os.uname().machine)
     assert facts.home == str(tmp_path / ".ringmaster")
@@ -84,7 +84,7 @@ def test_the_facts_describe_this_machine(tmp_path: Path) -> None:
     assert ("lo", "127.0.0.1/8") in [(one.name, one.address) for one in facts.interfaces]
     mine = "{}.{}.{}".format(*sys.version_info[:3])
     assert mine in [one.version for one in facts.pythons]
-    assert set(found) <= {field.name for field in fields(NodeFacts)}
+    assert set(found) <= {field.name for field in fields(NodeInfo)}
     assert list(tmp_path.iterdir()) == []
 
 

@@ -68,7 +68,7 @@ def test_m05_all_faults_are_shown_at_once_each_with_its_remedy(tmp_path: Path) -
     found = by_name(findings(DoctorPaths(tmp_path / "nowhere", python=broken)))
     faults = {name for name, finding in found.items() if not finding.ok}
     assert faults == {"python", "pytorch", "horovod", "mpi4py", "mpirun", "data root"}
-    assert found["pytorch"].sentence == (
+    assert found["pytorch"].message == (
         "PyTorch cannot be imported: ModuleNotFoundError: no such thing"
     )
     assert all(found[name].remedy for name in faults)
@@ -79,27 +79,27 @@ def test_without_horovod_the_doctor_names_the_strategy_of_jobs(tmp_path: Path) -
     python = script(tmp_path / "python", f"{lacking}; exit 1;; esac; echo 3.11.2")
     found = by_name(findings(DoctorPaths(tmp_path, python=python)))["horovod"]
     assert (found.ok, found.remedy) == (True, "")
-    assert found.sentence == "Horovod is not installed; jobs use the strategy DDP."
+    assert found.message == "Horovod is not installed; jobs use the strategy DDP."
 
 
 def test_an_old_python_is_named_with_its_version(tmp_path: Path) -> None:
     old = script(tmp_path / "python", "echo 3.8.10")
     found = by_name(findings(DoctorPaths(tmp_path, python=old)))["python"]
-    assert (found.ok, "3.8.10" in found.sentence) == (False, True)
+    assert (found.ok, "3.8.10" in found.message) == (False, True)
 
 
 def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_IMPORT_LIMIT_S", 0.5)
     slow = script(tmp_path / "python", "case $2 in *torch*) exec sleep 600;; esac; echo 3.11.2")
     found = by_name(findings(DoctorPaths(tmp_path, python=slow)))
-    assert found["pytorch"].sentence == "PyTorch cannot be imported: no answer within 0.5 s."
+    assert found["pytorch"].message == "PyTorch cannot be imported: no answer within 0.5 s."
     assert found["python"].ok
 
 
 def test_a_full_or_forbidden_data_root_is_reported(tmp_path: Path) -> None:
     found = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))["data root"]
     assert not found.ok
-    assert found.sentence.startswith("The data root /proc is not writable: ")
+    assert found.message.startswith("The data root /proc is not writable: ")
 
 
 def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
@@ -110,7 +110,7 @@ def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
         "catalogue"
     ]
     assert not found.ok
-    assert "nfs4 at /home" in found.sentence
+    assert "nfs4 at /home" in found.message
 
 
 def test_m04_the_mpirun_next_to_python_comes_first_with_its_version() -> None:

@@ -78,7 +78,7 @@ def test_s14_a_planted_orphan_is_found_and_a_foreign_process_is_not(
     (one,) = found(root, over)
     assert (one.user, one.run_tag) == (getpass.getuser(), f"{job}/1")
     assert one.command.endswith("planted")
-    assert one.why == "Run 1 of its job is over."
+    assert one.message == "Run 1 of its job is over."
     assert 0 <= one.age_s < 10 * LIMIT_S
     assert one.memory_bytes > 1_000_000
 
@@ -90,7 +90,7 @@ def test_a_run_of_a_removed_or_restarted_job_is_over(
     (root.trash / "jobs" / removed).mkdir(parents=True)
     tags = (f"{removed}/1", f"{job}/7", "../../etc/1", "nonsense")
     planted = [plant(tag) for tag in tags]
-    why = {one.run_tag: one.why for one in found(root, *planted)}
+    why = {one.run_tag: one.message for one in found(root, *planted)}
     assert [why[tag] for tag in tags] == [
         "Its job was removed.",
         "Run 7 of its job was started over.",

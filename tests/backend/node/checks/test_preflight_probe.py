@@ -63,7 +63,7 @@ def request(
         imports=str(root / "imports.json"),
     )
     node, job = NodePreflight(target.placement, target), JobPreflight("horovod", "")
-    probes = {check.probe for check in CHECKS if check.probe and check.concerns(node, job)}
+    probes = {check.probe for check in CHECKS if check.probe and check.is_relevant(node, job)}
     return {
         **asdict(target),
         "asked": {probe.name: probe.request(target) for probe in probes},

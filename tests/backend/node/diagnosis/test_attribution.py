@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.explainer import UNKNOWN_EXCEPTION, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
@@ -21,7 +21,7 @@ OTHER = (
 
 
 def explained(*texts: str) -> Explanation:
-    log = LogPart.of("rank-0.log", "".join(texts))
+    log = LogPart.from_text("rank-0.log", "".join(texts))
     return explain(Failure(0), {0: (log,)})
 
 
@@ -51,7 +51,7 @@ def explained(*texts: str) -> Explanation:
         (
             USER.format("timm.load(name)") + OTHER,
             "KeyError: 'vit'",
-            RAISED,
+            UNKNOWN_EXCEPTION,
             "The program ended with KeyError: 'vit', at model.py, line 12.",
         ),
         (
@@ -71,11 +71,11 @@ def explained(*texts: str) -> Explanation:
         (
             USER.format("self.run(x)") + TORCH,
             "RuntimeError: the backend lost its worker thread",
-            RAISED,
+            UNKNOWN_EXCEPTION,
             "The program ended with RuntimeError: the backend lost its worker thread, at "
             "model.py, line 12.",
         ),
-        ("", "ValueError: 7", RAISED, "The program ended with ValueError: 7."),
+        ("", "ValueError: 7", UNKNOWN_EXCEPTION, "The program ended with ValueError: 7."),
         (
             USER.format("assert batch % ranks == 0"),
             "AssertionError",
@@ -92,7 +92,7 @@ def explained(*texts: str) -> Explanation:
         (
             USER.format("timm.load(x)") + OTHER + TORCH,
             "RuntimeError: expected scalar type Half but found Float",
-            RAISED,
+            UNKNOWN_EXCEPTION,
             "The program ended with RuntimeError: expected scalar type Half but found Float, at "
             "model.py, line 12.",
         ),
@@ -109,7 +109,7 @@ def test_code_is_blamed_only_where_the_place_and_the_kind_of_an_exception_settle
 ) -> None:
     found = explained(HEAD, lines, raised)
     assert found.cause == cause
-    assert found.sentence == sentence
+    assert found.message == sentence
     assert found.evidence[-1].text == raised
     assert bool(found.remedy) is (cause != UNKNOWN)
 
@@ -136,7 +136,7 @@ def test_families_that_contradict_each_other_make_no_cause_and_both_lines_are_sh
         "bind() failed: Address already in use",
     )
     found = explained("\n".join(lines))
-    assert (found.cause, found.sentence) == (UNKNOWN, "")
+    assert (found.cause, found.message) == (UNKNOWN, "")
     assert [line.line for line in found.evidence] == [2, 3]
 
 
@@ -195,7 +195,7 @@ def test_an_exception_of_a_loader_worker_is_shown_in_its_own_words_not_its_wrapp
         USER.format("return open(path)").replace("12", "40"),
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.png'\n",
     )
-    assert found.sentence == ("/data/a.png does not exist, at model.py, line 40.")
+    assert found.message == ("/data/a.png does not exist, at model.py, line 40.")
 
 
 def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_cause() -> None:
@@ -204,7 +204,7 @@ def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_ca
     found = explained(
         line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n"
     )
-    assert found.sentence == "The ranks could not connect: gpu7 did not answer."
+    assert found.message == "The ranks could not connect: gpu7 did not answer."
 
 
 CAUGHT = (
@@ -223,7 +223,7 @@ def test_an_exception_after_which_the_program_wrote_its_lines_is_not_what_ended_
 ) -> None:
     written = "".join(f"step {step}, loss 0.4\n" for step in range(count))
     found = explained(HEAD, USER, f"{caught}\n{written}", HEAD, USER, "KeyError: 'x'\n")
-    assert found.sentence == "The program's code raised KeyError: 'x', at model.py, line 12."
+    assert found.message == "The program's code raised KeyError: 'x', at model.py, line 12."
 
 
 def test_a_surer_line_directly_above_an_exception_wins_over_its_place() -> None:
@@ -282,7 +282,7 @@ SUBPROCESS = (
 def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_line_above_it(
     above: str, wrapper: str, says: str
 ) -> None:
-    assert says in explained("epoch 1\n", above, HEAD, SUBPROCESS, wrapper).sentence
+    assert says in explained("epoch 1\n", above, HEAD, SUBPROCESS, wrapper).message
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_l
         ("torch/optim/sgd.py __init__", "ValueError: Invalid learning rate: -1", USER_CODE),
         ("torch/distributed/distributed_c10d.py send", "RuntimeError: 7", "communication"),
         ("torch/serialization.py save", "RuntimeError: write(): fd 29 failed", "write_failed"),
-        ("torch/serialization.py load", "RuntimeError: 7", RAISED),
+        ("torch/serialization.py load", "RuntimeError: 7", UNKNOWN_EXCEPTION),
         ("numpy/lib/format.py read_array", "ValueError: cannot reshape array", "file_broken"),
         ("httpx/_client.py send", "httpx.ReadTimeout: The read timed out", "download"),
         ("huggingface_hub/file_download.py get", "OSError: 7", "download"),

@@ -78,14 +78,14 @@ def case(path: Path) -> dict[str, Any]:
 
 
 def explained(raw: dict[str, Any]) -> Explanation:
-    logs = {name: (LogPart.of(name, text),) for name, text in raw["logs"].items()}
+    logs = {name: (LogPart.from_text(name, text),) for name, text in raw["logs"].items()}
     mpirun = logs.pop("mpirun.log", ())
     ranks = {int(name[len("rank-") : -len(".log")]): parts for name, parts in logs.items()}
     return explain(Failure(min(ranks) if ranks else None), ranks, mpirun)
 
 
 def logs(*texts: str) -> dict[int, tuple[LogPart, ...]]:
-    return {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in enumerate(texts)}
+    return {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in enumerate(texts)}
 
 
 TRACE = 'Traceback (most recent call last):\n  File "/jobs/7/model.py", line 12, in forward\n'
@@ -107,9 +107,9 @@ def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
     # ``cause`` is what the thread found; ``told``, where it stands, the lesser thing that is said.
     assert found.cause == raw.get("told", raw["cause"])
     if found.cause == UNKNOWN:
-        assert (found.sentence, found.remedy) == ("", "")
+        assert (found.message, found.remedy) == ("", "")
     else:
-        assert found.sentence.endswith((".", ". "))
+        assert found.message.endswith((".", ". "))
         assert found.remedy
     lines = {name: text.split("\n") for name, text in raw["logs"].items()}
     assert found.evidence
@@ -130,7 +130,7 @@ def test_nothing_is_guessed_from_warnings_and_a_users_mistake_is_named_with_its_
     raw = case(path)
     found = explained(raw)
     assert found.cause == raw["cause"]
-    assert raw["where"] in found.sentence
+    assert raw["where"] in found.message
     assert found.evidence, "the evidence is shown all the same"
 
 
@@ -162,8 +162,8 @@ def test_a_user_who_speaks_of_memory_in_an_exception_of_his_own_is_quoted() -> N
     text = f'{TRACE}ValueError: the config says "retry on out of memory"\n'
     found = explain(Failure(0), logs(text))
     assert found.cause == USER_CODE
-    assert "ValueError" in found.sentence
-    assert "model.py, line 12" in found.sentence
+    assert "ValueError" in found.message
+    assert "model.py, line 12" in found.message
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_an_external_cause_is_not_called_a_fault_of_the_code(raised: str) -> Non
 )
 def test_a_mistake_that_pytorch_names_is_quoted_with_a_remedy(raised: str, wanted: str) -> None:
     found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
-    assert found.sentence == f"The program's code raised {raised}, at model.py, line 12."
+    assert found.message == f"The program's code raised {raised}, at model.py, line 12."
     assert (found.cause, found.is_quoted) == (USER_CODE, True)
     assert found.remedy.startswith(wanted)
     assert "import it as a new version" in found.remedy
@@ -204,7 +204,7 @@ def test_a_missing_file_is_named_with_the_line_that_opened_it() -> None:
     raised = "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.txt'"
     found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
     assert found.cause == "file_missing"
-    assert found.sentence == ("/data/a.txt does not exist, at model.py, line 12.")
+    assert found.message == ("/data/a.txt does not exist, at model.py, line 12.")
 
 
 def test_a_name_is_shown_whichever_of_a_rules_messages_has_it() -> None:
@@ -213,7 +213,7 @@ def test_a_name_is_shown_whichever_of_a_rules_messages_has_it() -> None:
         "ImportError: Error loading shared library libfoo.so.2: No such file or directory",
     ):
         found = explain(Failure(0), logs(TRACE + text))
-        assert found.sentence == "The compiled library libfoo.so.2 was not found on the node."
+        assert found.message == "The compiled library libfoo.so.2 was not found on the node."
 
 
 def test_a_line_that_a_program_survived_by_many_others_proves_nothing() -> None:
@@ -226,7 +226,7 @@ def test_a_line_that_a_program_survived_by_many_others_proves_nothing() -> None:
 def test_unknown_shows_the_last_lines_with_their_numbers() -> None:
     text = "".join(f"line {number}\n" for number in range(1, 101))
     found = explain(Failure(0), logs(text))
-    assert (found.cause, found.sentence, found.remedy) == (UNKNOWN, "", "")
+    assert (found.cause, found.message, found.remedy) == (UNKNOWN, "", "")
     assert [line.line for line in found.evidence] == list(range(101 - LAST_LINES, 101))
     assert found.evidence[-1].text == "line 100"
 

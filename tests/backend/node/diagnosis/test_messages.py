@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.explainer import UNKNOWN_EXCEPTION, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
@@ -18,11 +18,11 @@ TRACE = 'Traceback (most recent call last):\n  File "/jobs/7/model.py", line 12,
 
 
 def of_rank(*texts: str) -> Explanation:
-    return explain(Failure(0), {0: (LogPart.of("rank-0.log", "".join(texts)),)})
+    return explain(Failure(0), {0: (LogPart.from_text("rank-0.log", "".join(texts)),)})
 
 
 def of_mpirun(text: str) -> Explanation:
-    return explain(Failure(None), {}, (LogPart.of("mpirun.log", text),))
+    return explain(Failure(None), {}, (LogPart.from_text("mpirun.log", text),))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_message_of_the_shell_is_shown_with_its_names(
     line: str, cause: str, sentence: str
 ) -> None:
     found = of_rank("starting\n", line, "\n")
-    assert (found.cause, found.sentence) == (cause, sentence)
+    assert (found.cause, found.message) == (cause, sentence)
 
 
 BOX = """\
@@ -210,8 +210,8 @@ BOX = """\
 
 def test_a_traceback_in_a_box_is_read_like_any_other() -> None:
     found = of_rank(BOX, "KeyError: 'vit'\n")
-    assert found.cause == RAISED
-    assert found.sentence == "The program ended with KeyError: 'vit', at train.py, line 245."
+    assert found.cause == UNKNOWN_EXCEPTION
+    assert found.message == "The program ended with KeyError: 'vit', at train.py, line 245."
     assert [line.line for line in found.evidence] == [2, 13]
     own = of_rank(BOX[: BOX.index("│ /opt")], BOX[BOX.rindex("╰") :], "KeyError: 'vit'\n")
     assert own.cause == USER_CODE
@@ -227,29 +227,27 @@ def test_what_stands_before_each_line_of_a_traceback_is_no_part_of_it(
     trace = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     lines = [prefix.replace("{}", str(number + index)) + line for index, line in enumerate(trace)]
     found = of_rank("".join(f"{line}\n" for line in lines))
-    assert found.sentence == "The program's code raised KeyError: 'tp', at model.py, line 12."
+    assert found.message == "The program's code raised KeyError: 'tp', at model.py, line 12."
 
 
 def test_a_library_that_stumbles_over_shapes_within_itself_does_not_blame_the_program() -> None:
     library = '  File "/opt/lib/python3.11/site-packages/DCLS/modules.py", line 457, in forward\n'
     raised = "RuntimeError: Expected all tensors to be on the same device, but found two\n"
     found = of_rank(TRACE, library, raised)
-    assert found.cause == RAISED
-    assert found.sentence.startswith("The program ended with RuntimeError: Expected all tensors")
+    assert found.cause == UNKNOWN_EXCEPTION
+    assert found.message.startswith("The program ended with RuntimeError: Expected all tensors")
     assert found.remedy.startswith("Two tensors are on different devices")
     assert of_rank(TRACE, raised).cause == USER_CODE
 
 
 def test_an_exception_without_its_traceback_counts_only_as_the_last_word() -> None:
-    assert (
-        of_rank("step 1\n", "ValueError: 7\n").sentence == "The program ended with ValueError: 7."
-    )
+    assert of_rank("step 1\n", "ValueError: 7\n").message == "The program ended with ValueError: 7."
     assert of_rank("step 1\n", "ValueError: 7\n", "step 2\n").cause == UNKNOWN
 
 
 def test_an_exception_that_ends_in_a_question_gets_one_end_of_its_sentence() -> None:
     raised = "AttributeError: 'Trainer' object has no attribute 'steps'. Did you mean: 'step'?\n"
-    assert of_rank(raised).sentence.endswith("Did you mean: 'step'.")
+    assert of_rank(raised).message.endswith("Did you mean: 'step'.")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +256,7 @@ def test_an_exception_that_ends_in_a_question_gets_one_end_of_its_sentence() -> 
         ("AssertionError: Non-existent key: TRAIN.FUSING", "options"),
         ("omegaconf.errors.ConfigAttributeError: Missing key train", "options"),
         ("ModuleNotFoundError: No module named 'models.loss_ssim'", "module_missing"),
-        ("ModuleNotFoundError: No module named 'a.b.'; 'a.b' is not a package", RAISED),
+        ("ModuleNotFoundError: No module named 'a.b.'; 'a.b' is not a package", UNKNOWN_EXCEPTION),
         ("ImportError: cannot import name 'x' from 'steps' (/jobs/7/steps.py)", USER_CODE),
         ("ValueError: Found array with 0 sample(s) (shape=(0, 4))", "dataset_empty"),
     ],
@@ -293,7 +291,7 @@ def test_an_unknown_nccl_warning_counts_only_where_a_failure_follows() -> None:
     warning = "gpu1:7:7 [0] misc/argcheck.cc:9 NCCL WARN Broadcast : sizes differ, 3 and 4\n"
     failed = "RuntimeError: NCCL error in: x.cpp:47, unhandled system error, NCCL version 2.14.3\n"
     assert of_rank(warning, "epoch 1\n").cause == UNKNOWN
-    assert "sizes differ, 3 and 4" in of_rank(warning, failed).sentence
+    assert "sizes differ, 3 and 4" in of_rank(warning, failed).message
 
 
 @pytest.mark.parametrize("end", [" ", "\n", "\n  "])
@@ -355,7 +353,7 @@ def test_a_help_text_is_known_wherever_a_version_breaks_its_lines(end: str) -> N
 )
 def test_the_sentence_repeats_a_name_from_the_log(lines: str, cause: str, names: str) -> None:
     found = of_rank(lines, "\n")
-    assert (found.cause, names in found.sentence) == (cause, True), found.sentence
+    assert (found.cause, names in found.message) == (cause, True), found.message
 
 
 def test_the_host_prefix_of_a_parallel_shell_is_no_part_of_a_line() -> None:
@@ -381,4 +379,4 @@ def test_the_cause_says_that_a_program_needs_a_gpu(raised: str) -> None:
     # All of them from PyTorch 2.13 that was built for processors.
     found = of_rank(TRACE, raised + "\n")
     assert found.cause == "gpu_none"
-    assert found.sentence.startswith("The program needs a GPU, and there is none for it")
+    assert found.message.startswith("The program needs a GPU, and there is none for it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.node.diagnosis.explainer import RAISED, Failure, explain
+from backend.node.diagnosis.explainer import UNKNOWN_EXCEPTION, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
 
@@ -17,7 +17,7 @@ TIMM = f'  File "{PACKAGES}/timm/models/_hub.py", line 9, in load\n'
 CAUSES = {
     "key": (USER + "KeyError: 'pixels'\n", USER_CODE),
     "check": (USER.replace("loss = run(batch)", "assert ids") + "AssertionError\n", USER_CODE),
-    "library": (USER + TIMM + "KeyError: 'vit'\n", RAISED),
+    "library": (USER + TIMM + "KeyError: 'vit'\n", UNKNOWN_EXCEPTION),
     "gpu-memory": (USER + "torch.OutOfMemoryError: CUDA out of memory.\n", "gpu_memory"),
     "file": (
         USER + "FileNotFoundError: [Errno 2] No such file or directory: '/d/a'\n",
@@ -68,7 +68,7 @@ FOLLOW_UPS = {
 
 
 def explained(failure: Failure, *texts: str) -> Explanation:
-    logs = {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in enumerate(texts)}
+    logs = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in enumerate(texts)}
     return explain(failure, logs)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from backend.node.diagnosis.explainer import Failure, explain
 from backend.node.diagnosis.log_text import LogPart
-from backend.node.diagnosis.rule import RULES_FOLDER, Rule, Where, load, read_entries
-from backend.node.diagnosis.tracebacks import endings
+from backend.node.diagnosis.rule import RULES_FOLDER, Rule, SearchedText, load, read_entries
+from backend.node.diagnosis.tracebacks import final_exceptions
 from tests.conftest import LogWatch
 
 FILES = sorted(RULES_FOLDER.glob("*.toml"))
@@ -33,8 +33,8 @@ the oven is at 300
 
 def text_of(rule: Rule) -> str:
     """Return the example, and the exceptions in it with the functions they came through."""
-    ends = endings(rule.example.split("\n"))
-    return "\n".join([rule.example, *(one.text_and_places for chain in ends for one in chain)])
+    ends = final_exceptions(rule.example.split("\n"))
+    return "\n".join([rule.example, *(one.text_and_functions for chain in ends for one in chain)])
 
 
 def place(rule: Rule, other: Rule) -> tuple[int, int, int]:
@@ -51,21 +51,25 @@ EXPLAINING = [rule for rule in RULES if rule.pattern.search(text_of(rule))]
 @pytest.mark.parametrize("rule", EXPLAINING, ids=lambda rule: rule.id)
 def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rule) -> None:
     text = text_of(rule)
-    found = [r for r in RULES if {*r.where} & {*rule.where} and r.pattern.search(text)]
+    found = [
+        r for r in RULES if {*r.searched_texts} & {*rule.searched_texts} and r.pattern.search(text)
+    ]
     assert min(found, key=lambda other: place(rule, other)).id == rule.id
-    log = (LogPart.of("x.log", rule.example),)
-    if rule.where == (Where.MPIRUN,):
+    log = (LogPart.from_text("x.log", rule.example),)
+    if rule.searched_texts == (SearchedText.MPIRUN,):
         explanation = explain(Failure(None), {}, log)
     else:
         explanation = explain(Failure(0), {0: log})
     assert (explanation.cause, explanation.remedy) == (rule.cause, rule.remedy)
-    assert explanation.sentence.startswith(rule.said(rule.pattern.search(text)).rstrip("."))  # type: ignore[arg-type]
+    assert explanation.message.startswith(
+        rule.format_message(rule.pattern.search(text)).rstrip(".")
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.id)
 def test_a_hint_is_the_first_that_fits_its_example(hint: Rule) -> None:
     assert next(other for other in HINTS if other.pattern.search(hint.example)) is hint
-    explanation = explain(Failure(0), {0: (LogPart.of("x.log", hint.example),)})
+    explanation = explain(Failure(0), {0: (LogPart.from_text("x.log", hint.example),)})
     assert explanation.remedy.startswith(hint.remedy)
 
 
@@ -75,7 +79,7 @@ def test_rules_have_names_of_their_own_whole_sentences_and_a_source() -> None:
     assert len({rule.cause for rule in RULES}) > 140
     for rule in RULES:
         assert rule.source.startswith("https://"), rule.id
-        for words in (rule.sentence, rule.otherwise or rule.sentence, rule.remedy):
+        for words in (rule.message, rule.otherwise or rule.message, rule.remedy):
             assert words.endswith((".", "}")), words
             assert not set(words) & set("!"), words
 
@@ -95,7 +99,10 @@ def test_every_pattern_compiles_on_python_3_9() -> None:
 def test_an_entry_is_all_that_a_new_rule_needs(tmp_path: Path) -> None:
     (tmp_path / "kitchen.toml").write_text(ENTRY)
     (rule,) = load("rule", tmp_path)
-    said = [rule.said(rule.pattern.search(text)) for text in ("the oven is at 300", "oven too hot")]  # type: ignore[arg-type]
+    said = [
+        rule.format_message(rule.pattern.search(text))
+        for text in ("the oven is at 300", "oven too hot")
+    ]  # type: ignore[arg-type]
     assert said == ["The oven is at 300 degrees.", "The oven is too hot."]
 
 

@@ -18,7 +18,7 @@ from backend.node.system.background_service import ServiceLock
 from backend.records.base.layout import DataRoot, NodeFolder
 from backend.records.nodes.history import (
     WEEK_EVERY_S,
-    PastLines,
+    HistoryParser,
     PastReading,
     names_line,
     past_line,
@@ -26,7 +26,7 @@ from backend.records.nodes.history import (
 from backend.records.nodes.reading import Cpu, Gpu, NodeReading
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.waiting import wait_for
-from widgets.nodes.history.node_history import past_of
+from widgets.nodes.history.node_history import to_history_data
 
 ROOT = Path(__file__).parents[4]
 DAY_S = 86_400.0
@@ -153,8 +153,8 @@ def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
     past = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=clock)
     for n in range(300):
         keep(past, replace(READING, heartbeat=n, cpu=replace(READING.cpu, use_percent=n / 10)))
-        assert folder.past.stat().st_size <= 2_000
-    assert folder.earlier.stat().st_size <= 2_000
+        assert folder.history.stat().st_size <= 2_000
+    assert folder.earlier_history.stat().st_size <= 2_000
     found = [one.processor_percent for one in read(root, clock)]
     assert found[-1] == 29.9
     assert len(found) > 20
@@ -184,8 +184,8 @@ def test_memory_errors_are_kept_where_a_gpu_counts_them(
 def write_days(folder: NodeFolder, clock: Clock, fine_days: float, wide_days: float) -> None:
     """Lines as an agent wrote them so many days long, the newest now."""
     for path, days, every_s in (
-        (folder.past, fine_days, 20.0),
-        (folder.week, wide_days, WEEK_EVERY_S),
+        (folder.history, fine_days, 20.0),
+        (folder.week_history, wide_days, WEEK_EVERY_S),
     ):
         times = [clock.now - every_s * n for n in range(round(days * DAY_S / every_s))]
         alone = replace(READING, gpus=(GPU,))
@@ -204,7 +204,7 @@ def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
     assert {one.every_s for one in found if clock.now - one.at_s > DAY_S} == {WEEK_EVERY_S}
     assert {one.every_s for one in found if clock.now - one.at_s < DAY_S} == {20.0}
     # And the curve of it has no gap.
-    assert not np.isnan(past_of(found).values["GPU-a", "temperature"]).any()
+    assert not np.isnan(to_history_data(found).values["GPU-a", "temperature"]).any()
 
 
 def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
@@ -219,8 +219,8 @@ def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
     assert due.week is not None
     assert b"slowed by heat" in due.week
     past.append(HistoryLines(week=due.week), READING)
-    assert not folder.past.exists()
-    assert folder.week.read_bytes().endswith(due.week)
+    assert not folder.history.exists()
+    assert folder.week_history.read_bytes().endswith(due.week)
 
 
 def test_a_file_that_filled_up_between_two_reads_is_found_again(
@@ -240,7 +240,7 @@ def test_a_line_that_an_agent_did_not_finish_takes_no_other_along(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
     keep(HistoryWriter(folder, every_s=0, clock=clock), READING)
-    with folder.past.open("ab") as file:
+    with folder.history.open("ab") as file:
         file.write(b'{"t":17000')
     later = replace(READING, heartbeat=2, cpu=replace(READING.cpu, use_percent=99.0))
     keep(HistoryWriter(folder, every_s=0, clock=clock), later)
@@ -253,7 +253,7 @@ def test_the_times_are_the_readers_however_wrong_the_clock_of_the_node_is(
 ) -> None:
     now = 1_700_000_000.0
     lines = [past_line(READING, now + ahead_s - age, {}) for age in (60, 40, 20)]
-    folder.past.write_bytes(names_line(("GPU-a", "GPU-b")) + b"".join(lines))
+    folder.history.write_bytes(names_line(("GPU-a", "GPU-b")) + b"".join(lines))
     found = read_past(root.node("gpu1"), now, ahead_s, DAY_S)
     assert [round(now - one.at_s) for one in found] == [60, 40, 20]
 
@@ -263,7 +263,7 @@ def test_a_clock_set_back_hides_no_newer_line(
 ) -> None:
     now = 1_700_000_000.0
     times = (now - 80, now + 3600, now + 3620, now - 40, now - 20)
-    folder.past.write_bytes(
+    folder.history.write_bytes(
         names_line(()) + b"".join(past_line(replace(READING, gpus=()), t, {}) for t in times)
     )
     found = read_past(root.node("gpu1"), now, 0.0, DAY_S)
@@ -287,14 +287,14 @@ def test_a_clock_set_back_hides_no_newer_line(
 )
 def test_malformed_lines_are_skipped(line: bytes) -> None:
     good = past_line(READING, 1_700_000_000.0, {})
-    lines = PastLines()
-    found = lines.take(names_line(("GPU-a", "GPU-b")) + line + b"\n" + good)
+    lines = HistoryParser()
+    found = lines.feed(names_line(("GPU-a", "GPU-b")) + line + b"\n" + good)
     assert [one.at_s for one in found] == [1_700_000_000.0]
 
 
 def test_foreign_lines_cannot_control_a_terminal() -> None:
-    lines = PastLines()
-    (found,) = lines.take(
+    lines = HistoryParser()
+    (found,) = lines.feed(
         b'{"gpus":["\\u001b[31mGPU"]}\n{"t":1,"g":[[1,true,"x",null]],"w":{"0":"\\u202eevil"}}\n'
     )
     (gpu,) = found.gpus
@@ -306,7 +306,7 @@ def test_lines_that_each_name_other_gpus_get_bounded_columns(
     root: DataRoot, folder: NodeFolder
 ) -> None:
     lines = 30_000
-    folder.past.write_text(
+    folder.history.write_text(
         "".join(
             f'{{"gpus":["{n}"]}}\n{{"t":{n},"g":[[1,2,3,4,5]],"w":{{"0":"{n}"}}}}\n'
             for n in range(lines)
@@ -317,11 +317,11 @@ def test_lines_that_each_name_other_gpus_get_bounded_columns(
     assert [gpu.uuid for one in found for gpu in one.gpus] == [
         str(n) for n in range(lines - 64, lines)
     ]
-    assert len(past_of(found).values) < 700
+    assert len(to_history_data(found).values) < 700
 
 
 def test_a_pipe_in_its_place_blocks_no_reader(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    os.mkfifo(folder.past)
+    os.mkfifo(folder.history)
     assert read(root, clock) == ()

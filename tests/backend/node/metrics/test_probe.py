@@ -166,10 +166,10 @@ def test_a_display_does_not_hold_a_gpu_unless_it_also_computes(
         f"graphics 1 {worker.pid} 300",
         f"process 1 {worker.pid} 900",
     ).gpus
-    assert (len(first.display), first.compute_processes) == (2, ())
-    assert sum(one.memory_bytes or 0 for one in first.display) == 312 * 2**20
+    assert (len(first.display_processes), first.compute_processes) == (2, ())
+    assert sum(one.memory_bytes or 0 for one in first.display_processes) == 312 * 2**20
     (both,) = second.processes
-    assert (second.compute_processes, second.display) == ((both,), ())
+    assert (second.compute_processes, second.display_processes) == ((both,), ())
     assert both.memory_bytes == 900 * 2**20
 
 
@@ -189,7 +189,7 @@ def test_the_user_of_an_unlisted_gpu_process_is_known(
     read_gpus: Reader, lines: tuple[str, ...], who: str | None
 ) -> None:
     _, gpu = read_gpus(*lines).gpus
-    assert (gpu.unlisted.user if gpu.unlisted else None) == who
+    assert (gpu.unlisted_holder.user if gpu.unlisted_holder else None) == who
 
 
 def test_an_invisible_process_has_no_owner(
@@ -231,7 +231,7 @@ def test_everything_of_the_metric_set_is_read_from_a_gpu_that_reports_it(read_gp
     assert (gpu.pcie_width, gpu.max_pcie_width) == (8, 16)
     assert (gpu.ecc_corrected_ever, gpu.ecc_uncorrected_ever) == (999, 7)
     assert (gpu.rows_remapped, gpu.repair_pending, gpu.repair_failed) == (4, True, False)
-    assert (gpu.mig_enabled, gpu.mig_instances, gpu.lost) == (False, (), False)
+    assert (gpu.mig_enabled, gpu.mig_instances, gpu.is_lost) == (False, (), False)
 
 
 def test_a_gpu_that_retires_pages_instead_of_rows_reports_those(read_gpus: Reader) -> None:
@@ -257,17 +257,17 @@ def test_a_gpu_that_falls_off_the_bus_stays_listed_as_lost(watch: Callable[..., 
     before = here.read("gpus 8").gpus
     after = here.read("gpus 8", "lost 5").gpus
     assert [gpu.index for gpu in after] == list(range(8))
-    assert [gpu.index for gpu in after if gpu.lost] == [5]
+    assert [gpu.index for gpu in after if gpu.is_lost] == [5]
     assert (after[5].uuid, after[5].name) == (before[5].uuid, before[5].name)
     assert (after[5].temperature_c, after[5].processes) == (None, ())
-    assert [gpu for gpu in after if not gpu.lost] == [gpu for gpu in before if gpu.index != 5]
+    assert [gpu for gpu in after if not gpu.is_lost] == [gpu for gpu in before if gpu.index != 5]
 
 
 def test_a_gpu_lost_before_the_first_reading_is_listed_without_its_name(
     read_gpus: Reader,
 ) -> None:
     first, second = read_gpus("lost 1").gpus
-    assert (first.lost, second.lost) == (False, True)
+    assert (first.is_lost, second.is_lost) == (False, True)
     assert (second.index, second.uuid) == (1, "")
 
 
@@ -275,7 +275,7 @@ def test_a_gpu_that_a_driver_counts_no_more_is_lost_too(watch: Callable[..., Wat
     here = watch()
     here.read("gpus 4")
     after = here.read("gpus 3").gpus
-    assert [(gpu.index, gpu.lost) for gpu in after] == [
+    assert [(gpu.index, gpu.is_lost) for gpu in after] == [
         (0, False),
         (1, False),
         (2, False),
@@ -289,7 +289,7 @@ def test_a_gpu_that_comes_back_is_read_again_in_the_next_slow_round(
 ) -> None:
     here = watch(_SLOW_EVERY=2)
     here.read()
-    assert here.read("lost 1").gpus[1].lost
+    assert here.read("lost 1").gpus[1].is_lost
     assert here.read().gpus[1].temperature_c == 91
 
 

@@ -41,8 +41,8 @@ from backend.records.notifications.notification import (
     Mail,
     NotificationTarget,
     RunEndMessage,
-    mail_fault,
-    webhook_fault,
+    mail_error,
+    webhook_error,
 )
 from backend.records.queue.entry import QueueEntry
 from tests.fakes.mail_server import MailServer, certificate
@@ -292,7 +292,7 @@ def held_by(attempt: AttemptFolder, by: dict[str, Any], number: int = 1) -> None
 
 def test_s16_a_dead_sender_is_replaced_and_a_live_one_is_not(attempt: AttemptFolder) -> None:
     sent: list[NotificationTarget] = []
-    alive = process_identity.own().to_dict()
+    alive = process_identity.own_process().to_dict()
     held_by(attempt, alive)
     delivery = NotificationDelivery(
         attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()
@@ -367,7 +367,7 @@ def test_s16_a_stop_sends_no_message_and_success_only_on_request(tmp_path: Path)
 
     def ended(state: JobState, tells_finished: bool) -> bool:
         replace_json(run.attempt.exit, RunExit(1, state, "So it ended.").to_dict())
-        channels = Channels("http://a", tells_finished=tells_finished)
+        channels = Channels("http://a", notifies_finished=tells_finished)
         return message_of(run.folder, 1, channels) is not None
 
     assert not ended(JobState.INTERRUPTED, True)
@@ -413,13 +413,13 @@ def test_channels_are_read_back_from_their_file_and_a_target_hides_its_address()
     ["", "hooks.example", "file:///etc/passwd", "https://", "http://a b", "https://[", "ftp://x"],
 )
 def test_an_invalid_webhook_has_a_sentence(address: str) -> None:
-    assert webhook_fault(address).startswith("A webhook address begins with https://")
-    assert webhook_fault("https://hooks.example:8443/x?y=z") == ""
+    assert webhook_error(address).startswith("A webhook address begins with https://")
+    assert webhook_error("https://hooks.example:8443/x?y=z") == ""
 
 
 def test_each_fault_of_a_mail_has_a_sentence() -> None:
     good = Mail("smtp.lab", ("a@b",), "r@b")
-    assert mail_fault(good) == ""
+    assert mail_error(good) == ""
     for bad, word in (
         (replace(good, host="smtp lab"), "host name"),
         (replace(good, port=0), "port"),
@@ -428,7 +428,7 @@ def test_each_fault_of_a_mail_has_a_sentence() -> None:
         (replace(good, sender="ring"), "“ring” is not a mail address."),
         (replace(good, user="x", security=PLAIN), "over TLS only"),
     ):
-        assert word in mail_fault(bad)
+        assert word in mail_error(bad)
 
 
 # With no desktop open.

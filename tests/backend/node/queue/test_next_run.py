@@ -103,10 +103,10 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
     queued = Launch.from_dict(read_json(folder.queued_launch))
     assert {plan.node for plan in queued.ranks} == {"gpu01", "gpu03"}
     assert queued.environment[RUN_VARIABLE].endswith("4")
-    replace_json(folder.queued, replace(entry, place=0.0).to_dict())
+    replace_json(folder.queued, replace(entry, position=0.0).to_dict())
     other = root.job("b-job")
     other.checkpoints.mkdir(parents=True)
-    assert queue_next(other, launch(other.path, made(on(*NODES)), 1), "").place < 0
+    assert queue_next(other, launch(other.path, made(on(*NODES)), 1), "").position < 0
 
 
 def test_invalid_settings_queue_nothing(tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued, RankError, RunExit
+from backend.records.jobs.status import Continuation, RankError, RunExit
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from tests.backend.node.queue.test_next_run import launch, on
 from tests.backend.node.queue.test_scheduler import READING
 from tests.integration.tiny import raw_job
 
 LOST = RankError("gpu02 no longer answers.", 2, "gpu02", retry="always")
-KILLED = replace(LOST, sentence="Rank 2 was killed.", cause="killed", retry="once")
+KILLED = replace(LOST, message="Rank 2 was killed.", cause="killed", retry="once")
 USER = RankError("ValueError: x", 2, "gpu02")
 SPARE = {"gpu04": NodeCapacity("10.0.0.4", cores=8, is_free=True)}
 BUSY = {"gpu04": replace(SPARE["gpu04"], is_free=False)}
@@ -44,7 +44,7 @@ def made(tmp_path: Path, **more: Any) -> Launch:
     placement = [one.to_dict() for one in on(*ALL.split())]
     raw = raw_job(**{"placement": placement, "on_failure": settings, **more})
     config = parse_job(raw).config
-    assert config is not None, parse_job(raw).faults
+    assert config is not None, parse_job(raw).errors
     return launch(tmp_path, config, 1)
 
 
@@ -106,7 +106,7 @@ def test_a_retry_takes_the_nodes_that_the_job_allows(
     assert where(found) == nodes
     if found is None:
         return
-    assert error.sentence in found.continuation.reason
+    assert error.message in found.continuation.reason
     assert set(found.continuation.avoids).isdisjoint(nodes.split())
     assert found.continuation.nodes == (
         "" if nodes.count(" ") == 2 else f"{len(nodes.split())} of 3 nodes"
@@ -135,7 +135,7 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     assert fewer is not None
     config = with_changes(whole.config, {**fewer.changes, "placement": raw_of(fewer)}).config
     assert config is not None
-    now = replace(next_launch(whole, config, ""), continued=fewer.continuation)
+    now = replace(next_launch(whole, config, ""), continuation=fewer.continuation)
 
     found = next_growth(whole, now, {name: f"10.0.0.{name[-1]}" for name in back.split()})
 
@@ -150,7 +150,7 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     if nodes == ALL:
         assert after == whole.config
     # It may lose a node again.
-    again = replace(next_launch(now, after, "", found.hosts), continued=found.continuation)
+    again = replace(next_launch(now, after, "", found.hosts), continuation=found.continuation)
     once_more = next_retry(again, replace(LOST, node="gpu03"), 40, ["gpu03"])
     assert once_more is not None
     assert "gpu03" in once_more.continuation.avoids
@@ -159,11 +159,13 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
 def test_a_node_that_replaced_a_lost_one_is_kept(tmp_path: Path) -> None:
     whole = made(tmp_path, retries=1, nodes="others", shrink=True, grow=True)
     config = replace(whole.config, placement=on("gpu01", "gpu04"))
-    before = Continued("Two were lost.", before=("gpu01", "gpu02", "gpu03"), avoids=("gpu03",))
+    before = Continuation(
+        "Two were lost.", chosen_nodes=("gpu01", "gpu02", "gpu03"), avoids=("gpu03",)
+    )
     now = next_launch(whole, config, "", {"gpu04": "10.0.0.4"})
 
     found = next_growth(
-        whole, replace(now, continued=before), dict.fromkeys(ALL.split(), "10.0.0.9")
+        whole, replace(now, continuation=before), dict.fromkeys(ALL.split(), "10.0.0.9")
     )
 
     assert where(found) == "gpu01 gpu02 gpu04"
@@ -183,10 +185,10 @@ def test_retries_are_counted_from_the_run_that_a_user_started(tmp_path: Path) ->
         assert found is not None
         assert found.continuation.retries == used
         assert f"{used} of 2" in found.continuation.reason
-        before = replace(before, run=before.run + 1, continued=found.continuation)
+        before = replace(before, run=before.run + 1, continuation=found.continuation)
     assert next_retry(before, LOST, 90, ["gpu02"]) is None
     # A user who resumes it has a launch of his own.
-    assert next_retry(replace(before, continued=None), LOST, 90, ["gpu02"]) is not None
+    assert next_retry(replace(before, continuation=None), LOST, 90, ["gpu02"]) is not None
 
 
 @pytest.mark.parametrize(
@@ -202,8 +204,8 @@ def test_a_possible_fault_of_the_code_is_retried_once_without_a_new_checkpoint(
     tmp_path: Path, error: RankError, saved: int, again: bool
 ) -> None:
     before = made(tmp_path, retries=9)
-    continued = Continued("It was killed.", retries=1, step=40, cause="killed")
-    found = next_retry(replace(before, continued=continued), error, saved)
+    continued = Continuation("It was killed.", retries=1, step=40, cause="killed")
+    found = next_retry(replace(before, continuation=continued), error, saved)
     assert (found is not None) is again
 
 
@@ -237,7 +239,7 @@ def test_batch_and_rate_with_fewer_nodes(
 def run_after(launch: Launch, found: RetryPlan) -> Launch:
     config = with_changes(launch.config, {**found.changes, "placement": raw_of(found)}).config
     assert config is not None
-    return replace(next_launch(launch, config, ""), continued=found.continuation)
+    return replace(next_launch(launch, config, ""), continuation=found.continuation)
 
 
 @given(
@@ -337,18 +339,18 @@ def test_gpus_are_replaced_by_free_ones_of_the_same_kind(tmp_path: Path) -> None
 def test_bad_settings_have_a_sentence_each(more: dict[str, Any], field: str) -> None:
     count = more.pop("nodes", 3)
     placement = [{"node": f"gpu0{n}", "processes": 1} for n in range(count)]
-    faults = parse_job(raw_job(placement=placement, **more)).faults
-    assert [fault.field for fault in faults] == ([field] if field else [])
+    faults = parse_job(raw_job(placement=placement, **more)).errors
+    assert [fault.path for fault in faults] == ([field] if field else [])
 
 
 @pytest.mark.parametrize("policy", [{"retries": 1}, {"shrink": True}])
 def test_a_script_that_cannot_resume_is_not_continued(policy: dict[str, Any]) -> None:
     placement = [{"node": f"gpu0{n}", "processes": 1} for n in range(3)]
     raw = {"name": "a", "script": "s", "entry": "a.py", "placement": placement}
-    (fault,) = parse_job({**raw, "on_failure": policy}).faults
-    assert "resume_arguments" in fault.sentence
+    (fault,) = parse_job({**raw, "on_failure": policy}).errors
+    assert "resume_arguments" in fault.message
     can_resume = {**raw, "on_failure": policy, "resume_arguments": ["--resume", "{checkpoint}"]}
-    assert parse_job(can_resume).faults == ()
+    assert parse_job(can_resume).errors == ()
 
 
 def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> None:
@@ -357,7 +359,7 @@ def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> 
     for path in (folder.checkpoints, folder.attempt(1).path):
         path.mkdir(parents=True)
     before = made(folder.path, shrink=True)
-    record = RunExit(1, JobState.ERROR, LOST.sentence, LOST)
+    record = RunExit(1, JobState.ERROR, LOST.message, LOST)
 
     retry.carry_out(folder, before, retry.plan(folder, before, record, ["gpu02"]))
 
@@ -368,8 +370,8 @@ def test_the_next_run_is_queued_with_its_reason_and_recorded(tmp_path: Path) -> 
     (act,) = folder.acts.glob("*.json")
     assert "gpu02 no longer answers" in read_json(act)["what"]
     queued = Launch.from_dict(read_json(folder.queued_launch))
-    assert queued.continued is not None
-    assert queued.continued.nodes == "2 of 3 nodes"
+    assert queued.continuation is not None
+    assert queued.continuation.nodes == "2 of 3 nodes"
 
 
 def facts_of(number: int) -> NodeEntry:
@@ -387,7 +389,7 @@ def facts_of(number: int) -> NodeEntry:
     [
         ({}, True),
         ({"in_service": False}, False),
-        ({"no_share": True}, False),
+        ({"is_staged": True}, False),
         ({"installation": None}, False),
         ({"ranks_address": "10.0.9.4/24"}, False),
         ({"bundle": "/older"}, False),
@@ -475,10 +477,12 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
     before = made(folder.path, **settings)
     reason = "" if by_user else "gpu02 can be used again."
-    queue_next(folder, before, reason, continuation=Continued(reason, placement=on(*ALL.split())))
+    queue_next(
+        folder, before, reason, continuation=Continuation(reason, placement=on(*ALL.split()))
+    )
     now = [0.0]
     woken: list[list[str]] = []
-    monkeypatch.setattr(remote_cleanup, "wake", lambda launch, down: woken.append(down))
+    monkeypatch.setattr(remote_cleanup, "wake_agents", lambda launch, down: woken.append(down))
     own = replace(READING, name="gpu01")
     watch = Scheduler(root, "gpu01", lambda: own, lambda: now[0])
     for number in (1, 2, 3):

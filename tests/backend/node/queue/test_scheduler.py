@@ -31,7 +31,7 @@ from backend.records.queue.entry import QueueEntry, Slot
 from tests.fakes.runs import Run
 
 READING = NodeReading("n", "n", 1, Cpu("cpu", 4, None, 0.0), 1, 1, 0, 0, "/", 10**12, 10**12)
-DEAD = replace(process_identity.own(), start_ticks=1)
+DEAD = replace(process_identity.own_process(), start_ticks=1)
 
 
 class Clock:
@@ -64,7 +64,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     def start(folder: JobFolder, run: int, python: str, code_root: str) -> None:
         found.append((folder.job_id, run))
-        replace_json(folder.attempt(run).supervisor, process_identity.own().to_dict())
+        replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", start)
     return found
@@ -115,12 +115,12 @@ def test_the_next_job_is_claimed_and_started(
     root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
-    second = queued(root, "b", place=2.0)
+    second = queued(root, "b", position=2.0)
     assert poll(watch, clock) == ("a",)
     assert started == [("a", 1)]
     assert read_json(folder.status)["state"] == "STARTING"
     assert Launch.from_dict(read_json(folder.launch)).run == 1
-    assert read_json(folder.attempt(1).claimed)["pid"] == os.getpid()
+    assert read_json(folder.attempt(1).claim)["pid"] == os.getpid()
     assert not folder.queued.exists()
     assert [path.name for path in root.queue.iterdir()] == ["b"]
     # All its processors are taken until the first one is over.
@@ -211,7 +211,7 @@ def test_the_next_run_waits_until_the_end_of_the_one_before_is_recorded(
 ) -> None:
     folder = queued(root, "a", run=2)
     folder.attempt(1).path.mkdir()
-    replace_json(folder.attempt(1).supervisor, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     replace_json(folder.launch, replace(Run(root.path, job_id="b").launch, job_id="a").to_dict())
     assert poll(watch, clock) == ()
     ended(folder, 1)
@@ -246,7 +246,7 @@ def test_a_job_with_a_dead_claimer_is_started_later(
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
     claimer = replace(DEAD, boot_id="another") if rebooted else DEAD
-    replace_json(folder.attempt(1).claimed, claimer.to_dict())
+    replace_json(folder.attempt(1).claim, claimer.to_dict())
     first = poll(watch, clock)
     assert first == (("a",) if rebooted else ())
     assert watch.has_work is not rebooted
@@ -263,7 +263,7 @@ def test_a_claim_of_a_live_process_is_not_taken_over(
 ) -> None:
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
-    replace_json(folder.attempt(1).claimed, process_identity.own().to_dict())
+    replace_json(folder.attempt(1).claim, process_identity.own_process().to_dict())
     for _ in range(5):
         assert poll(watch, clock) == ()
     assert started == []
@@ -338,7 +338,7 @@ def test_a_job_of_a_newer_version_says_so_and_keeps_its_place(
     raw = read_json(path)
     config = {**raw.get("config", {}), **change.get("config", {})}
     replace_json(path, {**raw, **change, **({"config": config} if config else {})})
-    queued(root, "b", place=2.0)
+    queued(root, "b", position=2.0)
 
     while not started:
         poll(watch, clock)
@@ -360,7 +360,7 @@ def test_a_run_of_a_newer_version_keeps_its_gpus_and_stops_no_other_job(
     raw = read_json(newer.launch)
     replace_json(newer.launch, {**raw, "fresh": 1, "config": {**raw["config"], "fresh": 1}})
     queued(root, "large", processes=2)
-    queued(root, "small", processes=1, place=2.0, priority=1)
+    queued(root, "small", processes=1, position=2.0, priority=1)
     assert poll(watch, clock) == ("small",)
 
 
@@ -400,7 +400,7 @@ def test_starting_over_twice_keeps_the_files_of_the_earlier_run(
     assert (status.run, status.step, status.heartbeat) == (2, 0, 7)
     # As after an end right before the supervisor.
     folder.queued_launch.write_bytes(launch)
-    queue_starter.go_on(root, folder, 2)
+    queue_starter.continue_start(root, folder, 2)
     assert (folder.runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
 
 
@@ -436,8 +436,8 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     before = RunStatus(
         JobState.INTERRUPTED,
         run=2,
-        started="2026-11-21T08:01:00Z",
-        updated="2026-11-21T08:03:30Z",
+        started_at="2026-11-21T08:01:00Z",
+        updated_at="2026-11-21T08:03:30Z",
         earlier_s=60.0,
         earlier_gpu_s=480.0,
         gpus=4,
@@ -453,11 +453,11 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     assert (goes_on.gpus, goes_on.energy_j) == (0, None), "it goes on without GPUs"
     # As after an end right before the supervisor.
     folder.queued_launch.write_bytes(launch)
-    queue_starter.go_on(root, folder, 3)
+    queue_starter.continue_start(root, folder, 3)
     again = RunStatus.from_dict(read_json(folder.status))
-    assert replace(again, **dict.fromkeys(("started", "updated"), ""), heartbeat=0) == replace(
-        goes_on, **dict.fromkeys(("started", "updated"), ""), heartbeat=0
-    )
+    assert replace(
+        again, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0
+    ) == replace(goes_on, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0)
 
 
 def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(
@@ -492,7 +492,7 @@ def test_a_spoiled_entry_hides_no_other(
 ) -> None:
     queued(root, "spoiled").queued.write_text("{")
     queued(root, "newer").queued.write_text('{"schema": 99}')
-    queued(root, "good", place=9.0)
+    queued(root, "good", position=9.0)
     assert poll(watch, clock) == ("good",)
 
 

@@ -15,7 +15,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus, UnrecordedEnd
 from tests.backend.node.queue.test_retry import made
 
-REBOOTED, GONE = UnrecordedEnd.REBOOTED.sentence, UnrecordedEnd.SUPERVISOR_GONE.sentence
+REBOOTED, GONE = UnrecordedEnd.REBOOTED.message, UnrecordedEnd.SUPERVISOR_GONE.message
 LOST_HEAD = "gpu01 no longer answers, and led the run."
 LAST_STATUS_S = 1_000_000_000
 

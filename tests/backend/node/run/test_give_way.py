@@ -179,7 +179,7 @@ def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
     longer = f" It paused {number} times within an hour, so it waits longer." if number > 6 else ""
     assert (entry.run, entry.reason) == (number + 1, record.pause + longer)
     audited = sorted(run.folder.acts.iterdir())[number - 1]
-    assert AuditEntry.from_dict(read_json(audited)).what == (
+    assert AuditEntry.from_dict(read_json(audited)).action == (
         f"Gave way ({who} uses GPU {gpu} on this computer)"
     )
     assert run.status.step >= step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from backend.node.run.give_way import GiveWayWatch
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
+from backend.records.base.schema import json_value
 from backend.records.jobs.config import with_changes
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
@@ -109,13 +110,13 @@ def test_a_process_of_another_user_from_before_the_start_pauses_the_run(tmp_path
 
 
 def test_the_stop_of_a_user_stays_and_that_of_an_earlier_run_does_not(cluster: Cluster) -> None:
-    replace_json(cluster.job.lock, asdict(StopRequest(1, "ben")))
+    replace_json(cluster.job.lock, json_value(StopRequest(1, "ben")))
     assert cluster.sees(ALICE) == ""
     assert stop_requested_by(cluster.job.lock) == "ben"
 
 
 def test_a_request_of_an_earlier_run_is_replaced(cluster: Cluster) -> None:
-    replace_json(cluster.job.lock, asdict(StopRequest(7, "ben")))
+    replace_json(cluster.job.lock, json_value(StopRequest(7, "ben")))
     assert cluster.sees(ALICE) == PAUSE
 
 
@@ -167,7 +168,7 @@ def ended(run: int, minute: int, pause: str = PAUSE) -> RunExit:
     time = (
         f"{datetime(2026, 11, 28, 10, tzinfo=UTC) + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}"
     )
-    return RunExit(run, JobState.INTERRUPTED, pause, ended=time, pause=pause)
+    return RunExit(run, JobState.INTERRUPTED, pause, ended_at=time, pause=pause)
 
 
 @pytest.mark.parametrize(

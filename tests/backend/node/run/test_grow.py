@@ -35,7 +35,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     def wake(launch: Launch, nodes: list[str]) -> None:
         asked.append((f"{launch.job_id}/{launch.run}", nodes))
 
-    monkeypatch.setattr(grow.remote_cleanup, "wake", wake)
+    monkeypatch.setattr(grow.remote_cleanup, "wake_agents", wake)
     return asked
 
 
@@ -49,7 +49,7 @@ class Cluster:
         for run in (1, 2):
             self.job.attempt(run).path.mkdir(parents=True)
         whole = made(self.job.path, shrink=True, grow=grow, **more)
-        record = RunExit(1, JobState.ERROR, LOST.sentence, LOST)
+        record = RunExit(1, JobState.ERROR, LOST.message, LOST)
         found = retry.plan(self.job, whole, record, ["gpu02"])
         self.job.attempt(2).path.rmdir()
         retry.carry_out(self.job, whole, found)
@@ -98,8 +98,8 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
     )
     queued = Launch.from_dict(read_json(cluster.job.queued_launch))
     assert queued.config == Launch.from_dict(read_json(cluster.job.whole_launch)).config
-    assert queued.continued is not None
-    assert (queued.continued.nodes, queued.continued.avoids) == ("3 of 3 nodes", ())
+    assert queued.continuation is not None
+    assert (queued.continuation.nodes, queued.continuation.avoids) == ("3 of 3 nodes", ())
     assert [plan.host for plan in queued.ranks] == [f"10.0.0.{n}" for n in (1, 1, 2, 2, 3, 3)]
     assert queued.argv == next_launch(cluster.launch, queued.config, "", {"gpu02": "10.0.0.2"}).argv
     acts = [read_json(path)["what"] for path in cluster.job.acts.glob("*.json")]
@@ -110,7 +110,7 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
     "change",
     [
         {"in_service": False},
-        {"no_share": True},
+        {"is_staged": True},
         {"installation": None},
         {"ranks_address": "10.0.9.4/24"},
         {"bundle": "/newer"},
@@ -193,7 +193,7 @@ def test_a_run_grows_only_a_few_times_an_hour(tmp_path: Path, pauses: int, reque
         cluster.job.attempt(number).path.mkdir(exist_ok=True)
         # A loss follows each time that a node is taken back.
         state, pause = (JobState.ERROR, "") if number % 2 else (JobState.INTERRUPTED, PAUSE)
-        record = RunExit(number, state, "", ended=timestamps.now(), pause=pause)
+        record = RunExit(number, state, "", ended_at=timestamps.utc_now(), pause=pause)
         replace_json(cluster.job.attempt(number).exit, record.to_dict())
     cluster.grow = GrowthWatch(cluster.job, replace(cluster.launch, run=run), lambda: cluster.now)
     for _ in range(3):

@@ -32,7 +32,7 @@ class Cluster:
             made_folder.mkdir(parents=True)
         before = made(self.folder.path, **more)
         replace_json(self.folder.launch, before.to_dict())
-        head = replace(process_identity.own(), host="gpu01-host", boot_id="another")
+        head = replace(process_identity.own_process(), host="gpu01-host", boot_id="another")
         replace_json(self.folder.attempt(1).supervisor, head.to_dict())
         self.now, self.beat = 0.0, 0
         self.alive, self.trains = set(NODES), True
@@ -106,7 +106,7 @@ def test_a_node_whose_ranks_still_work_does_not_continue_the_job_elsewhere(
     cluster.rounds(3)
     cluster.alive, cluster.trains = {"gpu02", "gpu03"}, False
     with monkeypatch.context() as patch:
-        rank = process_identity.own()
+        rank = process_identity.own_process()
         patch.setattr(head_watch.process_cleanup, "tagged", lambda tag: (rank,))
         assert cluster.rounds(20) == ()
     assert cluster.rounds(1) == ("a-job",)
@@ -132,9 +132,11 @@ def test_a_head_that_stands_still_is_given_up_although_ranks_wait_for_it(
     cluster = Cluster(tmp_path, "gpu02", **settings)
     cluster.rounds(3)
     cluster.alive, cluster.trains = {"gpu02", "gpu03"}, False
-    rank = process_identity.own()
+    rank = process_identity.own_process()
     monkeypatch.setattr(head_watch.process_cleanup, "tagged", lambda tag: (rank,))
-    monkeypatch.setattr(remote_cleanup, "unreached", lambda launch, nodes: () if answers else nodes)
+    monkeypatch.setattr(
+        remote_cleanup, "unreachable_nodes", lambda launch, nodes: () if answers else nodes
+    )
     monkeypatch.setattr(finalize.process_cleanup, "end_tagged", lambda tag, grace_s: ())
     assert cluster.rounds((rounds or 60) - 1) == ()
     assert cluster.rounds(2) == (() if rounds is None else ("a-job",))

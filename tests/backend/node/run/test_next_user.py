@@ -87,5 +87,5 @@ def test_a_guard_names_the_log_of_its_rank_that_it_may_not_write(launch: Launch)
         act_as(MEMBER, 0o022, folder.path, guard)
         record = RankExit.from_dict(read_json(folder.path / "record.json"))
         assert record.error is not None
-        assert f"may not write {folder.rank_log(0)}: " in record.error.sentence
+        assert f"may not write {folder.rank_log(0)}: " in record.error.message
     assert folder.rank_log(0).read_text() == "of run 1"

@@ -79,7 +79,7 @@ def test_agents_are_started_by_a_command_that_the_key_may_start(
     environment = {"PYTHONPATH": str(home / "bundles/b")}
     launch = replace(launch, python=python, environment=environment, ssh_config="/data/ssh_config")
 
-    remote_cleanup.wake(launch, nodes)
+    remote_cleanup.wake_agents(launch, nodes)
 
     host_at = commands[0].index("env") - 1 if commands else 0
     assert {command[host_at] for command in commands} == hosts
@@ -87,5 +87,5 @@ def test_agents_are_started_by_a_command_that_the_key_may_start(
         asked = " ".join(command[host_at + 1 :])
         ours = (home / "environments", home / "bundles")
         assert allowed_command(asked, ours, home / "carried")[1][-1] == "a-job/1"
-    remote_cleanup.wake(replace(launch, ssh_config=""), ["gpu02"])
+    remote_cleanup.wake_agents(replace(launch, ssh_config=""), ["gpu02"])
     assert len(commands) == len(hosts)

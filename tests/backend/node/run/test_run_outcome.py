@@ -119,7 +119,7 @@ def test_a_script_that_ends_with_0_after_an_error_says_so(log: str, message: str
     ],
 )
 def test_an_unknown_end_quotes_the_last_line(log: str, message: str) -> None:
-    assert message in judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 1."), log).sentence
+    assert message in judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 1."), log).message
 
 
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
@@ -136,12 +136,12 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"gave_up": "mpirun did not start rank 0 on gpu1 within 100 s."},
+        {"give_up_reason": "mpirun did not start rank 0 on gpu1 within 100 s."},
         {"launcher_log": "Connection to 10.0.0.2 closed by remote host.", "launcher_code": 1},
     ],
 )
 def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> None:
-    log = LogPart.of("mpirun.log", str(more.get("launcher_log", "")))
+    log = LogPart.from_text("mpirun.log", str(more.get("launcher_log", "")))
     record = judge(unreached=("gpu2",), mpirun_log=(log,), **more)
     assert record.message == "gpu2 does not answer over SSH, so the run could not begin."
     assert record.error is not None
@@ -151,21 +151,29 @@ def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> N
 @pytest.mark.parametrize(
     ("exits", "more", "named"),
     [
-        ([ended(0, "interrupted")], {"stop_was_requested": True, "gave_up": "It hung."}, True),
+        (
+            [ended(0, "interrupted")],
+            {"stop_was_requested": True, "give_up_reason": "It hung."},
+            True,
+        ),
         ([ended(0, "finished")], {}, True),
         ([ended(0, "error", "The connection broke.", secondary=True)], {}, True),
         ([], {"launcher_code": 1}, True),
-        ([], {"gave_up": "mpirun did not start rank 1 on gpu2 within 100 s."}, True),
+        ([], {"give_up_reason": "mpirun did not start rank 1 on gpu2 within 100 s."}, True),
         ([ended(0, "error", "ValueError: x")], {}, False),
         ([ended(0, "finished"), ended(1, "error", "ValueError: x")], {}, False),
-        ([ended(0, "interrupted")], {"blind": (), "unreached": ("gpu2",)}, False),
-        ([ended(0, "interrupted")], {"end_requested": "SIGTERM"}, False),
+        (
+            [ended(0, "interrupted")],
+            {"nodes_without_root": (), "unreached_nodes": ("gpu2",)},
+            False,
+        ),
+        ([ended(0, "interrupted")], {"end_signal": "SIGTERM"}, False),
     ],
 )
 def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_named(
     exits: list[RankExit], more: dict[str, object], named: bool
 ) -> None:
-    known = {"blind": ("gpu2",), "data_root": "/lab/ring", "newest_checkpoint": "x"}
+    known = {"nodes_without_root": ("gpu2",), "data_root": "/lab/ring", "newest_checkpoint": "x"}
     record = judge(*exits, **{**known, **more})
     sentence = (
         "gpu2 answers, but no longer sees the data root /lab/ring, so the end of its rank 1 could "
@@ -180,7 +188,7 @@ def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_name
 
 def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> None:
     saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
-    hung = {"stop_was_requested": True, "stopped_by": "ben", "gave_up": "It hung."}
+    hung = {"stop_was_requested": True, "stopped_by": "ben", "give_up_reason": "It hung."}
     record = judge(ended(0, "interrupted"), **saved, **hung, blind=("gpu2",), data_root="/lab")
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith("Stopped by ben. Saved at epoch 2, step 20. gpu2 answers, but")
@@ -189,7 +197,7 @@ def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> No
 
 
 def logged(text: str) -> dict[str, object]:
-    return {"logs": {1: (LogPart.of("rank-1.log", f"{text}\n"),)}}
+    return {"logs": {1: (LogPart.from_text("rank-1.log", f"{text}\n"),)}}
 
 
 def by(name: str) -> RankExit:
@@ -205,11 +213,15 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     [
         # The machine.
         ([ECHO], {}, "always"),
-        ([ECHO], {"unreached": ("gpu2",)}, "always"),
-        ([], {"end_requested": "SIGTERM"}, "always"),
+        ([ECHO], {"unreached_nodes": ("gpu2",)}, "always"),
+        ([], {"end_signal": "SIGTERM"}, "always"),
         ([], {"launcher_code": -9}, "always"),
         ([], {"launcher_error": "The computer was restarted.", "is_of_machine": True}, "always"),
-        ([ended(0, "interrupted")], {"blind": ("gpu2",), "data_root": "/lab"}, "always"),
+        (
+            [ended(0, "interrupted")],
+            {"nodes_without_root": ("gpu2",), "data_root": "/lab"},
+            "always",
+        ),
         ([by("SIGTERM")], {}, "always"),
         (
             [EXITED],
@@ -226,7 +238,7 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
         ([EXITED], logged("ValueError: x"), ""),
         ([EXITED], logged("ModuleNotFoundError: No module named 'timm'"), ""),
         ([ended(1, "error", "ValueError: x")], {}, ""),
-        ([ended(1, "error", "ValueError: x")], {"unreached": ("gpu2",)}, ""),
+        ([ended(1, "error", "ValueError: x")], {"unreached_nodes": ("gpu2",)}, ""),
         ([ended(1, "stalled", "Rank 1 made no progress for 600 s.")], {}, ""),
         ([], {"launcher_error": "mpirun could not be started: no such file."}, ""),
         ([], {"launcher_code": 1}, ""),
@@ -260,7 +272,7 @@ def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
         "── after the end, gpu2: could not be cleaned up: ssh: connect to host 10.0.0.2 port "
         "22: No "
     )
-    log = LogPart.of("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
+    log = LogPart.from_text("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
     record = judge(mpirun_log=(log,), gave_up="mpirun did not end the other ranks.")
     assert record.error is not None
     assert record.error.cause == UNKNOWN
@@ -380,8 +392,8 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
         ([of_rank(0, "Rank 0 died."), ECHOES[2]], {}, "Rank 0 died."),
         ([of_rank(2, "Rank 2 died."), ECHOES[0]], {}, "Rank 2 died."),
         ([ECHOES[2], of_rank(0, "The loss of rank 2.", True, about=2)], {}, "The loss of rank 2."),
-        ([ECHOES[0], ECHOES[2]], {"gave_up": "It stood still."}, "It stood still."),
-        ([ECHOES[0], ECHOES[2]], {"end_requested": "SIGTERM"}, "The run was ended from outside"),
+        ([ECHOES[0], ECHOES[2]], {"give_up_reason": "It stood still."}, "It stood still."),
+        ([ECHOES[0], ECHOES[2]], {"end_signal": "SIGTERM"}, "The run was ended from outside"),
         ([ECHOES[0], ECHOES[2]], {"launcher_error": "The power failed."}, "The power failed."),
         ([ECHOES[2]], {}, "this computer was lost with its rank 0"),
         ([], {"ranks": SERVED[:2]}, "this computer was lost with its rank 0"),
@@ -391,7 +403,7 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
 def test_a_worker_that_the_job_outlived_did_not_end_it(
     exits: list[RankExit], more: dict[str, object], message: str
 ) -> None:
-    given = {"ranks": SERVED, "expendable": frozenset({1, 2}), **more}
+    given = {"ranks": SERVED, "expendable_ranks": frozenset({1, 2}), **more}
     assert judge(KILLED, *exits, **given).message.startswith(message)
 
 
@@ -409,13 +421,13 @@ def test_a_worker_that_the_job_outlived_did_not_end_it(
 )
 def test_a_signal_says_what_to_do_where_the_log_says_nothing(name: str, cause: str) -> None:
     warning = "[W1128 06:00:00.1 socket.cpp:204] [c10d] The hostname of the client socket cannot"
-    log = LogPart.of("rank-0.log", f"{warning} be retrieved. err=-3\n")
+    log = LogPart.from_text("rank-0.log", f"{warning} be retrieved. err=-3\n")
     killed = replace(ended(0, "signal", f"Rank 0 was killed ({name})."), signal=name)
     error = judge(killed, logs={0: (log,)}).error
     assert error is not None
     assert (error.cause, error.evidence) == (cause, ())
     assert bool(error.remedy) == (cause != UNKNOWN)
-    assert error.sentence == f"Rank 0 was killed ({name})."
+    assert error.message == f"Rank 0 was killed ({name})."
 
 
 @pytest.mark.parametrize(
@@ -490,7 +502,7 @@ def test_a_terminated_rank_is_named_and_not_the_aborted_one(
     abort: str,
 ) -> None:
     log = PEER_GONE + abort
-    lines = (LogPart.of("mpirun.log", log),)
+    lines = (LogPart.from_text("mpirun.log", log),)
     record = judge(left_with(14, 1), terminated(0), launcher_log=log, mpirun_log=lines)
     assert record.message == "Rank 0 on this computer was ended from outside (SIGTERM)."
     assert record.error is not None
@@ -571,7 +583,7 @@ def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
     seen = RankObservation(Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True)
     record = rank_exit(PLAN, 1, "host", seen, ())
     assert record.error is not None
-    assert "ran out of memory; choose a smaller batch size" in record.error.sentence
+    assert "ran out of memory; choose a smaller batch size" in record.error.message
 
 
 def test_a_rank_may_report_the_error_of_another_one() -> None:
@@ -618,7 +630,7 @@ def test_no_dump_is_too_odd_to_be_read(text: str) -> None:
 
 
 def judged(exit: RankExit, log: str) -> RankError:
-    parts = (LogPart.of("rank-1.log", log),)
+    parts = (LogPart.from_text("rank-1.log", log),)
     error = judge(exit, logs={1: parts}).error
     assert error is not None
     return error
@@ -628,11 +640,13 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     left = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     record = judge(
         left,
-        logs={1: (LogPart.of("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)},
+        logs={
+            1: (LogPart.from_text("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)
+        },
     )
     assert record.message == "Rank 1 on gpu2: Out of GPU memory."
     assert record.error is not None
-    assert (record.error.cause, record.error.evidence[0].place) == ("gpu_memory", "rank-1.log:2")
+    assert (record.error.cause, record.error.evidence[0].location) == ("gpu_memory", "rank-1.log:2")
     assert "batch size" in record.error.remedy
     assert RunExit.from_dict(json.loads(json.dumps(record.to_dict()))) == record
 
@@ -641,25 +655,27 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     ("more", "own"),
     [
         # mpirun says so itself, in words that elsewhere mean that the reason is unknown.
-        ({"gave_up": "mpirun was ended: rank 1 disappeared before any rank."}, True),
+        ({"give_up_reason": "mpirun was ended: rank 1 disappeared before any rank."}, True),
         ({"launcher_code": 1}, False),
     ],
 )
 def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
     more: dict[str, object], own: bool
 ) -> None:
-    mpirun = (LogPart.of("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),)
+    mpirun = (
+        LogPart.from_text("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),
+    )
     error = judge(mpirun_log=mpirun, **more).error
     assert error is not None
     assert error.cause == "ssh_unreachable"
-    assert error.sentence == (
-        str(more["gave_up"]) if own else "gpu2 did not answer SSH (No route to host)."
+    assert error.message == (
+        str(more["give_up_reason"]) if own else "gpu2 did not answer SSH (No route to host)."
     )
 
 
 def test_a_code_without_a_known_reason_shows_the_last_lines() -> None:
     error = judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 7 in training."), "a\nb\n")
-    assert error.sentence == (
+    assert error.message == (
         "Rank 1 on gpu2 exited with code 7 in training; the last line of its log is “b”."
     )
     assert (error.cause, error.remedy) == ("unknown", "")
@@ -674,7 +690,7 @@ def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
         error=RankError("Out of GPU memory. Try batch size 8 instead of 16.", 1, "gpu2", trace),
     )
     error = judged(own, trace)
-    assert error.sentence == "Out of GPU memory. Try batch size 8 instead of 16."
+    assert error.message == "Out of GPU memory. Try batch size 8 instead of 16."
     assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
 
 
@@ -703,7 +719,7 @@ def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
     error = RankError.from_dict(record)
     assert error.traceback
     found = judged(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)
-    assert (found.sentence, found.remedy) == ("The batch cannot be made. Ask for less.", "")
+    assert (found.message, found.remedy) == ("The batch cannot be made. Ask for less.", "")
     assert found.evidence
 
 
@@ -714,7 +730,7 @@ def test_a_quoted_exception_is_explained() -> None:
         ended(1, "error", f"{text}, in the model's step."),
         error=RankError(f"{text}, in the model's step.", 1, "gpu2", trace),
     )
-    assert judged(raised, trace).sentence == (
+    assert judged(raised, trace).message == (
         "The installed PyTorch does not support this GPU model."
     )
 
@@ -722,7 +738,7 @@ def test_a_quoted_exception_is_explained() -> None:
 def test_the_log_of_a_hanging_rank_is_not_its_cause() -> None:
     still = ended(1, "stalled", "Rank 1 on gpu2 made no progress for 60 s in training.")
     error = judged(still, "RuntimeError: CUDA out of memory.\n")
-    assert (error.sentence, error.cause) == (
+    assert (error.message, error.cause) == (
         "Rank 1 on gpu2 made no progress for 60 s in training.",
         "",
     )
@@ -797,7 +813,7 @@ def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
         left = replace(left, error=RankError(sentence, 1, "gpu2", trace))
     error = judged(left, log)
     assert error.cause == cause
-    assert says in error.sentence
+    assert says in error.message
     if cause != "disk_full":
         assert "fewer loader workers" in error.remedy
         assert ("/dev/shm" if cause == "shm_full" else "nofile") in error.remedy
@@ -807,13 +823,13 @@ def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
     killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
     killed = replace(killed, signal="SIGKILL")
     others = {
-        0: (LogPart.of("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
-        1: (LogPart.of("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
+        0: (LogPart.from_text("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
+        1: (LogPart.from_text("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
     }
-    mpirun = (LogPart.of("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
+    mpirun = (LogPart.from_text("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
     error = judge(killed, logs=others, mpirun_log=mpirun).error
     assert error is not None
-    assert error.sentence == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
+    assert error.message == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
     assert (error.cause, error.rank, error.evidence) == ("killed", 1, ())
 
 
@@ -830,7 +846,7 @@ def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
         ended(rank, "exit", f"Rank {rank} exited with code 1.", is_echo and rank == 0)
         for rank in order
     ]
-    parts = {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in logs.items()}
+    parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
     record = judge(*exits, runs_script=True, logs=parts)
     assert record.message == (
         "Rank 1 on gpu2: The program's code raised KeyError: 7, at a.py, line 3."
@@ -841,7 +857,7 @@ def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
 
 def test_a_rank_that_the_job_can_lose_is_not_the_cause_of_another_ones_end() -> None:
     logs = {0: "BrokenPipeError: [Errno 32] Broken pipe\n", 1: "CUDA out of memory.\n"}
-    parts = {rank: (LogPart.of(f"rank-{rank}.log", text),) for rank, text in logs.items()}
+    parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
     left = ended(0, "exit", "Rank 0 exited with code 1.")
     error = judge(left, logs=parts, expendable=frozenset({1}), launcher_code=1).error
     assert error is not None

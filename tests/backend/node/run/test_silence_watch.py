@@ -37,7 +37,7 @@ class Cluster:
         self.without_agent: set[str] = set()
         self.is_moving = False
         self.asked: list[str] = []
-        monkeypatch.setattr(remote_cleanup, "unreached", self._unreached)
+        monkeypatch.setattr(remote_cleanup, "unreachable_nodes", self._unreached)
         self.watch = SilenceWatch(self.job, made(self.job.path, **settings), lambda: self.now)
 
     def _unreached(self, launch: object, nodes: list[str]) -> tuple[str, ...]:
@@ -151,5 +151,5 @@ def test_an_answer_over_ssh_is_a_sign_of_life(
         lambda command, **options: popen([str(folder / command[0]), *command[1:]], **options),
     )
     monkeypatch.setattr(remote_cleanup.time, "monotonic", lambda: 0.0)
-    reached = remote_cleanup.unreached(made(tmp_path, shrink=True), ("gpu02", "gpu03"))
+    reached = remote_cleanup.unreachable_nodes(made(tmp_path, shrink=True), ("gpu02", "gpu03"))
     assert reached == (() if is_reached else ("gpu02", "gpu03"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.node.system.wording import last_said
+from backend.node.system.wording import last_message
 from backend.ssh.interface import CommandResult
 
 RULE = "-" * 74
@@ -27,5 +27,5 @@ RULE = "-" * 74
     ],
 )
 def test_the_last_line_of_a_program_is_never_a_row_of_dashes(output: str, said: str) -> None:
-    assert last_said(output) == said
+    assert last_message(output) == said
     assert CommandResult(1, "", output).complaint == (said or "it ended with code 1")

@@ -39,9 +39,9 @@ def test_a_user_unknown_to_the_system_has_a_name(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable or "OTHER", "ada")
-    account.begin()
+    account.prepare_account()
     assert account.user_name() == ("ada" if variable in _NAMES else str(os.getuid()))
-    assert account.listed_home() is None
+    assert account.password_file_home() is None
 
 
 @pytest.mark.parametrize("words", [["job", "list"], ["node", "list"], ["doctor"], []])
@@ -52,18 +52,18 @@ def test_without_a_home_every_command_says_what_to_set(
     assert run(words, lambda *_: pytest.fail("no window")) == 1
     assert capsys.readouterr().err.endswith("Set HOME to a folder of yours.\n")
     with pytest.raises(BackendError):
-        account.begin()
+        account.prepare_account()
 
 
 @pytest.mark.parametrize("path", ["~nosuchuser/a", "~nosuchuser", "/a", "a/~b", "~", "~/a"])
 def test_a_path_of_an_unknown_user_stays_as_it_is(path: str, tmp_path: Path) -> None:
-    found = account.expanded(path)
+    found = account.expand_home(path)
     assert found == Path(path.replace("~", str(tmp_path), 1) if path in ("~", "~/a") else path)
 
 
 def test_ssh_is_not_asked_for_a_user_that_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_config.subprocess, "run", lambda *_, **__: pytest.fail("asked"))
-    account.begin()
+    account.prepare_account()
     settings_of = client._lookup(None)
     assert settings_of(client_config.NodeAddress("node.example"))["hostname"] == "node.example"
 

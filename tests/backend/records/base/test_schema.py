@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backend.records
-from backend.records.base.schema import KEY, READ, STRICT, Misfit, Record, build, type_of
+from backend.records.base.schema import KEY, READ, STRICT, SchemaError, Record, build, type_of
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan
@@ -184,7 +184,7 @@ def test_a_refusal_names_the_record_and_the_field(changes: dict[str, Any], sente
 
 def test_a_field_keeps_the_key_of_old_files_when_its_name_changes() -> None:
     @dataclasses.dataclass(frozen=True)
-    class Account(Record, what="account", rules=STRICT):
+    class Account(Record, label="account", rules=STRICT):
         message: str = dataclasses.field(metadata={KEY: "sentence"})
         size_bytes: int = dataclasses.field(default=0, metadata={KEY: "size"})
 
@@ -198,7 +198,7 @@ def test_a_field_keeps_the_key_of_old_files_when_its_name_changes() -> None:
 def test_a_list_may_be_too_long() -> None:
     rules = dataclasses.replace(STRICT, most_elements=2)
     assert build(Placement, {"node": "a", "gpus": ["b", "c"]}, rules).gpus == ("b", "c")
-    with pytest.raises(Misfit, match=r"^gpus contains more than 2 elements$"):
+    with pytest.raises(SchemaError, match=r"^gpus contains more than 2 elements$"):
         build(Placement, {"node": "a", "gpus": ["b", "c", "d"]}, rules)
 
 

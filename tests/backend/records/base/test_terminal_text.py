@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.records.base.terminal_text import last_state, plain
+from backend.records.base.terminal_text import last_state, strip_codes
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from backend.records.base.terminal_text import last_state, plain
     ],
 )
 def test_a_line_shows_its_last_state(line: str, shown: str) -> None:
-    assert plain(f"before\n{line}\nnext") == f"before\n{shown}\nnext"
+    assert strip_codes(f"before\n{line}\nnext") == f"before\n{shown}\nnext"
 
 
 def test_bytes_are_judged_as_text_is() -> None:

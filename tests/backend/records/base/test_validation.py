@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.records.base.validation import job_name_fault, name_fault, sanitize, variable_fault
+from backend.records.base.validation import job_name_error, name_error, sanitize, variable_error
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from backend.records.base.validation import job_name_fault, name_fault, sanitize
     ],
 )
 def test_f54_a_name_that_works_everywhere_is_taken(name: str) -> None:
-    assert name_fault(name) == ""
+    assert name_error(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_f54_a_name_that_works_everywhere_is_taken(name: str) -> None:
     ],
 )
 def test_f54_a_name_that_does_not_is_refused_in_words(name: str, said: str) -> None:
-    fault = name_fault(name)
+    fault = name_error(name)
     assert said in fault
     assert fault.endswith(".")
     assert sanitize(fault, 1000) == fault
@@ -67,7 +67,7 @@ def test_f54_a_name_that_does_not_is_refused_in_words(name: str, said: str) -> N
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec="utf-8"), max_size=120))
 def test_f54_every_name_is_refused_in_words_or_can_be_a_folder(tmp_path: Path, name: str) -> None:
-    if not name_fault(name):
+    if not name_error(name):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         assert name in os.listdir(tmp_path)
@@ -75,17 +75,17 @@ def test_f54_every_name_is_refused_in_words_or_can_be_a_folder(tmp_path: Path, n
 
 @pytest.mark.parametrize("name", ["a", "a/b", "..", "-x", 'it\'s "x" $(y) ; 🦔', "x" * 255])
 def test_f54_a_jobs_name_may_be_nearly_anything(name: str) -> None:
-    assert job_name_fault(name) == ""
+    assert job_name_error(name) == ""
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\x1b[31m", "\ud800", "x" * 256])
 def test_f54_a_jobs_name_holds_no_control_characters(name: str) -> None:
-    assert job_name_fault(name).endswith(".")
+    assert job_name_error(name).endswith(".")
 
 
 @pytest.mark.parametrize("name", ["MY_SETTING", "_x", "A1"])
 def test_f54_a_variable_with_a_plain_name_is_taken(name: str) -> None:
-    assert variable_fault(name) == ""
+    assert variable_error(name) == ""
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_f54_a_variable_with_a_plain_name_is_taken(name: str) -> None:
     ["", "1A", "A B", "A=B", "Ä", "A;B", "OMPI_X", "RINGMASTER_RUN", "CUDA_VISIBLE_DEVICES", "A\n"],
 )
 def test_f54_a_variable_that_could_change_the_launch_is_not(name: str) -> None:
-    assert variable_fault(name).endswith(".")
+    assert variable_error(name).endswith(".")
 
 
 @given(st.text() | st.binary().map(os.fsdecode), st.integers(1, 50))

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from backend.records.jobs.config import JobConfig, Optimizer, StrategyConfig, parse_job
-from backend.records.jobs.flat_settings import changes
+from backend.records.jobs.flat_settings import setting_changes
 from backend.records.jobs.forecast import (
-    Twin,
-    alike,
+    SimilarJob,
+    similar_jobs,
     checkpoint_bytes,
     checkpoints_kept,
     forecast,
-    twin_of,
+    similar_job_of,
 )
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -37,34 +37,34 @@ def job(name: str, **other: object) -> JobView:
 
 
 def names(*jobs: JobView) -> list[str]:
-    return [view.name for view in alike(config(), PINS, jobs)]
+    return [view.name for view in similar_jobs(config(), PINS, jobs)]
 
 
 def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
-    found = forecast(config(epochs=10), 64, twin_of(job("a"), 0.2), 1_000_000)
-    assert (found.total_steps, found.lasts_s, found.like) == (640, 128.0, "a")
+    found = forecast(config(epochs=10), 64, similar_job_of(job("a"), 0.2), 1_000_000)
+    assert (found.total_steps, found.lasts_s, found.pace_source) == (640, 128.0, "a")
     assert found.disk_bytes == 3_000_000
 
 
 def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
     gpus = [{"node": "gpu1", "gpus": ["GPU-a", "GPU-b"]}]
     known = changed(job("a", placement=gpus), energy_j=9_000.0)
-    found = forecast(config(epochs=10, placement=gpus), 64, twin_of(known, 0.2), None)
+    found = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(known, 0.2), None)
     assert (found.gpu_s, found.energy_j) == (2 * 128.0, 640 * 1_000.0)
-    unknown = forecast(config(epochs=10, placement=gpus), 64, twin_of(job("a"), 0.2), None)
+    unknown = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(job("a"), 0.2), None)
     assert (unknown.gpu_s, unknown.energy_j) == (256.0, None)
-    on_processors = forecast(config(epochs=10), 64, twin_of(job("a"), 0.2), None)
+    on_processors = forecast(config(epochs=10), 64, similar_job_of(job("a"), 0.2), None)
     assert (on_processors.gpu_s, on_processors.energy_j) == (None, None)
 
 
 def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
-    times = {"started": "2026-11-22T07:00:00Z", "updated": "2026-11-22T07:00:20Z"}
+    times = {"started_at": "2026-11-22T07:00:00Z", "updated_at": "2026-11-22T07:00:20Z"}
     whole = changed(job("a"), run=1, step=40, **times)
-    assert twin_of(whole, 0.2) == Twin("a", 0.2, 12.0)
-    found = forecast(config(epochs=1), 100, twin_of(whole, 0.2), None)
+    assert similar_job_of(whole, 0.2) == SimilarJob("a", 0.2, 12.0)
+    found = forecast(config(epochs=1), 100, similar_job_of(whole, 0.2), None)
     assert found.lasts_s == 32.0
     # Of a run that was resumed, the last stretch alone is known.
-    assert twin_of(changed(whole, run=2), 0.2) == Twin("a", 0.2)
+    assert similar_job_of(changed(whole, run=2), 0.2) == SimilarJob("a", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
 def test_a_job_of_another_pace_predicts_no_time(other: dict[str, object]) -> None:
     assert names(job("a", **other), job("b", epochs=1)) == ["b"]
     found = forecast(config(), 64, None, None)
-    assert (found.lasts_s, found.disk_bytes, found.like) == (None, None, "")
+    assert (found.lasts_s, found.disk_bytes, found.pace_source) == (None, None, "")
 
 
 def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
@@ -89,7 +89,7 @@ def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
 
 @pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])
 def test_an_invalid_pace_predicts_nothing(pace: float | None) -> None:
-    assert twin_of(job("a"), pace) is None
+    assert similar_job_of(job("a"), pace) is None
 
 
 def test_the_twin_on_the_same_node_with_the_same_files_comes_first() -> None:
@@ -143,30 +143,30 @@ def test_the_pace_of_a_strategy_with_servers_is_that_of_its_pushes() -> None:
     two = [{"node": "this-computer", "processes": 2}]
     served = job("served", placement=two, strategy={"name": "downpour"})
     ring = job("ring", placement=two)
-    assert alike(served.config, PINS, (ring, served)) == (served,)
-    assert alike(ring.config, PINS, (ring, served)) == (ring,)
+    assert similar_jobs(served.config, PINS, (ring, served)) == (served,)
+    assert similar_jobs(ring.config, PINS, (ring, served)) == (ring,)
 
 
 def test_only_changed_settings_are_differences() -> None:
     before = raw_job(1)
     now = raw_job(1, name="other", seed=1, epochs=9, optimizer={"name": "sgd", "lr": 0.1})
-    found = [(one.label, one.before, one.now) for one in changes(before, now)]
+    found = [(one.label, one.old_text, one.new_text) for one in setting_changes(before, now)]
     assert found == [
         ("Epochs", "4", "9"),
         ("Learning rate", "0.05", "0.1"),
         ("Momentum", "0.9", "0.0"),
     ]
-    assert changes(before, dict(before)) == ()
+    assert setting_changes(before, dict(before)) == ()
 
 
 def test_a_setting_at_fault_is_a_difference_as_it_was_typed_and_nothing_else_is() -> None:
     before = raw_job(1)
-    found = changes(before, raw_job(1, epochs="many"))
-    assert [(one.key, one.before, one.now) for one in found] == [("epochs", "4", "many")]
-    (nodes,) = changes(before, raw_job(1, placement=[]))
+    found = setting_changes(before, raw_job(1, epochs="many"))
+    assert [(one.key, one.old_text, one.new_text) for one in found] == [("epochs", "4", "many")]
+    (nodes,) = setting_changes(before, raw_job(1, placement=[]))
     assert nodes.key == "placement"
 
 
 def test_a_setting_missing_in_the_template_is_no_difference() -> None:
     template = {"epochs": 4, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
-    assert [one.key for one in changes(template, raw_job(1))] == ["optimizer.lr"]
+    assert [one.key for one in setting_changes(template, raw_job(1))] == ["optimizer.lr"]

@@ -12,8 +12,14 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.records.base.validation import Fault
-from backend.records.jobs.config import NOTHING, JobConfig, parse_job, to_share, with_changes
+from backend.records.base.validation import ConfigError
+from backend.records.jobs.config import (
+    RANDOM_WEIGHTS,
+    JobConfig,
+    parse_job,
+    shareable_config,
+    with_changes,
+)
 from backend.records.jobs.rules import RULES, Rule
 from backend.records.jobs.settings import CHANGEABLE, SETTINGS, value_at
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
@@ -43,13 +49,13 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 def faults(raw: Any) -> dict[str, str]:
     parsed = parse_job(raw)
-    assert (parsed.config is None) == bool(parsed.faults)
-    return {fault.field: fault.sentence for fault in parsed.faults}
+    assert (parsed.config is None) == bool(parsed.errors)
+    return {fault.path: fault.message for fault in parsed.errors}
 
 
 def config(raw: Any) -> JobConfig:
     parsed = parse_job(raw)
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     return parsed.config
 
 
@@ -298,12 +304,12 @@ def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None
     broken = BROKEN[rule.name]
     raw = broken if "script" in broken else {**GOOD, **broken}
     parsed = parse_job(raw)
-    assert [fault.field for fault in parsed.faults] == [rule.needs[0]]
-    assert set(rule.needs) <= SETTINGS.keys()
-    assert "{job" not in rule.in_words("The setting")
-    for path in rule.needs:
-        assert rule.fault(parsed.draft, [Fault(path, f"{path}: is wrong.")]) == ""
-    assert rule.fault(parsed.draft, [Fault("epochs", "epochs: is wrong.")])
+    assert [fault.path for fault in parsed.errors] == [rule.paths[0]]
+    assert set(rule.paths) <= SETTINGS.keys()
+    assert "{job" not in rule.condition("The setting")
+    for path in rule.paths:
+        assert rule.error_message(parsed.draft, [ConfigError(path, f"{path}: is wrong.")]) == ""
+    assert rule.error_message(parsed.draft, [ConfigError("epochs", "epochs: is wrong.")])
 
 
 @pytest.mark.parametrize(
@@ -337,11 +343,11 @@ def test_f51_incompatible_settings_are_faults() -> None:
 def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps() -> None:
     raw = {**GOOD, "strategy": {"name": "sandblaster"}, "optimizer": {"lr": 1.0}}
     parsed = parse_job(raw)
-    assert parsed.config is not None, parsed.faults
+    assert parsed.config is not None, parsed.errors
     assert parsed.config.optimizer.name == "lbfgs"
     assert (parsed.config.workers, parsed.config.steps_per_epoch(1438)) == (1, 1)
     one = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
-    assert [fault.field for fault in one.faults] == ["strategy.name"]
+    assert [fault.path for fault in one.errors] == ["strategy.name"]
     for field, value in (
         ("optimizer", {"name": "adam", "lr": 0.1}),
         ("schedule", {"name": "cosine"}),
@@ -349,7 +355,7 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
         ("gradient_norm", 1.0),
         ("precision", "bfloat16"),
     ):
-        assert any(f.field.startswith(field) for f in parse_job({**raw, field: value}).faults)
+        assert any(f.path.startswith(field) for f in parse_job({**raw, field: value}).errors)
     assert "optimizer.name" in faults(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
 
 
@@ -368,7 +374,7 @@ OTHER = {
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
     changes = {path: OTHER[path]}
     on = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
-    job = config(A_SCRIPT if SETTINGS[path].of == "script" else {**GOOD, **on})
+    job = config(A_SCRIPT if SETTINGS[path].job_kind == "script" else {**GOOD, **on})
     changed_job = with_changes(job, changes).config
     assert changed_job is not None
     assert value_at(changed_job.to_dict(), path) == OTHER[path]
@@ -379,8 +385,8 @@ def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) 
 def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
     by_two = config(changed("strategy.reduction", "adasum"))
     three = [{"node": "a", "processes": 3}]
-    found = with_changes(by_two, {"placement": three}).faults
-    assert [fault.field for fault in found] == ["strategy.reduction"]
+    found = with_changes(by_two, {"placement": three}).errors
+    assert [fault.path for fault in found] == ["strategy.reduction"]
 
 
 def test_f51_all_faults_are_shown_at_once() -> None:
@@ -415,16 +421,16 @@ TOML = st.recursive(
 @given(st.dictionaries(KEYS, TOML), st.booleans())
 def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool) -> None:
     parsed = parse_job({**GOOD, **raw} if full else raw)
-    assert (parsed.config is None) == bool(parsed.faults)
-    for fault in parsed.faults:
-        assert fault.sentence.startswith(f"{fault.field}: ")
-        assert fault.sentence.endswith((".", "?"))
+    assert (parsed.config is None) == bool(parsed.errors)
+    for fault in parsed.errors:
+        assert fault.message.startswith(f"{fault.path}: ")
+        assert fault.message.endswith((".", "?"))
 
 
 def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     def values(setting: Any) -> st.SearchStrategy[Any]:
         number = st.floats(
-            setting.low or (setting.above is not None) * 0.1,
+            setting.low or (setting.exclusive_low is not None) * 0.1,
             setting.low + 0.99,
             allow_subnormal=False,
         )
@@ -524,13 +530,13 @@ def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]
         ("~anna/a/b.safetensors", "b.safetensors"),
         ("tiny@1/weights.pt", "tiny@1/weights.pt"),
         ("20261124-abcdef/best", "20261124-abcdef/best"),
-        (NOTHING, NOTHING),
+        (RANDOM_WEIGHTS, RANDOM_WEIGHTS),
         ("", None),
     ],
 )
 def test_a_job_file_for_others_names_no_folder_and_no_secret(start_from, shared):
     raw = {**GOOD, "environment": {"TOKEN": "secret-1234"}}
     raw |= {"start_from": start_from} if start_from else {}
-    shown = to_share(parse_job(raw).config)
+    shown = shareable_config(parse_job(raw).config)
     assert shown.get("start_from") == shared
     assert shown["environment"] == {"TOKEN": ""}

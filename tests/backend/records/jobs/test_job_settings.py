@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.flat_settings import changes, effective, flat
+from backend.records.jobs.flat_settings import setting_changes, effective_settings, flatten
 from backend.records.jobs.settings import (
     OPTIONS,
     SETTINGS,
@@ -15,9 +15,9 @@ from backend.records.jobs.settings import (
     is_named,
     label,
     name_and_unit,
-    place,
+    sort_key,
     section,
-    value_words,
+    value_label,
 )
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES
 from tests.backend.catalogue.catalogue_rig import job
@@ -59,7 +59,7 @@ def test_each_setting_of_a_job_has_a_name(every, optimizer, schedule):
     if optimizer == "lbfgs":
         raw["strategy"] = {"name": "sandblaster", "portion": 64, "history": 10}
         del raw["gradient_norm"]
-    keys = flat(parse_job(raw).config.to_dict())
+    keys = flatten(parse_job(raw).config.to_dict())
     assert [key for key in keys if not is_named(key) and not key.startswith(WITHOUT_NAME)] == []
 
 
@@ -98,8 +98,8 @@ def test_choices_have_words():
     for table, known in OPTIONS.items():
         assert tuple(choices(f"{table}.name")) == tuple(known)
     assert {"adaptive", "admm"} <= choices("strategy.variant").keys()
-    assert value_words("strategy.lr_scaling", "sqrt") == "× √processes"
-    assert value_words("epochs", "5") == "5"
+    assert value_label("strategy.lr_scaling", "sqrt") == "× √processes"
+    assert value_label("epochs", "5") == "5"
 
 
 def test_the_first_choice_of_an_option_is_its_default():
@@ -112,7 +112,7 @@ def test_the_first_choice_of_an_option_is_its_default():
 def test_a_strategy_shows_its_defaults_and_no_scaling_where_servers_apply_the_rate():
     def shown(**strategy):
         view = replace(job(), config=parse_job({**WHOLE, "strategy": strategy}).config)
-        found = effective(view).items()
+        found = effective_settings(view).items()
         return {key[9:]: value for key, value in found if key.startswith("strategy.")}
 
     assert shown(name="allreduce") == {
@@ -125,7 +125,7 @@ def test_a_strategy_shows_its_defaults_and_no_scaling_where_servers_apply_the_ra
     assert (served["lambda"], served["servers"]) == ("0.04", "1")
     assert "lr_scaling" not in served
     raw = {**WHOLE, "strategy": {"name": "allreduce", "compression": "none"}}
-    assert changes(WHOLE, raw) == (), "a default that is written out is no difference"
+    assert setting_changes(WHOLE, raw) == (), "a default that is written out is no difference"
 
 
 def test_a_name_has_its_unit_behind_a_comma():
@@ -135,9 +135,9 @@ def test_a_name_has_its_unit_behind_a_comma():
 
 
 def test_a_setting_without_a_name_follows_its_group():
-    assert place("optimizer.lr") < place("optimizer.maximize") < place("seed")
+    assert sort_key("optimizer.lr") < sort_key("optimizer.maximize") < sort_key("seed")
     assert section("checkpoint.keep_best") == "Keep"
 
 
 def test_every_effective_setting_has_a_name():
-    assert all(is_named(key) or key.startswith(WITHOUT_NAME) for key in effective(job()))
+    assert all(is_named(key) or key.startswith(WITHOUT_NAME) for key in effective_settings(job()))

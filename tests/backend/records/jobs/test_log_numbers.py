@@ -13,7 +13,7 @@ from backend.records.jobs.log_numbers import (
     numbers_in,
     numbers_of,
     pattern_for,
-    wrong_pattern,
+    invalid_pattern,
 )
 
 LINES = (
@@ -37,7 +37,7 @@ def test_the_pattern_of_each_number_finds_it_in_its_line(line: str) -> None:
     assert places
     for begin, end in places:
         pattern = pattern_for(line, begin, end, "x")
-        assert not wrong_pattern([pattern])
+        assert not invalid_pattern([pattern])
         assert numbers_of([pattern], line) == {"x": float(line[begin:end])}
 
 
@@ -68,13 +68,13 @@ def test_the_pattern_of_a_loss_finds_the_next_one(line: str) -> None:
     ],
 )
 def test_a_pattern_has_a_name_and_text_next_to_it(pattern: str, is_right: bool) -> None:
-    assert bool(wrong_pattern([pattern])) != is_right
+    assert bool(invalid_pattern([pattern])) != is_right
 
 
 @given(st.text(min_size=1, max_size=60), st.text(max_size=300))
 def test_no_text_of_a_user_is_an_expression(text: str, line: str) -> None:
     pattern = f"a{text}{{x}}"
-    if not wrong_pattern([pattern]):
+    if not invalid_pattern([pattern]):
         numbers_of([pattern], line)
     for begin, end in numbers_in(line):
         pattern_for(line, begin, end, "x")

@@ -3,7 +3,7 @@
 import pytest
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.metric_labels import metric_words, short_metric, usual_mode
+from backend.records.jobs.metric_labels import metric_label, short_metric_label, usual_mode
 from tests.backend.records.jobs.test_job_config import GOOD
 
 
@@ -18,7 +18,7 @@ from tests.backend.records.jobs.test_job_config import GOOD
     ],
 )
 def test_a_metric_says_whether_it_is_of_training_or_validation(name, whole, short):
-    assert (metric_words(name), short_metric(name)) == (whole, short)
+    assert (metric_label(name), short_metric_label(name)) == (whole, short)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,6 @@ def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
 )
 def test_a_direction_that_the_name_does_not_say_is_asked_for(checkpoint, early_stop, asked):
     parsed = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop})
-    fields = [fault.field for fault in parsed.faults]
+    fields = [fault.path for fault in parsed.errors]
     assert fields == [one if "." in one else f"early_stop.{one}" for one in asked]
-    assert all("lowest (min) or highest (max)" in fault.sentence for fault in parsed.faults)
+    assert all("lowest (min) or highest (max)" in fault.message for fault in parsed.errors)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.script import (
     PLACEHOLDERS,
-    entry_words,
-    filled,
-    in_a_line,
+    entry_args,
+    fill_placeholders,
+    command_line,
     is_entry,
     unknown_placeholders,
     usual_entry,
@@ -30,7 +30,7 @@ VALUES = {name: f"<{name}>" for name in PLACEHOLDERS}
 
 
 def faults(**changed: Any) -> dict[str, str]:
-    return {one.field: one.sentence for one in parse_job({**JOB, **changed}).faults}
+    return {one.path: one.message for one in parse_job({**JOB, **changed}).errors}
 
 
 def test_a_job_with_a_script_comes_back_as_it_was_written() -> None:
@@ -74,8 +74,8 @@ def test_a_setting_that_a_script_cannot_have_is_a_fault_of_its_field(
 
 @pytest.mark.parametrize("key", ["entry", "arguments", "python", "stop_signal", "processes_per"])
 def test_settings_of_scripts_need_a_script(key: str) -> None:
-    assert parse_job({"name": "x", key: "node"}).faults
-    assert f"{key}: needs a script." in [one.sentence for one in parse_job({key: ""}).faults]
+    assert parse_job({"name": "x", key: "node"}).errors
+    assert f"{key}: needs a script." in [one.message for one in parse_job({key: ""}).errors]
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,18 @@ def test_settings_of_scripts_need_a_script(key: str) -> None:
     ],
 )
 def test_a_placeholder_is_replaced_and_other_braces_stay(argument: str, value: str) -> None:
-    assert filled([argument], VALUES) == [value]
+    assert fill_placeholders([argument], VALUES) == [value]
 
 
 @given(st.lists(st.text()))
 def test_arguments_without_unknown_placeholders_can_be_filled(arguments: list[str]) -> None:
     if not list(unknown_placeholders(arguments)):
-        assert len(filled(arguments, VALUES)) == len(arguments)
+        assert len(fill_placeholders(arguments, VALUES)) == len(arguments)
 
 
 @given(st.lists(st.text()))
 def test_words_in_a_line_are_read_as_they_were(words: list[str]) -> None:
-    assert shlex.split(in_a_line(words)) == words
+    assert shlex.split(command_line(words)) == words
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_words_in_a_line_are_read_as_they_were(words: list[str]) -> None:
 )
 def test_an_entry_is_a_file_or_a_module(entry: str, words: list[str]) -> None:
     assert is_entry(entry)
-    assert entry_words(entry) == words
+    assert entry_args(entry) == words
 
 
 @pytest.mark.parametrize(

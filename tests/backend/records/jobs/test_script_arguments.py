@@ -8,16 +8,23 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from backend.records.jobs.arguments import NO, YES, named, unnamed, value_of, with_value
+from backend.records.jobs.arguments import (
+    NO,
+    YES,
+    named_arguments,
+    unnamed_tokens,
+    value_of,
+    with_value,
+)
 from backend.records.jobs.comparison import RunFigures, compare
 from backend.records.jobs.config import parse_job, with_changes
-from backend.records.jobs.flat_settings import changes, effective, usual_settings
+from backend.records.jobs.flat_settings import setting_changes, effective_settings, default_settings
 from backend.records.jobs.settings import label, section, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.template import describe
 from backend.records.jobs.view import JobView
-from backend.records.sweeps.parallel_coordinates import parallel
+from backend.records.sweeps.parallel_coordinates import parallel_plot
 from backend.records.sweeps.spec import Sweep, expand, read_sweep, swept_path
 from backend.records.sweeps.values import axis_text, parse_axis
 
@@ -48,8 +55,8 @@ def test_a_written_argument_reads_back_and_the_others_stay(words, name, value) -
     written = with_value(words, name, value)
     assert value_of(written, name) == value
     same = {name, name.replace("_", "-"), name.replace("-", "_")}
-    assert {key: one for key, one in named(written).items() if key not in same} == {
-        key: one for key, one in named(words).items() if key not in same
+    assert {key: one for key, one in named_arguments(written).items() if key not in same} == {
+        key: one for key, one in named_arguments(words).items() if key not in same
     }
     assert with_value(written, name, value) == written
 
@@ -57,7 +64,10 @@ def test_a_written_argument_reads_back_and_the_others_stay(words, name, value) -
 @given(words=WORDS)
 def test_every_word_is_listed_once(words) -> None:
     """A name that is given twice has its last value; its first stays with the other words."""
-    listed = [*unnamed(words), *(one for pair in named(words).items() for one in pair)]
+    listed = [
+        *unnamed_tokens(words),
+        *(one for pair in named_arguments(words).items() for one in pair),
+    ]
     for word in words:
         assert any(word.endswith(one) for one in listed)
 
@@ -103,7 +113,7 @@ def test_a_value_takes_the_place_that_it_has_in_the_list(words, name, value, aft
 def test_a_sweep_over_arguments_makes_one_job_for_each_value() -> None:
     axes = (parse_axis("arguments.lr", "0.1, 1e-3"), parse_axis("arguments.amp", "yes,no"))
     found = expand(Sweep(BASE, axes))
-    assert not found.faults
+    assert not found.errors
     assert [job.name for job in found.jobs] == [
         "mine lr=0.1 amp=yes",
         "mine lr=0.1 amp=no",
@@ -159,12 +169,12 @@ def test_a_sweep_over_arguments_of_a_job_with_a_model_says_that_it_needs_a_scrip
     raw = {**BASE, "model": "net"}
     del raw["script"]
     found = expand(Sweep(raw, (parse_axis("arguments.lr", "1,2"),)))
-    assert any("needs a script" in one.sentence for one in found.faults)
+    assert any("needs a script" in one.message for one in found.errors)
 
 
 def test_a_line_that_cannot_be_split_stays_for_the_check_to_name() -> None:
     found = expand(Sweep({**BASE, "arguments": '--x "a'}, (parse_axis("arguments.lr", "1,2"),)))
-    assert [one.field for one in found.faults] == ["arguments"]
+    assert [one.path for one in found.errors] == ["arguments"]
     assert found.jobs[0].raw["arguments"] == '--x "a'
 
 
@@ -179,7 +189,7 @@ def test_a_sweep_file_has_arguments_in_its_axes() -> None:
 
 def test_changed_arguments_are_listed_one_by_one() -> None:
     now = {**BASE, "arguments": with_value(BASE["arguments"], "lr", "0.2")}
-    assert [(one.label, one.before, one.now) for one in changes(BASE, now)] == [
+    assert [(one.label, one.old_text, one.new_text) for one in setting_changes(BASE, now)] == [
         ("lr", "0.1", "0.2")
     ]
     assert section("arguments.lr") == section("arguments") != section("optimizer.lr")
@@ -198,9 +208,11 @@ def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None
     assert same["arguments"] == "fit data"
     assert same["arguments.amp"] == "yes"
     assert "optimizer.name" not in same
-    assert parallel(views).axes[0].key == "arguments.lr"
-    usual = usual_settings(views[0].config)
-    assert {path for path, value in effective(views[0]).items() if value != usual.get(path)} == {
+    assert parallel_plot(views).axes[0].key == "arguments.lr"
+    usual = default_settings(views[0].config)
+    assert {
+        path for path, value in effective_settings(views[0]).items() if value != usual.get(path)
+    } == {
         "placement",
         "arguments",
         *(f"arguments.{name}" for name in ("out", "lr", "amp", "batch-size")),

@@ -129,9 +129,9 @@ def test_an_older_typer_has_other_words_for_the_same() -> None:
 
 def test_an_argument_has_its_help_and_its_other_names() -> None:
     found = read("argparse")
-    assert (found["--lr"].name, found["--lr"].others) == ("lr", ("--learning-rate",))
-    assert found["--batch-size"].others == ("-b",)
-    assert found["--batch-size"].words.endswith("help text that is wrapped in any terminal")
+    assert (found["--lr"].name, found["--lr"].aliases) == ("lr", ("--learning-rate",))
+    assert found["--batch-size"].aliases == ("-b",)
+    assert found["--batch-size"].help_text.endswith("help text that is wrapped in any terminal")
     assert read("hydra")["optim.lr="].name == "optim.lr"
 
 

@@ -19,9 +19,9 @@ OVER = {JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST}
 
 @pytest.mark.parametrize("state", JobState)
 def test_every_state_has_words_and_a_colour(state: JobState) -> None:
-    assert state.word
+    assert state.label
     assert state.explanation
-    assert state.family in {"idle", "live", "warn", "rest", "good", "bad"}
+    assert state.color_role in {"idle", "live", "warn", "rest", "good", "bad"}
 
 
 def test_a_state_is_live_or_over_or_waits() -> None:
@@ -31,4 +31,4 @@ def test_a_state_is_live_or_over_or_waits() -> None:
 
 @pytest.mark.parametrize("state", JobState)
 def test_exactly_the_failed_states_are_red(state: JobState) -> None:
-    assert state.has_failed == (state.family == "bad")
+    assert state.has_failed == (state.color_role == "bad")

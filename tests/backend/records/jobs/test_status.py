@@ -19,9 +19,9 @@ def test_energy_is_that_of_all_runs_or_not_known() -> None:
     status = RunStatus(JobState.TRAINING, run=2, earlier_energy_j=1000.0)
     ended = RunExit(2, JobState.FINISHED, "", energy_j=500.0)
     assert status.total_energy_j is None, "it is unknown while a run continues"
-    assert status.ended_as(ended).total_energy_j == 1500.0
+    assert status.with_exit(ended).total_energy_j == 1500.0
     older = RunStatus(JobState.TRAINING, run=2)
-    assert older.ended_as(ended).total_energy_j is None
+    assert older.with_exit(ended).total_energy_j is None
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_a_run_took_as_long_as_was_measured(started, ended, took_s, begin, end) 
     def at(time: str) -> str:
         return time and f"2026-11-24T{time}Z"
 
-    status = RunStatus(JobState.TRAINING, run=1, started=at(started), updated=at("05:45:00"))
-    record = RunExit(1, JobState.FINISHED, "", ended=at(ended), took_s=took_s)
-    over = status.ended_as(RunExit.from_dict(record.to_dict()))
-    assert (over.started, over.updated) == (at(begin), at(end))
-    assert over.ended_as(record) == over
+    status = RunStatus(JobState.TRAINING, run=1, started_at=at(started), updated_at=at("05:45:00"))
+    record = RunExit(1, JobState.FINISHED, "", ended_at=at(ended), took_s=took_s)
+    over = status.with_exit(RunExit.from_dict(record.to_dict()))
+    assert (over.started_at, over.updated_at) == (at(begin), at(end))
+    assert over.with_exit(record) == over
 
 
 GOOD = RunStatus(JobState.TRAINING).to_dict()

@@ -77,10 +77,10 @@ def test_a_plan_is_feasible_and_no_neighbour_is_deeper(
     side = kernel + more
     plan = plan_depth(side, kernel, least, as_printed=as_printed)
     stages = stages_of(plan)
-    assert (plan.depth, plan.least) == (sum(stages), float(least))
+    assert (plan.depth, plan.least_c) == (sum(stages), float(least))
     assert min(stages) > 0
     assert is_feasible(stages, side, kernel, least, as_printed=as_printed)
-    assert plan.stages[-1].sees <= side
+    assert plan.stages[-1].receptive_field <= side
     lowest = float(least) * (0.5 if as_printed else 1) - 1e-9
     assert all(stage.c_value >= lowest for stage in plan.stages)
     # Neighbours: one convolution more, and two more in exchange for one of another stage.
@@ -113,7 +113,7 @@ def test_the_figures_of_a_plan_are_those_of_its_last_convolutions() -> None:
     plan = plan_depth(128, 3)
     assert plan.text == "9-4-4-3"
     assert [one.side for one in plan.stages] == [128, 64, 32, 16]
-    assert [one.sees for one in plan.stages] == [18, 34, 66, 114]
+    assert [one.receptive_field for one in plan.stages] == [18, 34, 66, 114]
     assert plan.stages[0].c_value == pytest.approx(3 / 18)
     assert plan.settings == {"side": "128", "kernel": "3", "stages": "9-4-4-3"}
 

@@ -19,7 +19,7 @@ from backend.records.nodes.reading import (
     NodeReading,
     NodeState,
     Presence,
-    worst,
+    worst_finding,
 )
 
 GIB = 2**30
@@ -46,7 +46,7 @@ class Readings:
 
     def again(self, reading: NodeReading, silent_s: float) -> Health:
         self.now_s += 2
-        self.health = self.health.after(reading, self.now_s, silent_s)
+        self.health = self.health.after_reading(reading, self.now_s, silent_s)
         return self.health
 
     @property
@@ -61,7 +61,7 @@ def readings() -> Readings:
 
 def test_a_healthy_node_has_no_finding(readings: Readings) -> None:
     assert readings.at().findings == ()
-    assert worst(readings.health.findings) is None
+    assert worst_finding(readings.health.findings) is None
 
 
 def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(readings: Readings) -> None:
@@ -85,12 +85,12 @@ def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(readings: Readi
 def test_a_finding_has_fault_place_time_and_remedy(readings: Readings) -> None:
     readings.gpu(temperature_c=88)
     (found,) = readings.gpu(temperature_c=96).findings
-    assert (found.sentence, found.severity) == ("GPU 0 runs hot, 96 °C.", BAD)
+    assert (found.message, found.severity) == ("GPU 0 runs hot, 96 °C.", BAD)
     assert (found.gpu, found.gpu_uuid, found.since_s) == (0, "GPU-a", 102.0)
     assert found.remedy
     state = NodeState("gpu1", Presence.ONLINE, health=readings.health.findings)
-    assert state.of_gpu(GPU) == found
-    assert state.of_gpu(replace(GPU, index=1)) is None
+    assert state.worst_gpu_finding(GPU) == found
+    assert state.worst_gpu_finding(replace(GPU, index=1)) is None
 
 
 @given(st.lists(st.integers(70, 100), max_size=40))
@@ -136,7 +136,7 @@ def test_a_threshold_never_turns_within_its_band(a: float, b: float, values: lis
 @pytest.mark.parametrize("reason", ["hardware thermal slowdown", "hw_thermal_slowdown"])
 def test_s13_a_clock_lowered_for_heat_is_reported(readings: Readings, reason: str) -> None:
     (found,) = readings.gpu(clock_event_reasons=("idle", reason)).findings
-    assert (found.severity, found.words) == (BAD, "slowed by heat")
+    assert (found.severity, found.description) == (BAD, "slowed by heat")
     assert readings.gpu(clock_event_reasons=("power cap", "idle")).findings != ()
     for _ in range(CALM_READINGS - 1):
         readings.gpu()
@@ -146,11 +146,11 @@ def test_s13_a_clock_lowered_for_heat_is_reported(readings: Readings, reason: st
 def test_room_on_the_disk_counts_downwards(readings: Readings) -> None:
     said = []
     for gigabytes in (3.0, 2.0, 2.9, 0.5, 0.9, 1.1, 3.0):
-        found = worst(readings.at(disk_free_bytes=int(gigabytes * 1e9)).findings)
+        found = worst_finding(readings.at(disk_free_bytes=int(gigabytes * 1e9)).findings)
         said.append(found and found.severity)
     assert said == [None, WARN, WARN, BAD, BAD, WARN, None]
     assert (
-        readings.at(disk_free_bytes=10**8).findings[0].sentence == "0.1 GB left for the data root."
+        readings.at(disk_free_bytes=10**8).findings[0].message == "0.1 GB left for the data root."
     )
 
 
@@ -168,8 +168,8 @@ def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_co
     readings: Readings,
 ) -> None:
     (found,) = readings.gpu(ecc_uncorrected=1).findings
-    assert (found.severity, found.sentence) == (BAD, "GPU 0 has 1 memory error.")
-    assert "2 memory errors" in readings.gpu(ecc_uncorrected=2).findings[0].words
+    assert (found.severity, found.message) == (BAD, "GPU 0 has 1 memory error.")
+    assert "2 memory errors" in readings.gpu(ecc_uncorrected=2).findings[0].description
     assert readings.gpu(ecc_uncorrected=0).findings == ()
 
 
@@ -191,7 +191,7 @@ def test_memory_that_waits_for_a_repair_is_reported(
 
 def test_a_lost_gpu_is_bad_and_nothing_else_is_said_of_it(readings: Readings) -> None:
     readings.gpu(temperature_c=90)
-    lost = Gpu(0, "GPU-a", "H100", lost=True)
+    lost = Gpu(0, "GPU-a", "H100", is_lost=True)
     (found,) = readings.at(gpus=(lost,)).findings
     assert (found.severity, found.key) == (BAD, "gpu GPU-a lost")
     assert readings.gpu().findings != ()
@@ -214,7 +214,7 @@ def test_a_silent_agent_is_reported_and_recovers_after_some_heartbeats(readings:
     last = replace(READING, heartbeat=readings.beat)
     assert readings.again(last, 6.0).findings == ()
     (found,) = readings.again(last, 6.5).findings
-    assert (found.severity, found.sentence) == (BAD, "No heartbeat.")
+    assert (found.severity, found.message) == (BAD, "No heartbeat.")
     since_s = found.since_s
     # It stays silent: the finding stays.
     assert readings.again(last, 60).findings == (found,)
@@ -234,6 +234,6 @@ def test_a_repeated_reading_counts_once(readings: Readings) -> None:
 
 def test_the_worst_is_the_first_bad_one(readings: Readings) -> None:
     readings.at(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
-    found = worst(readings.health.findings)
+    found = worst_finding(readings.health.findings)
     assert found is not None
     assert found.key == "gpu GPU-a memory errors"

@@ -51,9 +51,9 @@ def test_only_the_gpus_with_faults_are_left_out() -> None:
 
 def test_a_warning_prevents_no_start() -> None:
     found = Preflight(("a",), (fault("a", is_warning=True),), 1.0)
-    assert found.passed
+    assert found.succeeded
     assert found.warnings
-    assert not Preflight(("a",), (fault("a"),), 1.0).passed
+    assert not Preflight(("a",), (fault("a"),), 1.0).succeeded
 
 
 def test_the_document_is_plain() -> None:
@@ -65,7 +65,7 @@ def test_the_document_is_plain() -> None:
 
 
 def test_fewer_processes_are_a_smaller_job_on_the_same_nodes() -> None:
-    many = replace(fault("a"), fix=Fix.FIT_PROCESSES, fitting=1)
+    many = replace(fault("a"), fix=Fix.FIT_PROCESSES, process_capacity=1)
     found = smaller_placement(THREE, (many, fault("c")))
     assert found == (Placement("a", 1), Placement("b", 2))
 
@@ -80,7 +80,7 @@ def test_a_fix_changes_only_the_faulty_part_of_the_placement() -> None:
     assert placement_after(placement, fault("b", gpus=("3",))) == placement[:1]
     other = replace(fault("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
     assert placement_after(placement, other) == (placement[0], Placement("b", gpus=("4",)))
-    fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, fitting=1)
+    fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, process_capacity=1)
     assert placement_after(THREE, fewer)[1] == Placement("b", 1)
 
 
@@ -107,11 +107,11 @@ def test_a_later_check_of_a_part_changes_only_the_findings_of_that_part() -> Non
         2.0,
     )
     after = before.after_part(part, ("b",))
-    assert {(one.check, one.nodes) for one in after.faults} == {
+    assert {(one.check, one.nodes) for one in after.blocking_findings} == {
         ("agent", ("c",)),
         ("clock", ("b",)),
     }
     assert [one.check for one in after.findings if one.ok] == ["Python"]
     healed = after.after_part(Preflight((), (point("agent", True),), 1.0), ("c",))
     assert {one.check for one in healed.findings if one.ok} == {"Python", "agent"}
-    assert [one.check for one in healed.faults] == ["clock"]
+    assert [one.check for one in healed.blocking_findings] == ["clock"]

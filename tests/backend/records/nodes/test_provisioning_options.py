@@ -8,21 +8,21 @@ from pathlib import PurePosixPath
 import pytest
 
 from backend.records.base.layout import NodeHome
-from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodeInstallation
 from backend.records.nodes.provisioning_options import (
     LIMITS_KEY,
     SHARED,
     SYSTEM_MPI,
     WITHOUT_HOROVOD,
     SetUpOptions,
-    choice_faults,
+    choice_errors,
     options_of,
     usual_options,
 )
 
 OWN, BROUGHT = SetUpOptions(system_mpi=True), SetUpOptions()
 SHARES = SetUpOptions(shared=True)
-FACTS = NodeFacts(
+FACTS = NodeInfo(
     *("gpu", "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster"),
     data_root="/lab/ring",
     data_root_writable=True,
@@ -86,45 +86,45 @@ def test_a_key_of_the_users_own_is_usual_only_where_all_have_it() -> None:
 
 def test_nothing_is_wrong_with_the_first_node_however_it_is_chosen() -> None:
     for options in (BROUGHT, OWN, SHARES, SetUpOptions(limits_key=True)):
-        assert choice_faults(options, [node("gpu1")], [], "5.0.11") == {}
+        assert choice_errors(options, [node("gpu1")], [], "5.0.11") == {}
 
 
 def test_a_node_without_open_mpi_cannot_use_its_own() -> None:
     chosen = [node("gpu1"), node("gpu2", mpirun="", mpi_version="")]
-    fault = choice_faults(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
+    fault = choice_errors(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
     assert fault.startswith("gpu2 has no Open MPI. Install it,")
 
 
 def test_many_nodes_are_counted_and_not_all_named() -> None:
     chosen = [node(f"gpu{n}", mpirun="") for n in range(1, 65)]
-    fault = choice_faults(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
+    fault = choice_errors(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
     assert fault.startswith("gpu1, gpu2 and 62 more have no Open MPI.")
 
 
 def test_an_old_open_mpi_is_named_with_its_version() -> None:
-    fault = choice_faults(OWN, [node("gpu1", mpi_version="3.1.6")], [], "5.0.11")[SYSTEM_MPI]
+    fault = choice_errors(OWN, [node("gpu1", mpi_version="3.1.6")], [], "5.0.11")[SYSTEM_MPI]
     assert fault == "gpu1 has Open MPI 3.1.6; only 4.1 and 5.0 can be used."
 
 
 def test_two_nodes_with_two_versions_of_their_own_do_not_fit() -> None:
     chosen = [node("gpu1"), node("gpu2", mpi_version="5.0.7")]
-    fault = choice_faults(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
+    fault = choice_errors(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
     assert fault.startswith("gpu1 has Open MPI 4.1.4 and gpu2 has 5.0.7;")
 
 
 def test_one_node_alone_does_not_leave_the_version_of_the_others() -> None:
     others = [ready("gpu2"), node("gpu3")]
-    fault = choice_faults(OWN, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
+    fault = choice_errors(OWN, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
     assert "Open MPI 4.1.4, and gpu2 has 5.0.11 from Ringmaster" in fault
-    assert choice_faults(OWN, [node("gpu1"), others[0]], others[1:], "5.0.11") == {}
+    assert choice_errors(OWN, [node("gpu1"), others[0]], others[1:], "5.0.11") == {}
 
 
 def test_the_brought_version_does_not_fit_beside_nodes_with_their_own() -> None:
     others = [ready("gpu2", OWN)]
-    fault = choice_faults(BROUGHT, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
+    fault = choice_errors(BROUGHT, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
     assert "Open MPI 5.0.11, and gpu2 has 4.1.4 of its own" in fault
-    assert choice_faults(BROUGHT, [node("gpu1")], others, "") == {}, "nothing is guessed"
-    assert choice_faults(OWN, [node("gpu1")], others, "5.0.11") == {}
+    assert choice_errors(BROUGHT, [node("gpu1")], others, "") == {}, "nothing is guessed"
+    assert choice_errors(OWN, [node("gpu1")], others, "5.0.11") == {}
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_nothing_is_shared_where_the_data_root_cannot_be_used(
     changes: dict[str, object], begins: str
 ) -> None:
     chosen = [node("gpu1"), node("gpu2", **changes)]
-    assert choice_faults(SHARES, chosen, [], "")[SHARED].startswith(begins)
-    assert choice_faults(BROUGHT, chosen, [], "") == {}
+    assert choice_errors(SHARES, chosen, [], "")[SHARED].startswith(begins)
+    assert choice_errors(BROUGHT, chosen, [], "") == {}
 
 
 def test_the_names_of_the_choices_are_those_of_the_options() -> None:

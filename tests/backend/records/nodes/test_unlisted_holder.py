@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backend.node.checks import doctor
-from backend.records.base.schema import plain
+from backend.records.base.schema import json_value
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.reading import (
     EXCLUSIVE,
@@ -72,7 +72,7 @@ FREE = {
 
 
 def preflight(gpu: Gpu) -> list[Any]:
-    facts = {"code": 0, "message": "", "gpus": plain((gpu, OTHER))}
+    facts = {"code": 0, "message": "", "gpus": json_value((gpu, OTHER))}
     site = PreflightTarget(
         *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), leads=True
     )
@@ -95,15 +95,15 @@ def test_a_held_gpu_is_not_free_and_every_view_says_why(
 ) -> None:
     (fault,) = preflight(gpu)
     assert fault.blocks
-    assert f"GPU 1 of gpu03 is in use by {who}" in fault.sentence
+    assert f"GPU 1 of gpu03 is in use by {who}" in fault.message
     assert remedy in fault.remedy
     assert fault.free_gpus == ("GPU-2",)
-    waits = node_view_of(reading(gpu), ()).hidden["GPU-1"]
+    waits = node_view_of(reading(gpu), ()).hidden_holders["GPU-1"]
     assert who in waits
     assert remedy in waits
     monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, gpu))
     found = doctor._gpus()
-    assert (found.ok, who in found.sentence, remedy in found.remedy) == (False, True, True)
+    assert (found.ok, who in found.message, remedy in found.remedy) == (False, True, True)
     assert gpu_cell(gpu, {}).use == "other"
 
 
@@ -111,7 +111,7 @@ def test_a_held_gpu_is_not_free_and_every_view_says_why(
 def test_a_gpu_without_a_holder_is_free(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     assert preflight(gpu) == []
     view = node_view_of(reading(gpu), ())
-    assert (view.foreign, view.hidden) == ({}, {})
+    assert (view.foreign_holders, view.hidden_holders) == ({}, {})
     monkeypatch.setattr(doctor, "Gpus", lambda: Driver(gpu))
     assert doctor._gpus().ok
     assert gpu_cell(gpu, {}).is_free
@@ -121,8 +121,8 @@ def test_a_listed_process_is_named_first_with_its_own_memory() -> None:
     used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
     assert used.compute_processes == (ALICE,)
     (fault,) = preflight(used)
-    assert fault.sentence == "GPU 1 of gpu03 is in use by alice: python3 (pid 7) and holds 10 GiB."
-    assert node_view_of(reading(used), ()).hidden == {}
+    assert fault.message == "GPU 1 of gpu03 is in use by alice: python3 (pid 7) and holds 10 GiB."
+    assert node_view_of(reading(used), ()).hidden_holders == {}
 
 
 def test_an_exclusive_gpu_is_not_shared() -> None:
@@ -132,11 +132,11 @@ def test_an_exclusive_gpu_is_not_shared() -> None:
 
 
 def test_a_lost_gpu_is_not_in_order_for_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, Gpu(1, "", "", lost=True)))
-    assert doctor._gpus().sentence == "GPU 1 no longer responds."
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, Gpu(1, "", "", is_lost=True)))
+    assert doctor._gpus().message == "GPU 1 no longer responds."
 
 
 def test_a_small_part_on_the_users_own_computer_is_its_display() -> None:
     held = replace(GPU, memory_used_bytes=4_000 * MIB)
-    assert node_view_of(reading(held), (), is_a_desk=True).hidden == {}
-    assert node_view_of(reading(held), ()).hidden
+    assert node_view_of(reading(held), (), is_a_desk=True).hidden_holders == {}
+    assert node_view_of(reading(held), ()).hidden_holders

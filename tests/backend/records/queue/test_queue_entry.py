@@ -14,21 +14,21 @@ from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
 from backend.records.queue.entry import (
     Cause,
     QueueEntry,
-    Running,
+    RunningJob,
     in_order,
     node_key,
-    place_between,
+    position_between,
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
     NodeView,
     QuietTimes,
-    Scene,
+    ClusterState,
     gives_way_to,
     judge_queue,
     node_view_of,
     quiet_after,
-    why_waiting,
+    wait_reason,
 )
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC).astimezone()
@@ -47,11 +47,11 @@ def on_desk(name, processes=1, **more):
 
 
 def run(of, left_s=None):
-    return Running(of.job_id, of.name, of.slots, left_s)
+    return RunningJob(of.job_id, of.name, of.slots, left_s)
 
 
 def scene(*running, nodes=NODES, **more):
-    return Scene(NOW, nodes, tuple(run(one) for one in running), **more)
+    return ClusterState(NOW, nodes, tuple(run(one) for one in running), **more)
 
 
 def with_node(**changes):
@@ -173,9 +173,9 @@ CAUSES = [
 
 @pytest.mark.parametrize(("cause", "waits", "ahead", "at", "sentence"), CAUSES)
 def test_s2_each_cause_has_its_sentence(cause, waits, ahead, at, sentence):
-    waiting = why_waiting(waits, ahead, at)
+    waiting = wait_reason(waits, ahead, at)
     assert waiting is not None
-    assert (waiting.cause, waiting.sentence) == (cause, sentence)
+    assert (waiting.cause, waiting.message) == (cause, sentence)
 
 
 def test_s2_the_table_above_knows_all_causes():
@@ -183,7 +183,7 @@ def test_s2_the_table_above_knows_all_causes():
 
 
 def test_a_job_for_which_there_is_room_waits_for_nothing():
-    assert why_waiting(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
+    assert wait_reason(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
 
 
 def test_reasons_that_the_user_must_fix_come_first():
@@ -202,7 +202,7 @@ def test_reasons_that_the_user_must_fix_come_first():
         (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}))),
         (WANTED, scene(entry("resnet", 0))),
     ):
-        waiting = why_waiting(waits, (), where)
+        waiting = wait_reason(waits, (), where)
         assert waiting is not None
         seen.append(waiting.cause)
     assert seen == [
@@ -217,7 +217,7 @@ def test_reasons_that_the_user_must_fix_come_first():
 
 
 def test_priority_comes_first_and_then_the_place():
-    jobs = [entry("a", place=1), entry("b", place=2), entry("c", place=9, priority=1)]
+    jobs = [entry("a", position=1), entry("b", position=2), entry("c", position=9, priority=1)]
     assert [one.job_id for one in in_order(jobs)] == ["c", "a", "b"]
 
 
@@ -227,8 +227,8 @@ def causes(jobs, at):
 
 
 def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_on_others():
-    large = entry("large", 0, 1, 2, place=1)
-    jobs = [large, entry("same", 2, place=2), entry("other", 3, place=3)]
+    large = entry("large", 0, 1, 2, position=1)
+    jobs = [large, entry("same", 2, position=2), entry("other", 3, position=3)]
     assert causes(jobs, scene(entry("resnet", 0))) == {
         "large": Cause.BUSY,
         "same": Cause.TURN,
@@ -239,15 +239,15 @@ def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_o
 def test_no_job_waits_behind_a_job_that_waits_without_end():
     later = (NOW + timedelta(hours=1)).isoformat()
     jobs = [
-        entry("late", 0, place=1, not_before=later),
-        entry("gone", 0, node="gpu99", place=2),
-        entry("next", 0, place=3),
+        entry("late", 0, position=1, not_before=later),
+        entry("gone", 0, node="gpu99", position=2),
+        entry("next", 0, position=3),
     ]
     assert causes(jobs, scene()) == {"late": Cause.NOT_BEFORE, "gone": Cause.NEVER, "next": None}
 
 
 def test_as_many_jobs_start_together_as_there_are_processors():
-    jobs = [on_desk(name, place=n) for n, name in enumerate("abc")]
+    jobs = [on_desk(name, position=n) for n, name in enumerate("abc")]
     assert causes(jobs, scene()) == {"a": None, "b": None, "c": Cause.BUSY}
     # A job may request more processes than cores, but only for itself.
     assert causes([on_desk("a", 4)], scene()) == {"a": None}
@@ -267,7 +267,7 @@ placements = st.tuples(
 @given(st.lists(st.tuples(placements, st.integers(-2, 2)), max_size=8), st.integers(0, 2))
 def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running):
     jobs = [
-        entry(f"j{n}", *gpus, node=node, priority=priority, place=n)
+        entry(f"j{n}", *gpus, node=node, priority=priority, position=n)
         for n, ((node, gpus), priority) in enumerate(wanted)
     ]
     live, waiting = jobs[:running], jobs[running:]
@@ -286,9 +286,9 @@ def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
 def test_a_place_between_two_is_between_them_or_there_is_none(left, gap):
-    place = place_between(left, left + gap)
+    place = position_between(left, left + gap)
     assert place is None or left < place < left + gap
-    assert place_between(left, None) > left > place_between(None, left)
+    assert position_between(left, None) > left > position_between(None, left)
 
 
 def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
@@ -317,17 +317,17 @@ def reading(*processes, memory=80 * 2**30):
 def test_the_processes_of_a_gpu_show_who_uses_it():
     alice = GpuProcess(7, "alice", 2**30, "/usr/bin/python3 train.py")
     ours = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
-    assert node_view_of(reading(alice), ()).foreign == {"GPU-0": "alice: python3 (pid 7)"}
-    assert node_view_of(reading(ours), {"job-1/1"}).foreign == {}
-    left = node_view_of(reading(ours), {"job-1/2"}).foreign["GPU-0"]
+    assert node_view_of(reading(alice), ()).foreign_holders == {"GPU-0": "alice: python3 (pid 7)"}
+    assert node_view_of(reading(ours), {"job-1/1"}).foreign_holders == {}
+    left = node_view_of(reading(ours), {"job-1/2"}).foreign_holders["GPU-0"]
     assert left == "a process that an earlier run left behind (pid 8)"
     # The screen of a user's own computer lies on its GPU.
-    assert node_view_of(reading(alice), (), is_a_desk=True).foreign == {}
+    assert node_view_of(reading(alice), (), is_a_desk=True).foreign_holders == {}
     # On a node it does, too, and there it is known by what it does.
     screen = replace(alice, command="/usr/lib/xorg/Xorg", only_draws=True)
-    assert node_view_of(reading(screen), ()).foreign == {}
+    assert node_view_of(reading(screen), ()).foreign_holders == {}
     large = replace(alice, memory_bytes=40 * 2**30)
-    assert node_view_of(reading(large), (), is_a_desk=True).foreign != {}
+    assert node_view_of(reading(large), (), is_a_desk=True).foreign_holders != {}
 
 
 ALICE = GpuProcess(7, "alice", 40 * 2**30, "python3")
@@ -354,7 +354,7 @@ def test_a_run_gives_way_to_processes_of_known_users_that_compute(changes, share
 def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk():
     at = reading(ALICE)
     assert gives_way_to(at, {"GPU-1"}) == ""
-    assert gives_way_to(replace(at, gpus=(replace(at.gpus[0], lost=True),)), {"GPU-0"}) == ""
+    assert gives_way_to(replace(at, gpus=(replace(at.gpus[0], is_lost=True),)), {"GPU-0"}) == ""
     desk = replace(reading(replace(ALICE, memory_bytes=2**30)), name="this-computer")
     assert gives_way_to(desk, {"GPU-0"}) == ""
     words = "Paused: alice is at the keyboard of this computer."
@@ -364,7 +364,7 @@ def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk
 def waits_for_quiet(quiet, now, *others, run=1, **changes):
     paused = replace(WANTED, quiet_s=300, run=run)
     nodes = quiet.update(with_node(**changes), now, (paused, *others))
-    waiting = why_waiting(paused, (), scene(nodes=nodes))
+    waiting = wait_reason(paused, (), scene(nodes=nodes))
     return waiting and waiting.cause
 
 
@@ -380,7 +380,7 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     assert waits_for_quiet(quiet, 1800) is None
     # Other GPUs of the node do not matter, nor do processes on it for a job that does not give way.
     assert waits_for_quiet(quiet, 1801, foreign={"GPU-3": "alice: a (pid 7)"}) is None
-    assert why_waiting(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
+    assert wait_reason(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
     # A node that was not checked for long, or was away, may have been in use.
     assert waits_for_quiet(quiet, 1900, why_down="gpu03 is offline.") is Cause.NODE_DOWN
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
@@ -406,7 +406,7 @@ def test_a_short_use_between_two_checks_is_followed_by_the_whole_quiet_time(last
 
 def test_a_user_at_the_keyboard_holds_up_only_jobs_that_give_way():
     at = scene(nodes=with_node(at_keyboard="alice", quiet_s=QUIET))
-    jobs = [entry("paused", 0, place=1, quiet_s=300), entry("next", 0, place=2)]
+    jobs = [entry("paused", 0, position=1, quiet_s=300), entry("next", 0, position=2)]
     assert causes(jobs, at) == {"paused": Cause.KEYBOARD, "next": None}
     at = scene(nodes=with_node())
     assert causes(jobs, at) == {"paused": Cause.QUIET, "next": Cause.TURN}
@@ -420,17 +420,17 @@ def test_more_pauses_within_an_hour_are_followed_by_longer_waits(pauses, quiet_s
 
 
 def forecast(jobs, *running):
-    at = Scene(NOW, NODES, running)
+    at = ClusterState(NOW, NODES, running)
     return starts_in(jobs, judge_queue(jobs, at), at)
 
 
 def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
     live = run(entry("live", 0, 1), left_s=600.0)
     jobs = [
-        entry("second", 0, place=1, lasts_s=50.0),
-        entry("third", 0, place=2),
-        entry("fourth", 0, place=3),
-        entry("free", 3, place=4),
+        entry("second", 0, position=1, lasts_s=50.0),
+        entry("third", 0, position=2),
+        entry("fourth", 0, position=3),
+        entry("free", 3, position=4),
     ]
     assert forecast(jobs, live) == {
         "second": 600.0,
@@ -442,7 +442,7 @@ def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
 
 def test_s6_processors_come_free_one_run_after_the_other():
     running = [run(on_desk("a"), 10.0), run(on_desk("b"), 20.0)]
-    jobs = [on_desk("c", place=1, lasts_s=5.0), on_desk("d", 2, place=2)]
+    jobs = [on_desk("c", position=1, lasts_s=5.0), on_desk("d", 2, position=2)]
     assert forecast(jobs, *running) == {"c": 10.0, "d": 20.0}
 
 
@@ -451,7 +451,7 @@ def test_s6_an_unknown_start_time_is_not_guessed():
     hour = (NOW + timedelta(hours=1)).isoformat()
     assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}
     down = with_node(why_down="gpu03 is off.")
-    at = Scene(NOW, down, ())
+    at = ClusterState(NOW, down, ())
     assert starts_in([WANTED], judge_queue([WANTED], at), at) == {"mine": None}
     assert lasts_s(100, 0.1) == pytest.approx(10.0)
     assert lasts_s(100, None) is None

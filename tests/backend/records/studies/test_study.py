@@ -64,7 +64,7 @@ def test_a_study_makes_a_job_of_each_row_and_seed_with_all_rows_before_the_next_
     study = read_study(RAW)
     sweep, cells = sweep_of_study(study, FormName.SMALL, (), LIBRARY)
     made = expand(sweep)
-    assert made.faults == ()
+    assert made.errors == ()
     assert cells == (("one", 1), ("three", 1), ("one", 2), ("three", 2))
     assert [job.name for job in made.jobs] == [f"Rates · {row} seed={seed}" for row, seed in cells]
     assert [job.raw["seed"] for job in made.jobs] == [1, 1, 2, 2]

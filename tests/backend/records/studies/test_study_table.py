@@ -13,7 +13,7 @@ from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.studies.study import FormName, Measure, StartedStudy, StudyJob, read_study
 from backend.records.studies.table import (
     Cell,
-    Measured,
+    JobMeasures,
     StudyTable,
     cell_of,
     in_csv,
@@ -29,7 +29,7 @@ ROWS = [
 ]
 
 
-def table(measure: Measure, measured: dict[str, Measured], *also: Measure) -> StudyTable:
+def table(measure: Measure, measured: dict[str, JobMeasures], *also: Measure) -> StudyTable:
     """Of jobs whose ids are the row's first letter, its workers and the seed: ``a21``."""
     raw = {**RAW, "rows": ROWS, "measure": measure.value, "also": [one.value for one in also]}
     study = read_study({**raw, "small": {"minutes": 1, "seeds": [1, 2]}})
@@ -52,7 +52,7 @@ def test_a_cell_has_the_mean_and_the_standard_deviation_of_finished_jobs() -> No
         Measure.STALENESS,
     ).rows
     assert (one.value.n, one.value.mean, one.value.sd) == (2, 3.0, pytest.approx(2**0.5))
-    assert (two.value, two.difference, two.also[0]) == (Cell(1, 80.0), 5.0, Cell(1, 1.5))
+    assert (two.value, two.difference, two.further_cells[0]) == (Cell(1, 80.0), 5.0, Cell(1, 1.5))
     assert (three.value, three.difference, three.jobs) == (Cell(), None, 2)
 
 

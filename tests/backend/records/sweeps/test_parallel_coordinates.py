@@ -8,23 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.sweeps.parallel_coordinates import MOST_LINES, ParallelLine, chosen, parallel
+from backend.records.sweeps.parallel_coordinates import (
+    MOST_LINES,
+    ParallelLine,
+    jobs_in_brushes,
+    parallel_plot,
+)
 from tests.widgets.compare.sweep_samples import ACCURACY, sweep
 
 
 def test_the_plot_has_an_axis_for_each_difference_and_one_for_the_best_metric() -> None:
-    found = parallel(sweep())
+    found = parallel_plot(sweep())
     assert [axis.label for axis in found.axes] == [
         "Batch size, per process",
         "Learning rate",
         "Best validation accuracy",
     ]
     batch, rate, _ = found.axes
-    assert [(mark.place, mark.text) for mark in batch.marks] == [(0.0, "16"), (1.0, "32")]
+    assert [(mark.position, mark.text) for mark in batch.marks] == [(0.0, "16"), (1.0, "32")]
     assert [mark.text for mark in rate.marks] == ["0.01", "0.03", "0.1"]
     (best,) = found.best
     assert best.name == "digits batch=16 lr=0.03"
-    assert best.places[-1] == 1.0
+    assert best.positions[-1] == 1.0
     assert found.ranked()[0] == best
     values = [line.value for line in found.ranked()]
     assert values == sorted(values, reverse=True)
@@ -44,35 +49,35 @@ def test_the_lowest_is_the_best_of_a_loss() -> None:
         )
         for number, view in enumerate(sweep())
     ]
-    (best,) = parallel(jobs).best
+    (best,) = parallel_plot(jobs).best
     assert best.job_id == jobs[0].id
 
 
 def test_jobs_without_a_result_have_no_place_there_and_are_never_the_best() -> None:
     first, *rest = sweep()
-    found = parallel([replace(first, best_metric=None), *rest])
-    assert found.lines[0].places[-1] is None
+    found = parallel_plot([replace(first, best_metric=None), *rest])
+    assert found.lines[0].positions[-1] is None
     assert found.ranked()[-1].job_id == first.id
-    none = parallel([replace(view, best_metric=None) for view in sweep()])
+    none = parallel_plot([replace(view, best_metric=None) for view in sweep()])
     assert none.best == ()
-    nan = parallel([replace(first, best_metric=(ACCURACY, float("nan"))), *rest])
+    nan = parallel_plot([replace(first, best_metric=(ACCURACY, float("nan"))), *rest])
     assert nan.lines[0].value is None
 
 
 def test_rates_over_many_powers_of_ten_are_spaced_by_factors() -> None:
-    rate = next(axis for axis in parallel(sweep(60)).axes if axis.label == "Learning rate")
+    rate = next(axis for axis in parallel_plot(sweep(60)).axes if axis.label == "Learning rate")
     assert rate.is_log
 
 
 def test_nothing_is_drawn_of_no_jobs_and_no_more_than_500() -> None:
-    assert parallel(()).axes == ()
-    assert len(parallel(sweep(501)).lines) == MOST_LINES
+    assert parallel_plot(()).axes == ()
+    assert len(parallel_plot(sweep(501)).lines) == MOST_LINES
 
 
 @pytest.mark.parametrize("count", [6, 60])
 def test_every_place_lies_on_its_axis(count: int) -> None:
-    found = parallel(sweep(count))
-    places = [place for line in found.lines for place in line.places if place is not None]
+    found = parallel_plot(sweep(count))
+    places = [place for line in found.lines for place in line.positions if place is not None]
     assert min(places) == 0.0
     assert max(places) == 1.0
 
@@ -86,7 +91,7 @@ brushes = st.dictionaries(st.integers(0, 2), st.tuples(shares, shares), max_size
 
 @given(lines, brushes)
 def test_several_brushes_select_jobs_that_pass_each_of_them(found, ends) -> None:
-    each = [chosen(found, {axis: one}) for axis, one in ends.items()]
+    each = [jobs_in_brushes(found, {axis: one}) for axis, one in ends.items()]
     everything = {line.job_id for line in found}
-    assert chosen(found, ends) == everything.intersection(*each)
-    assert chosen(found, {}) == everything
+    assert jobs_in_brushes(found, ends) == everything.intersection(*each)
+    assert jobs_in_brushes(found, {}) == everything

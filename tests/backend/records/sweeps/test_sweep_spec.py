@@ -49,12 +49,12 @@ seeds = st.lists(st.integers(0, 2**40), min_size=1, max_size=4, unique=True)
 
 
 def sentences(sweep: Sweep) -> list[str]:
-    return [fault.sentence for fault in expand(sweep).faults]
+    return [fault.message for fault in expand(sweep).errors]
 
 
 def test_s10_two_by_three_makes_six_jobs_with_their_values_in_their_names() -> None:
     found = expand(Sweep(DIGITS, (BATCH, RATE)), "sweep:digits-k3pf")
-    assert found.faults == ()
+    assert found.errors == ()
     assert [job.name for job in found.jobs] == [
         "digits batch=16 lr=0.01",
         "digits batch=16 lr=0.03",
@@ -79,7 +79,7 @@ def test_s10_two_by_three_makes_six_jobs_with_their_values_in_their_names() -> N
 def test_a_grid_has_every_combination_once_in_the_order_of_its_axes(a, b, c) -> None:
     axes = (Axis("optimizer.lr", tuple(a)), Axis("batch_size", tuple(b)), Axis("seed", tuple(c)))
     found = expand(Sweep(DIGITS, axes))
-    assert found.faults == ()
+    assert found.errors == ()
     assert [tuple(v for _, v in job.values) for job in found.jobs] == [
         (x, y, z) for x in a for y in b for z in c
     ]
@@ -254,7 +254,7 @@ def test_200_jobs_are_no_job_too_many() -> None:
 
 def test_a_long_name_gives_way_to_the_values_that_distinguish_the_jobs() -> None:
     found = expand(Sweep({**DIGITS, "name": "ü" * 127}, (RATE,)))
-    assert found.faults == ()
+    assert found.errors == ()
     assert {len(job.name.encode()) <= 255 for job in found.jobs} == {True}
     assert [job.name.rpartition(" ")[2] for job in found.jobs] == ["lr=0.01", "lr=0.03", "lr=0.1"]
 
@@ -326,7 +326,7 @@ def test_the_error_of_an_invalid_sweep_file_says_where(table, sentence) -> None:
     raw = DIGITS if table is None else {**DIGITS, "sweep": table}
     sweep, faults = read_sweep(raw)
     assert sweep is None
-    assert any(sentence in fault.sentence for fault in faults), faults
+    assert any(sentence in fault.message for fault in faults), faults
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ OPTIMIZERS = Axis("optimizer.name", ("sgd", "adam"))
 )
 def test_settings_of_some_optimizers_are_set_for_those(base, axes, optimizers) -> None:
     found = expand(Sweep(base, axes))
-    assert found.faults == ()
+    assert found.errors == ()
     assert [job.raw["optimizer"] for job in found.jobs] == optimizers
     assert len(found.jobs) == combinations(axes)
     drawn = expand(Sweep(base, axes, draws=len(optimizers)))

@@ -72,10 +72,10 @@ def finished_job(services: Services, sources: Path) -> str:
     replace_json(weights.with_suffix(".json"), record.to_dict())
     replace_json(folder.latest, {"name": CHECKPOINT})
     status = RunStatus(
-        JobState.FINISHED, 1, 1, 1, 4, 4, 4, 2, {"loss": 0.4}, updated="2026-11-21T07:31:00Z"
+        JobState.FINISHED, 1, 1, 1, 4, 4, 4, 2, {"loss": 0.4}, updated_at="2026-11-21T07:31:00Z"
     )
     replace_json(folder.status, status.to_dict())
-    end = RunExit(1, JobState.FINISHED, "", ended=status.updated)
+    end = RunExit(1, JobState.FINISHED, "", ended_at=status.updated_at)
     replace_json(folder.attempt(1).exit, end.to_dict())
     return file.id
 
@@ -435,7 +435,7 @@ def test_a_sentence_says_whether_a_replay_has_the_same_curve(
     comparison = other.replays.compare(again)
     assert (comparison.is_same, comparison.steps, comparison.original) == (True, 4, original)
     name = f"{other.jobs.queries.show(original).name} ({original})"
-    assert comparison.sentence.startswith(
+    assert comparison.message.startswith(
         f"The same curve: all 4 steps that this job and {name} made agree"
     )
     losses = [*LOSSES[:2], 0.6, 0.7]
@@ -444,7 +444,7 @@ def test_a_sentence_says_whether_a_replay_has_the_same_curve(
     replace_json(folder.attempt(1).environment, replace(ENVIRONMENT, torch="2.6.0").to_dict())
     comparison = other.replays.compare(again)
     assert (comparison.is_same, comparison.step) == (False, 3)
-    assert comparison.sentence == (
+    assert comparison.message == (
         f"The curves differ from step 3 on: loss was 0.5 in {name} and is 0.6 in this job. "
         "Differences between the two: PyTorch 2.5.1 then, 2.6.0 now; the "
         "variable TOKEN is empty."
@@ -468,9 +468,14 @@ def test_two_curves_are_the_same_within_the_tolerance() -> None:
 def test_the_first_step_that_differs_is_found() -> None:
     found = first_difference(curve(loss=[1.0, 0.5, 0.4]), curve(loss=[1.0, 0.6, 0.7]))
     assert not found.is_same
-    assert (found.step, found.metric, found.then, found.now) == (2, "loss", 0.5, 0.6)
+    assert (found.step, found.metric, found.original_value, found.replay_value) == (
+        2,
+        "loss",
+        0.5,
+        0.6,
+    )
     lost = first_difference(curve(loss=[1.0, 0.5]), curve(loss=[1.0, float("nan")]))
-    assert (lost.step, lost.now) == (2, None)
+    assert (lost.step, lost.replay_value) == (2, None)
 
 
 def test_the_differences_of_two_environments_are_shown_in_words() -> None:

@@ -73,7 +73,7 @@ def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
 
 def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
     gpus = (Placement("gpu1", gpus=("GPU-a", "GPU-b")),)
-    times = {"started": "2026-11-21T08:00:00Z", "updated": "2026-11-21T09:00:00Z", "run": 1}
+    times = {"started_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T09:00:00Z", "run": 1}
     on_gpus = changed(trained_view(placement=gpus), energy_j=1.8e6, **times)
     unknown = changed(trained_view(placement=gpus), earlier_gpu_s=None, **times)
     on_processors = changed(trained_view(), **times)
@@ -156,7 +156,10 @@ def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) 
     a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
     trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
     starts = services.jobs.queries.poll(a).history.run_starts
-    assert [(one.run, one.after) for one in starts] == [(1, None), (2, JobState.INTERRUPTED)]
+    assert [(one.run, one.previous_state) for one in starts] == [
+        (1, None),
+        (2, JobState.INTERRUPTED),
+    ]
 
 
 def test_the_best_value_of_a_resumed_run_is_not_a_dropped_one(
@@ -335,7 +338,7 @@ def test_a_table_is_never_written_over_something_unasked(
     with pytest.raises(BackendError, match="exists already and was not changed"):
         services.comparison.write_csv([a], path)
     assert path.read_text() == "mine"
-    services.comparison.write_csv([a], path, replaces=True)
+    services.comparison.write_csv([a], path, overwrite=True)
     assert len(read_csv(path)) == 5
     with pytest.raises(BackendError, match="could not be written"):
         services.comparison.write_csv([a], tmp_path / "nowhere" / "a.csv")

@@ -19,13 +19,13 @@ from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
 from backend.services.jobs import validation
-from backend.services.jobs.dataset_size import DataSizes
+from backend.services.jobs.dataset_size import DataSizeCounter
 from tests.backend.services.bundles.test_bundle_service import finished_job
 
 
 @pytest.fixture
 def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
-    monkeypatch.setattr(DataSizes, "known", lambda *_: DataSize(512, 64))
+    monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
     opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
     yield opened
     opened.close()
@@ -41,10 +41,10 @@ def test_time_and_disk_are_predicted_from_the_job_before(
     services.jobs.queries.show(job_id)
     raw = {**services.jobs.clone(job_id), "epochs": 10}
     check = services.jobs.check(raw)
-    assert check.faults == ()
+    assert check.errors == ()
     assert check.steps_per_epoch == 32
     found = check.forecast
-    assert (found.total_steps, found.lasts_s, found.like) == (320, 80.0, "Täglich/1")
+    assert (found.total_steps, found.lasts_s, found.pace_source) == (320, 80.0, "Täglich/1")
     assert (found.checkpoint_bytes, found.checkpoints_kept, found.disk_bytes) == (700, 3, 2100)
     assert found.free_bytes is not None
     # With another batch it is unknown how long a step takes.
@@ -64,7 +64,7 @@ def test_before_any_job_the_size_comes_from_the_models_parameters(
     raw = services.jobs.clone(services.jobs.queries.list()[0].id)
     raw["model"] = item.reference
     assert services.jobs.check(raw).forecast.disk_bytes is None
-    services.library._add_facts(item, {"parameter_bytes": 1_000_000}, "")
+    services.library._add_details(item, {"parameter_bytes": 1_000_000}, "")
     found = services.jobs.check(raw).forecast
     assert found.checkpoint_bytes == 2_000_000, "momentum is as large as the weights"
 
@@ -111,5 +111,5 @@ def test_a_fault_takes_away_only_the_figures_that_follow_from_it(
     placement = [{"node": "this-computer", "processes": 1}]
     raw = {"name": "j", "epochs": 3, "batch_size": 8, "optimizer": optimizer}
     check = services.jobs.check({**raw, "placement": placement, **changed})
-    assert check.faults
+    assert check.errors
     assert (check.global_batch, bool(check.rates)) == ((8, True) if has_figures else (None, False))

@@ -197,16 +197,16 @@ def test_the_arguments_of_a_script_are_read_in_a_process_of_its_own_and_kept(
     folder.mkdir()
     (folder / "train.py").write_text(PROGRAM)
     services.library.import_item(Kind.SCRIPT, folder, "mine")
-    found = services.inspection.arguments({"script": "mine", "arguments": ["--x"]})
-    assert [(one.head, one.others, one.kind, one.default) for one in found.arguments] == [
+    found = services.inspection.script_help({"script": "mine", "arguments": ["--x"]})
+    assert [(one.head, one.aliases, one.kind, one.default) for one in found.arguments] == [
         ("--batch-size", ("-b",), "whole", "32")
     ]
     monkeypatch.setattr(inspection, "run_tool", None)
-    assert services.inspection.arguments({"script": "mine@1", "entry": "train.py"}) == found
+    assert services.inspection.script_help({"script": "mine@1", "entry": "train.py"}) == found
     for raw, sentence in (
         ({}, "No script is chosen"),
         ({"script": "mine", "entry": "../train.py"}, "has no such entry"),
         ({"script": "other"}, "other"),
     ):
         with pytest.raises(BackendError, match=sentence):
-            services.inspection.arguments(raw)
+            services.inspection.script_help(raw)

@@ -11,7 +11,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.datastore.jobs import files as job_files
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobListing, line_of
+from backend.records.jobs.summary import JobListing, summary_of
 from backend.services.context.container import Services, open_services
 from backend.services.jobs import feed as job_feed
 from backend.services.jobs.feed import JobFeed
@@ -41,7 +41,7 @@ def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ids_of(listing: JobListing) -> set[str]:
-    return {one.id for one in (*listing.views, *listing.lines)}
+    return {one.id for one in (*listing.views, *listing.summaries)}
 
 
 def test_recent_jobs_are_listed_whole_with_each_poll(desktops, monkeypatch):
@@ -83,7 +83,7 @@ def test_the_first_poll_lists_everything_and_the_next_one_nothing(desktops):
     ids = {create(desktops[0]) for _ in range(3)}
     jobs = JobFeed(desktops[0].jobs.queries)
     first = jobs.poll()
-    assert (ids_of(first), first.total, first.gone) == (ids, 3, ())
+    assert (ids_of(first), first.total, first.removed_ids) == (ids, 3, ())
     assert ids_of(jobs.poll()) == set()
 
 
@@ -98,17 +98,17 @@ def test_a_poll_lists_jobs_that_another_desktop_made_changed_or_removed(desktops
     listing = jobs.poll()
     assert ids_of(listing) == {old, new}
     assert {view.name for view in listing.views if view.id == old} == {"another name"}
-    assert (listing.gone, listing.total) == ((going,), 2)
+    assert (listing.removed_ids, listing.total) == ((going,), 2)
 
 
 def test_old_jobs_of_the_catalogue_are_listed_as_lines_equal_to_their_views(desktops):
     services = desktops[0]
-    view = job(1, created="2020-01-01T07:00:00Z", updated="2020-01-01T09:00:00Z")
+    view = job(1, created="2020-01-01T07:00:00Z", updated_at="2020-01-01T09:00:00Z")
     services.catalogue.put_job(view)
     (services.data_root.job(view.id).attempts / "2").mkdir(parents=True)
     listing = JobFeed(services.jobs.queries).poll()
     assert listing.views == ()
-    assert listing.lines == (line_of(view),)
+    assert listing.summaries == (summary_of(view),)
 
 
 def test_old_jobs_beyond_the_limit_are_read_in_turn(desktops, monkeypatch):

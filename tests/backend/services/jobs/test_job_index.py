@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backend.records.jobs import summary_settings
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobQuery, JobSummary, line_of, make_line
+from backend.records.jobs.summary import JobQuery, JobSummary, summary_of, make_summary
 from backend.records.library.item import Pin
 from backend.services.jobs.index import JobIndex
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
@@ -49,7 +49,7 @@ def lines(draw):
     began = draw(st.sampled_from([0.0, 1e9, 2e9]))
     seed = draw(st.sampled_from([1, 7]))
     rate = draw(st.sampled_from([0.1, 0.2, 1e-5]))
-    return make_line(
+    return make_summary(
         {
             "epochs": draw(st.integers(1, 20)),
             "seed": seed,
@@ -60,9 +60,9 @@ def lines(draw):
         name=" ".join(draw(st.lists(st.sampled_from(WORDS), max_size=2))),
         state=state,
         best_metric=best,
-        created=draw(st.sampled_from([1e9, 2e9, 3e9])),
-        started=began,
-        ended=began + 50 if began and state.is_over else 0.0,
+        created_s=draw(st.sampled_from([1e9, 2e9, 3e9])),
+        started_s=began,
+        ended_s=began + 50 if began and state.is_over else 0.0,
         user=draw(st.sampled_from(["", "mai", "ben"])),
         tags=tuple(draw(st.lists(st.sampled_from(["a", "b"]), unique=True))),
         nodes=tuple(draw(st.lists(st.sampled_from(["gpu1", "gpu2"]), unique=True))),
@@ -119,9 +119,9 @@ VALUES = {
     "state": lambda line: list(JobState).index(line.state),
     "progress": lambda line: line.progress,
     "gpus": lambda line: line.world_size if line.uses_gpus else 0,
-    "started": lambda line: line.started or None,
-    "created": lambda line: line.created,
-    "ended": lambda line: line.ended,
+    "started": lambda line: line.started_s or None,
+    "created": lambda line: line.created_s,
+    "ended": lambda line: line.ended_s,
     "gpu_hours": lambda line: line.gpu_s(NOW),
     "energy": lambda line: line.energy_j,
     "lr": lambda line: setting(line, "lr"),
@@ -142,17 +142,17 @@ def test_the_index_finds_the_jobs_that_a_walk_over_all_finds(updates, gone, quer
     for some in updates:
         index.find(query)
         unique = {line.id: line for line in some}
-        index.take(unique.values())
+        index.update(unique.values())
         there.update(unique)
     missing = [f"job-{number:02d}" for number in gone]
-    index.take((), missing)
+    index.update((), missing)
     for job_id in missing:
         there.pop(job_id, None)
     found = index.find(query)
-    shown = [found.lines[slot] for slot in found.order]
+    shown = [found.summaries[slot] for slot in found.order]
     assert {line.id for line in shown} == {line.id for line in there.values() if fits(line, query)}
-    assert found.total == len(there)
-    assert found.live == sum(line.state.is_live for line in there.values())
+    assert found.total_count == len(there)
+    assert found.live_count == sum(line.state.is_live for line in there.values())
     if query.order == "best":
         judged = [line.best_metric for line in shown if line.best_metric]
         assert shown[len(judged) :] == [line for line in shown if not line.best_metric]
@@ -175,22 +175,22 @@ def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
         ("validation/accuracy", 0.1),
         None,
     )
-    index.take(line_of(job(n, id=str(n), best_metric=best)) for n, best in enumerate(bests))
+    index.update(summary_of(job(n, id=str(n), best_metric=best)) for n, best in enumerate(bests))
     found = index.find(JobQuery(order="best", descending=descending))
-    assert [index.lines[slot].id for slot in found.order] == wanted.split()
+    assert [index.summaries[slot].id for slot in found.order] == wanted.split()
 
 
 def test_live_jobs_come_first_then_the_queue_drafts_and_ended_jobs():
     index = JobIndex()
     made = [
-        line_of(job(1, id="old", state=JobState.FINISHED, updated="2026-11-20T08:00:00Z")),
-        line_of(job(2, id="new", state=JobState.ERROR, updated="2026-11-21T08:00:00Z")),
-        line_of(job(3, id="draft", state=JobState.CREATED, started="", updated="")),
-        line_of(job(4, id="second", state=JobState.QUEUED, started="", updated="")),
-        line_of(job(5, id="first", state=JobState.QUEUED, started="", updated="")),
-        line_of(job(6, id="live", state=JobState.TRAINING, updated="")),
+        summary_of(job(1, id="old", state=JobState.FINISHED, updated_at="2026-11-20T08:00:00Z")),
+        summary_of(job(2, id="new", state=JobState.ERROR, updated_at="2026-11-21T08:00:00Z")),
+        summary_of(job(3, id="draft", state=JobState.CREATED, started_at="", updated_at="")),
+        summary_of(job(4, id="second", state=JobState.QUEUED, started_at="", updated_at="")),
+        summary_of(job(5, id="first", state=JobState.QUEUED, started_at="", updated_at="")),
+        summary_of(job(6, id="live", state=JobState.TRAINING, updated_at="")),
     ]
-    index.take(made)
+    index.update(made)
     found = index.find(JobQuery(), {"first": 1, "second": 2})
     assert [made[slot].id for slot in found.order] == [
         *("live", "first", "second", "draft", "new", "old")
@@ -199,23 +199,23 @@ def test_live_jobs_come_first_then_the_queue_drafts_and_ended_jobs():
 
 def test_an_update_says_whether_a_list_has_to_be_queried_again():
     index = JobIndex()
-    line = line_of(job(1, state=JobState.TRAINING))
-    assert index.take([line]).came_or_went
-    assert index.take([line]) == index.take([])
-    moved_on = index.take([line._replace(progress=0.7)])
-    assert (moved_on.changed, moved_on.moved) == ((0,), False)
-    assert index.take([line._replace(state=JobState.FINISHED)]).moved
-    assert index.take([], [line.id]).came_or_went
+    line = summary_of(job(1, state=JobState.TRAINING))
+    assert index.update([line]).jobs_added_or_removed
+    assert index.update([line]) == index.update([])
+    moved_on = index.update([line._replace(progress=0.7)])
+    assert (moved_on.changed, moved_on.order_changed) == ((0,), False)
+    assert index.update([line._replace(state=JobState.FINISHED)]).order_changed
+    assert index.update([], [line.id]).jobs_added_or_removed
 
 
 def test_names_that_begin_so_come_first_and_the_newest_of_them():
     index = JobIndex()
     names = ("my resnet", "resnet old", "resnet new", "unet of resnets father")
-    index.take(
-        line_of(job(n, name=name, config=replace(CONFIG, name=name), notes=""))
+    index.update(
+        summary_of(job(n, name=name, config=replace(CONFIG, name=name), notes=""))
         for n, name in enumerate(names)
     )
-    assert [line.name for line in index.named("ResNet", 3)] == [
+    assert [line.name for line in index.find_by_name("ResNet", 3)] == [
         "resnet new",
         "resnet old",
         "unet of resnets father",
@@ -224,28 +224,28 @@ def test_names_that_begin_so_come_first_and_the_newest_of_them():
 
 def test_a_secret_in_a_variable_is_not_searched():
     config = replace(CONFIG, environment={"API_TOKEN": "hunter2"})
-    line = line_of(job(1, config=config))
+    line = summary_of(job(1, config=config))
     assert "api_token" in line.settings
     assert "hunter2" not in line.text + line.settings
 
 
 @pytest.mark.parametrize("word", ["ärger", "grösse 1", "optics", "failed", "anna", "adam", "0.25"])
 def test_the_search_text_has_all_searched_properties(word):
-    line = line_of(job(1))
+    line = summary_of(job(1))
     assert word in f"{line.text}\n{line.settings}"
 
 
 def test_drafts_stand_among_waiting_jobs_and_are_not_counted():
     index = JobIndex()
     states = (JobState.CREATED, JobState.QUEUED, JobState.CREATED, JobState.TRAINING)
-    index.take(line_of(job(n, state=state)) for n, state in enumerate(states))
+    index.update(summary_of(job(n, state=state)) for n, state in enumerate(states))
     found = index.find(JobQuery(group=1))
-    assert (found.hits, found.waiting, found.live) == (3, 1, 1)
+    assert (found.match_count, found.waiting_count, found.live_count) == (3, 1, 1)
 
 
 def test_settings_are_read_from_a_line_as_they_were_written():
     """Numbers as they are typed, what nearly every job has, and what a version is pinned to."""
-    line = line_of(job(1, pins={"model": Pin("mlp", 3, "a" * 64)}))
+    line = summary_of(job(1, pins={"model": Pin("mlp", 3, "a" * 64)}))
     read = {key: summary_settings.setting(line, key) for key in summary_settings.TEXTS}
     assert read == {"optimizer": "adam", "strategy": "allreduce"}
     numbers = {key: summary_settings.number(line, key) for key in summary_settings.NUMBERS}
@@ -262,9 +262,9 @@ def test_a_word_that_compares_nothing_is_just_a_word(word):
 def test_a_rate_at_the_very_limit_is_within_it():
     """0.1 is another number with half as many bits."""
     index = JobIndex()
-    index.take([make_line({"optimizer": {"name": "sgd", "lr": 0.1}}, {}, **ONE)])
-    assert index.find(JobQuery(text="lr<=0.1")).hits == 1
-    assert index.find(JobQuery(text="lr<0.1")).hits == 0
+    index.update([make_summary({"optimizer": {"name": "sgd", "lr": 0.1}}, {}, **ONE)])
+    assert index.find(JobQuery(text="lr<=0.1")).match_count == 1
+    assert index.find(JobQuery(text="lr<0.1")).match_count == 0
 
 
 ARGUMENTS = ["fit", "--lr", "0.1", "--batch-size=32", "trainer.max_time=5", "--seed", "{seed}"]
@@ -287,9 +287,9 @@ ARGUMENTS = ["fit", "--lr", "0.1", "--batch-size=32", "trainer.max_time=5", "--s
 def test_arguments_are_searched_as_settings(text, hits):
     index = JobIndex()
     script = {"script": "mine", "arguments": ARGUMENTS}
-    index.take([make_line(script, {}, **ONE)])
-    assert index.find(JobQuery(text=text)).hits == hits
-    (line,) = index.lines
+    index.update([make_summary(script, {}, **ONE)])
+    assert index.find(JobQuery(text=text)).match_count == hits
+    (line,) = index.summaries
     assert summary_settings.number(line, "batch_size") == 32
     assert summary_settings.setting(line, "strategy") == ""
     assert summary_settings.setting(line, "optimizer") == ""
@@ -298,8 +298,10 @@ def test_arguments_are_searched_as_settings(text, hits):
 @pytest.mark.parametrize("best", [("mAP", 0.5), ("validation/mAP", 0.5)])
 def test_the_best_metric_is_compared_by_its_name(best):
     index = JobIndex()
-    index.take([make_line({}, {}, **ONE, best_metric=best)])
-    assert [index.find(JobQuery(text=text)).hits for text in ("map>0.4", "mAP>0.5", "dice>0")] == [
+    index.update([make_summary({}, {}, **ONE, best_metric=best)])
+    assert [
+        index.find(JobQuery(text=text)).match_count for text in ("map>0.4", "mAP>0.5", "dice>0")
+    ] == [
         1,
         0,
         0,

@@ -167,7 +167,7 @@ def test_no_run_resumes_without_a_preflight_check(
     beat(place)
     view, run = started(place, services)
     add_checkpoint(run, 4)
-    record = RunExit(1, JobState.INTERRUPTED, "Stopped.", ended="2026-11-21T07:31:00Z")
+    record = RunExit(1, JobState.INTERRUPTED, "Stopped.", ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
 
     def refuse(*_: object) -> None:
@@ -208,12 +208,12 @@ def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, bea
     view, run = started(place, services)
     names = [add_checkpoint(run, step) for step in (4, 7, 9)]
     error = RankError("The loss is 9.", 0, cause=LOSS_DIVERGED, sound_step=8)
-    record = RunExit(1, JobState.ERROR, "The loss is 9.", error, ended="2026-11-21T07:31:00Z")
+    record = RunExit(1, JobState.ERROR, "The loss is 9.", error, ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
     assert services.jobs.lifecycle.resume(view.id).run == 2
     launch = read_json(run.folder.launch)
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{names[1]}.pt")
-    acts = [act.what for act in services.jobs.acts(view.id)]
+    acts = [act.action for act in services.jobs.audit_entries(view.id)]
     assert f"Resumed from the last good checkpoint, {names[1]}" in acts
 
 
@@ -225,7 +225,7 @@ def test_a_checkpoint_with_nan_is_refused_and_the_one_before_is_taken(
     beat(place)
     view, run = started(place, services)
     sound, bad = add_checkpoint(run, 4), add_checkpoint(run, 7, not_finite="layer.bias")
-    record = RunExit(1, JobState.ERROR, "It failed.", None, ended="2026-11-21T07:31:00Z")
+    record = RunExit(1, JobState.ERROR, "It failed.", None, ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
     marks = {c.name: (c.is_latest, c.is_best) for c in services.queries.checkpoints(view.id)}
     assert marks == {sound: (True, True), bad: (False, False)}
@@ -302,8 +302,8 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
     assert (newest.number, newest.put_away, newest.state) == (2, 0, JobState.TRAINING)
     assert (first.number, first.put_away, first.state) == (1, 1, JobState.INTERRUPTED)
     assert (first.first_step, first.last_step, newest.last_step) == (1, 4, 2)
-    assert first.ended
-    then = other.jobs.queries.earlier(view.id, 1)
+    assert first.ended_at
+    then = other.jobs.queries.earlier_run(view.id, 1)
     assert (then.view.state, then.view.step) == (JobState.INTERRUPTED, 4)
     assert list(then.history.steps) == [1, 2, 3, 4]
     assert list(other.jobs.queries.history(view.id, 1).steps) == [1, 2, 3, 4]
@@ -315,7 +315,7 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
         assert other.logs.read_size(key, source).lines == 1
         assert other.logs.lines(key, source, 0, 9).lines == ("of run 1",)
     with pytest.raises(BackendError, match="has no run 3"):
-        other.jobs.queries.earlier(view.id, 3)
+        other.jobs.queries.earlier_run(view.id, 3)
 
 
 def test_checkpoints_are_listed_and_one_is_carried_away(
@@ -374,14 +374,15 @@ def test_a_job_trains_on_a_node_stops_and_resumes(place: Place, beat: Beat) -> N
     job = on_node(epochs=100_000, environment={"PAUSE_S": "0.002"})
     view = services.jobs.create(job)
     services.jobs.lifecycle.start(view.id)
-    services.jobs.queries.wait(view.id, until=is_training)
+    services.jobs.queries.wait(view.id, is_finished=is_training)
     assert other.jobs.lifecycle.stop(view.id).state in (JobState.STOPPING, JobState.INTERRUPTED)
     view = services.jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
     assert services.jobs.queries.checkpoints(view.id)[-1].step == view.step
     other.jobs.lifecycle.resume(view.id)
     seen = services.jobs.queries.wait(
-        view.id, until=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over
+        view.id,
+        is_finished=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over,
     )
     assert (seen.run, seen.error) == (2, None)
     services.jobs.lifecycle.stop(view.id)
@@ -407,7 +408,7 @@ def test_both_desktops_see_a_checkpoint_with_a_keep_mark(place: Place, beat: Bea
     }
     assert not other.jobs.keep(view.id, first, is_kept=False).is_kept
     assert not any(c.is_kept for c in one.jobs.queries.checkpoints(view.id))
-    whats = [act.what for act in other.jobs.acts(view.id)]
+    whats = [act.action for act in other.jobs.audit_entries(view.id)]
     assert whats == [
         f"No longer always kept: {first}",
         f"Always kept: {first}",
@@ -448,8 +449,8 @@ def test_every_desktop_shows_the_actions_of_all_users(place: Place, beat: Beat) 
         one.jobs.annotate(view.id, notes=notes)
     other.jobs.lifecycle.stop(view.id)
     other.jobs.lifecycle.stop(view.id)
-    acts = other.jobs.acts(view.id)
-    assert [act.what for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
-    assert acts[3].what.startswith("Name changed from “")
-    assert [act.what for act in acts[4:]] == ["Started", "Created"]
-    assert acts[0].sentence == f"Stopped by {acts[0].user} on {acts[0].host}"
+    acts = other.jobs.audit_entries(view.id)
+    assert [act.action for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
+    assert acts[3].action.startswith("Name changed from “")
+    assert [act.action for act in acts[4:]] == ["Started", "Created"]
+    assert acts[0].message == f"Stopped by {acts[0].user} on {acts[0].host}"

@@ -25,10 +25,10 @@ def lifecycle() -> JobLifecycle:
     file = SimpleNamespace(id="j1", config=VIEW.config)
     known: dict[str, Any] = {
         "queries": SimpleNamespace(show=lambda _id: VIEW),
-        "reaper": SimpleNamespace(reaped=lambda _id: (None, file, VIEW)),
+        "reaper": SimpleNamespace(read_reaped=lambda _id: (None, file, VIEW)),
         "starter": SimpleNamespace(start=lambda *_, **__: False),
     }
-    return JobLifecycle(**known, checker=cast(Any, None), preflight=cast(Any, None))
+    return JobLifecycle(**known, validator=cast(Any, None), preflight=cast(Any, None))
 
 
 @pytest.mark.parametrize(

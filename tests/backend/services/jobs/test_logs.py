@@ -11,7 +11,7 @@ import tomli_w
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
-from backend.services.jobs.logs import AllLogs, LogService
+from backend.services.jobs.logs import CombinedLogs, LogService
 from tests.fakes.mounted_root import mounted
 from tests.waiting import LIMIT_S
 
@@ -82,9 +82,9 @@ def test_many_followed_logs_cost_a_few_numbers_for_each_change(
     assert last.lines == (f"rank 0 line {reads - 1}", f"rank 1 line {reads - 1}")
     found = logs.find("a", "all", f"line {reads - 1}").lines
     assert found == tuple(range(middle - 100, middle + 100))
-    together = logs._open["a", "all"].log
-    assert isinstance(together, AllLogs)
-    kept = (together._starts, together._sources, together._firsts)
+    together = logs._open_logs["a", "all"].log
+    assert isinstance(together, CombinedLogs)
+    kept = (together._starts, together._sources, together._first_lines)
     assert [len(numbers) for numbers in kept] == [2 * reads] * 3
 
 

@@ -66,7 +66,7 @@ def test_the_hint_says_how_much_is_needed_and_what_fits(
     placement: dict[str, Any], trial: ModelCheck, message: str, remedy: str
 ) -> None:
     hints = memory_hint(config(placement), trial, NODES)
-    assert [(hint.sentence, hint.remedy) for hint in hints] == ([(message, remedy)] * bool(message))
+    assert [(hint.message, hint.remedy) for hint in hints] == ([(message, remedy)] * bool(message))
     assert all(not hint.ok for hint in hints)
 
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.shell.command_search import CommandSearch
-from app.shell.palette_commands import _job_or_sweep
+from app.shell.palette_commands import _job_entry
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobQuery, JobSummary, make_line
+from backend.records.jobs.summary import JobQuery, JobSummary, make_summary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import OPEN_UP_TO, Folds, line_of_sweep
+from backend.records.sweeps.summary import OPEN_UP_TO, FoldState, sweep_summary
 from backend.services.jobs.index import JobIndex
 
 S = JobState
@@ -19,7 +19,7 @@ S = JobState
 
 def line(number, tag="", state=S.FINISHED, best=None, **more):
     settings = {"checkpoint": {"best_mode": more.pop("mode", "min")}}
-    return make_line(
+    return make_summary(
         settings,
         {},
         **{
@@ -27,22 +27,22 @@ def line(number, tag="", state=S.FINISHED, best=None, **more):
             "name": f"digits lr={number}",
             "state": state,
             "best_metric": None if best is None else ("validation/loss", best),
-            "created": 1e9 + number,
-            "ended": 2e9 - number if state.is_over else 0.0,
+            "created_s": 1e9 + number,
+            "ended_s": 2e9 - number if state.is_over else 0.0,
             "tags": (tag,) if tag else (),
             **more,
         },
     )
 
 
-def rows(index, query=JobQuery(), folds=Folds()):  # noqa: B008 - both are frozen
+def rows(index, query=JobQuery(), folds=FoldState()):  # noqa: B008 - both are frozen
     found = index.fold(index.find(query), query, folds)
     return [found.lines[slot].id for slot in found.order.tolist()]
 
 
 def index_of(*lines):
     index = JobIndex()
-    index.take(lines)
+    index.update(lines)
     return index
 
 
@@ -50,14 +50,14 @@ SIX = [line(number, "sweep:lr") for number in range(6)]
 
 
 def test_a_long_sweep_is_one_row_where_its_first_job_would_stand():
-    index = index_of(line(90, ended=3e9), *SIX, line(91, ended=1.0))
+    index = index_of(line(90, ended_s=3e9), *SIX, line(91, ended_s=1.0))
     assert rows(index) == ["job-90", "sweep:lr", "job-91"]
 
 
 def test_a_short_sweep_is_unfolded_until_the_user_folds_it():
     index = index_of(*SIX[:OPEN_UP_TO])
     assert rows(index) == ["sweep:lr", "job-00", "job-01", "job-02"]
-    assert rows(index, folds=Folds({"sweep:lr": True})) == ["sweep:lr"]
+    assert rows(index, folds=FoldState({"sweep:lr": True})) == ["sweep:lr"]
 
 
 def test_one_job_alone_is_no_sweep():
@@ -65,8 +65,8 @@ def test_one_job_alone_is_no_sweep():
 
 
 def test_jobs_of_a_sweep_stay_together_in_the_order():
-    index = index_of(*SIX, line(90, ended=2e9 - 2.5))
-    names = rows(index, folds=Folds({"sweep:lr": False}))
+    index = index_of(*SIX, line(90, ended_s=2e9 - 2.5))
+    names = rows(index, folds=FoldState({"sweep:lr": False}))
     assert names == ["sweep:lr", *(f"job-0{n}" for n in range(6)), "job-90"]
 
 
@@ -74,7 +74,7 @@ def test_a_search_shows_hits_in_a_folded_sweep_unless_all_its_jobs_match():
     index = index_of(*SIX)
     assert rows(index, JobQuery("lr=4")) == ["sweep:lr", "job-04"]
     assert rows(index, JobQuery("sweep:lr")) == ["sweep:lr"]
-    assert rows(index, JobQuery("lr=4"), Folds(now={"sweep:lr": True})) == ["sweep:lr"]
+    assert rows(index, JobQuery("lr=4"), FoldState(search_folds={"sweep:lr": True})) == ["sweep:lr"]
 
 
 def test_sorted_by_a_metric_a_sweep_stands_where_its_best_job_would():
@@ -85,19 +85,19 @@ def test_sorted_by_a_metric_a_sweep_stands_where_its_best_job_would():
 
 def test_a_job_that_gets_the_tag_later_joins_and_one_that_goes_leaves():
     index = index_of(*SIX[:2], line(7))
-    update = index.take([line(7, "sweep:lr")])
-    assert update.moved
-    assert not update.came_or_went
-    assert index.lines[index.slot("sweep:lr")].sweep.ids == ("job-00", "job-01", "job-07")
-    assert index.take([], ["job-00", "job-01"]).moved
+    update = index.update([line(7, "sweep:lr")])
+    assert update.order_changed
+    assert not update.jobs_added_or_removed
+    assert index.summaries[index.slot("sweep:lr")].sweep.ids == ("job-00", "job-01", "job-07")
+    assert index.update([], ["job-00", "job-01"]).order_changed
     assert rows(index) == ["job-07"]
 
 
 def test_an_update_of_one_job_is_an_update_of_its_sweep():
     index = index_of(*SIX)
-    update = index.take([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
+    update = index.update([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
     assert set(update.changed) == {index.slot("job-03"), index.slot("sweep:lr")}
-    head = index.lines[index.slot("sweep:lr")]
+    head = index.summaries[index.slot("sweep:lr")]
     assert (head.state, head.sweep.live, head.sweep.finished) == (S.TRAINING, 1, 5)
     assert head.progress == pytest.approx(5.5 / 6)
 
@@ -105,8 +105,10 @@ def test_an_update_of_one_job_is_an_update_of_its_sweep():
 def test_no_count_and_no_other_search_knows_of_the_row_of_a_sweep():
     index = index_of(*SIX)
     found = index.find(JobQuery())
-    assert (found.total, found.hits, len(found.order)) == (6, 6, 6)
-    assert [one.id for one in index.named("lr", 9)] == [f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)]
+    assert (found.total_count, found.match_count, len(found.order)) == (6, 6, 6)
+    assert [one.id for one in index.find_by_name("lr", 9)] == [
+        f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)
+    ]
     assert index.choices().tags == ("sweep:lr",)
 
 
@@ -137,16 +139,18 @@ def test_folding_equals_a_plain_walk(steps, kept, text, order):
     there: dict[str, JobSummary] = {}
     for lines, gone in steps:
         names = [f"job-{number:02d}" for number in gone]
-        index.take(lines, names)
+        index.update(lines, names)
         for name in names:
             there.pop(name, None)
         there.update((one.id, one) for one in lines)
     query = JobQuery(text, order=order)
-    plain = [index.lines[slot] for slot in index.find(query).order.tolist()]
-    assert rows(index, query, Folds(kept)) == list(walked(plain, list(there.values()), query, kept))
+    plain = [index.summaries[slot] for slot in index.find(query).order.tolist()]
+    assert rows(index, query, FoldState(kept)) == list(
+        walked(plain, list(there.values()), query, kept)
+    )
     for tag in {sweep_of(one.tags) for one in there.values()} - {""}:
         members = [one for one in there.values() if sweep_of(one.tags) == tag]
-        assert index.lines[index.slot(tag)] == line_of_sweep(tag, members)
+        assert index.summaries[index.slot(tag)] == sweep_summary(tag, members)
 
 
 def walked(found, every, query, kept):
@@ -176,28 +180,28 @@ def walked(found, every, query, kept):
     ],
 )
 def test_a_sweep_has_finished_when_all_of_it_has(states, wanted):
-    head = line_of_sweep("sweep:x", [line(n, state=state) for n, state in enumerate(states)])
+    head = sweep_summary("sweep:x", [line(n, state=state) for n, state in enumerate(states)])
     assert head.state is wanted
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [("min", 0.1), ("max", 0.3)])
 def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, wanted):
     values = (0.2, 0.1, 0.3, float("nan"))
-    head = line_of_sweep("sweep:x", [line(n, best=v, mode=mode) for n, v in enumerate(values)])
+    head = sweep_summary("sweep:x", [line(n, best=v, mode=mode) for n, v in enumerate(values)])
     assert head.best_metric == ("validation/loss", wanted)
     assert head.sweep.best_job == f"lr={values.index(wanted)}"
 
 
 def test_jobs_judged_by_different_metrics_have_no_best_job():
     other = line(1)._replace(best_metric=("mAP", 0.5))
-    assert line_of_sweep("sweep:x", [line(0, best=0.2), other]).best_metric is None
+    assert sweep_summary("sweep:x", [line(0, best=0.2), other]).best_metric is None
 
 
 def test_a_sweep_is_found_by_its_name():
     index = index_of(*SIX, line(90))
-    name = index.lines[index.slot("sweep:lr")].name
-    assert [one.id for one in index.sweeps_named(name.upper(), 50)] == ["sweep:lr"]
-    assert index.sweeps_named("zeppelin", 50) == ()
+    name = index.summaries[index.slot("sweep:lr")].name
+    assert [one.id for one in index.find_sweeps(name.upper(), 50)] == ["sweep:lr"]
+    assert index.find_sweeps("zeppelin", 50) == ()
 
 
 @pytest.mark.parametrize(
@@ -214,28 +218,28 @@ def test_a_sweep_is_found_by_its_name():
 def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
     tagged = [line(number, tags=("sweep:lr", "paper")) for number in range(6)]
     index = index_of(*tagged, line(90, tags=("paper", "old"), name="night"))
-    assert [one.id for one in index.sweeps_named(text, 50)] == sweeps
-    found = index.named(text, 50)
+    assert [one.id for one in index.find_sweeps(text, 50)] == sweeps
+    found = index.find_by_name(text, 50)
     assert len(found) == jobs
     search = CommandSearch()
-    entries = tuple(map(_job_or_sweep, (*index.sweeps_named(text, 50), *found)))
+    entries = tuple(map(_job_entry, (*index.find_sweeps(text, 50), *found)))
     assert {one.key for one in search.find(text, entries)} == {one.key for one in entries}
 
 
 def test_the_gpu_time_of_a_sweep_is_that_of_all_its_jobs():
     gpus = {"uses_gpus": True, "world_size": 4, "run": 1}
-    ended = line(1, state=S.FINISHED, started=1e9, ended=1e9 + 100, energy_j=50.0, **gpus)
-    resumed = line(2, state=S.TRAINING, started=1e9 + 70, earlier_gpu_s=40.0, **gpus)
-    begun = line(3, state=S.SETUP, started=1e9 + 90, **{**gpus, "world_size": 2})
+    ended = line(1, state=S.FINISHED, started_s=1e9, ended_s=1e9 + 100, energy_j=50.0, **gpus)
+    resumed = line(2, state=S.TRAINING, started_s=1e9 + 70, earlier_gpu_s=40.0, **gpus)
+    begun = line(3, state=S.SETUP, started_s=1e9 + 90, **{**gpus, "world_size": 2})
     draft = line(4, state=S.QUEUED, uses_gpus=True, world_size=4)
     for jobs in ((ended,), (ended, resumed), (ended, resumed, begun, draft)):
-        whole = line_of_sweep("sweep:lr", jobs)
+        whole = sweep_summary("sweep:lr", jobs)
         for now in (1e9 + 100, 1e9 + 500):
             assert whole.gpu_s(now) == sum(one.gpu_s(now) for one in jobs if one.run)
-    assert line_of_sweep("sweep:lr", (ended, ended)).energy_j == 100.0
-    assert line_of_sweep("sweep:lr", (ended, resumed)).energy_j is None
+    assert sweep_summary("sweep:lr", (ended, ended)).energy_j == 100.0
+    assert sweep_summary("sweep:lr", (ended, resumed)).energy_j is None
     unknown = ended._replace(earlier_gpu_s=None)
-    assert line_of_sweep("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
-    on_processors = line(5, started=1e9, run=1, world_size=4)
-    assert line_of_sweep("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
-    assert line_of_sweep("sweep:lr", (on_processors,)).gpu_s(2e9) is None
+    assert sweep_summary("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
+    on_processors = line(5, started_s=1e9, run=1, world_size=4)
+    assert sweep_summary("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
+    assert sweep_summary("sweep:lr", (on_processors,)).gpu_s(2e9) is None

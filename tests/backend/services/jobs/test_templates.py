@@ -37,7 +37,7 @@ def test_settings_come_back_as_they_were_saved_without_the_name_of_the_job(
 ) -> None:
     raw = raw_job(2, early_stop={"patience_epochs": 3}, tags=["night"])
     made = templates.save("Night run", raw)
-    assert made.sentence == "tiny · sgd 0.05 · 4 epochs"
+    assert made.description == "tiny · sgd 0.05 · 4 epochs"
     assert made.path.endswith("templates/Night run.toml")
     loaded = templates.load("Night run")
     assert loaded == {key: value for key, value in raw.items() if key != "name"}
@@ -53,7 +53,7 @@ def test_a_template_does_not_copy_the_permission_to_share_gpus(
 
 def test_a_replay_does_not_copy_the_permission_to_share_gpus(services: Services) -> None:
     job = services.jobs.create(raw_job())
-    before = Placement("gpu01", gpus=("GPU-1", "GPU-2"), beside=(("GPU-1", "alice"),))
+    before = Placement("gpu01", gpus=("GPU-1", "GPU-2"), shared_gpus=(("GPU-1", "alice"),))
     draft = services.replays.draft(job.id, (before,))
     assert draft["placement"] == [{"node": "gpu01", "gpus": ["GPU-1", "GPU-2"]}]
 
@@ -67,7 +67,7 @@ def test_a_template_is_overwritten_only_on_request(
     ):
         templates.save("night", raw_job(1, epochs=9))
     assert templates.load("night")["epochs"] == 4
-    templates.save("night", raw_job(1, epochs=9), replaces=True)
+    templates.save("night", raw_job(1, epochs=9), overwrite=True)
     assert templates.load("night")["epochs"] == 9
     templates.save("day", raw_job(1))
     with pytest.raises(BackendError, match="“day” exists already"):
@@ -119,8 +119,8 @@ def test_a_damaged_template_is_one_sentence_and_hides_no_other(
     assert sentence in caught.value.message
     assert "\n" not in caught.value.message
     bad, night = templates.list()
-    assert (bad.name, bad.sentence, night.fault) == ("bad", "", "")
-    assert sentence in bad.fault
+    assert (bad.name, bad.description, night.error) == ("bad", "", "")
+    assert sentence in bad.error
     assert templates.remove("bad").name == "bad"
 
 

@@ -43,9 +43,9 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, bea
     over.mkdir(parents=True)
     (over / "exit.json").write_text("{}")
     states: list[JobState] = []
-    trial = services.canary.run(view.id, states.append)
-    assert trial.passed, trial.sentence
-    assert trial.sentence.startswith("1 rank trained one batch together")
+    trial = services.trial_runs.run(view.id, states.append)
+    assert trial.succeeded, trial.message
+    assert trial.message.startswith("1 rank trained one batch together")
     assert states[-1] is JobState.FINISHED
     assert services.jobs.queries.show(view.id).state is JobState.CREATED
     assert [job.id for job in services.jobs.queries.list()] == [view.id]
@@ -56,10 +56,10 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, bea
 def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) -> None:
     services = ready(place, beat)
     view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE))
-    trial = services.canary.run(view.id)
-    assert not trial.passed
-    assert trial.sentence.startswith("Rank 0 on gpu1: ")
-    assert "a while" in trial.sentence
+    trial = services.trial_runs.run(view.id)
+    assert not trial.succeeded
+    assert trial.message.startswith("Rank 0 on gpu1: ")
+    assert "a while" in trial.message
     assert "bks_dataset.py" in trial.traceback
     assert left_of(place, services) == []
 
@@ -86,7 +86,7 @@ def test_cancelling_a_trial_ends_its_ranks(
     view = services.jobs.create(on_node(environment={"GATE": str(gate)}, **ALONE))
     states: list[JobState] = []
     with pytest.raises(Cancelled):
-        services.canary.run(
+        services.trial_runs.run(
             view.id, states.append, cancelled=lambda: during is None or during in states
         )
     assert at_work(place) == []

@@ -150,10 +150,10 @@ def test_leaks_stay_with_the_dataset_until_another_scan(
     library = services.library
     for count in counts:
         found = DatasetScan(9, 9, leak_count=count)
-        monkeypatch.setattr(services.scans._kept, "get", lambda *_, found=found: found)
+        monkeypatch.setattr(services.scans._cache, "get", lambda *_, found=found: found)
         services.scans.scan("tiny", "tiny")
         item = library.show(Kind.DATASET, "tiny")
-        library._add_facts(item, {"items": 9}, "Another finding of a preview.")
+        library._add_details(item, {"items": 9}, "Another finding of a preview.")
         item = library.show(Kind.DATASET, "tiny")
         assert bool(item.leaks) is bool(count)
         library.rescan()

@@ -86,9 +86,9 @@ def test_a_value_has_the_type_of_the_default(default: object, text: str, value: 
 @pytest.mark.parametrize(
     ("setting", "valid"),
     [
-        (CardSetting("x", 1, least=1, most=1_000_000), "a whole number from 1 to 1000000"),
-        (CardSetting("x", 0.5, least=0, most=0.9), "a number from 0 to 0.9"),
-        (CardSetting("x", 1, least=2), "a whole number from 2 on"),
+        (CardSetting("x", 1, minimum=1, maximum=1_000_000), "a whole number from 1 to 1000000"),
+        (CardSetting("x", 0.5, minimum=0, maximum=0.9), "a number from 0 to 0.9"),
+        (CardSetting("x", 1, minimum=2), "a whole number from 2 on"),
         (CardSetting("x", 1.5), "a number"),
         (CardSetting("x", "a", ("a", "b")), "a or b"),
         (CardSetting("x", False), "true or false"),

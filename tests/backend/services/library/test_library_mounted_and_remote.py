@@ -69,8 +69,8 @@ def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: Place) -> 
     services.library.import_item(Kind.DATASET, source, "iris")
     suggestion = place.desktop().gallery.suggest("iris")
     assert suggestion is not None
-    assert suggestion.sentence == "This looks like a table: iris.csv with 3 columns."
-    assert suggestion.facts == {"features": 2, "classes": 2}
+    assert suggestion.message == "This looks like a table: iris.csv with 3 columns."
+    assert suggestion.data_sizes == {"features": 2, "classes": 2}
     item = services.gallery.add(suggestion.entry, suggestion.settings, "iris")
     assert item.reference == "iris@1"
     with pytest.raises(BackendError, match="There is no dataset “roses”"):
@@ -142,8 +142,8 @@ def test_a_rescan_finds_imports_of_others(place: Place, beat: Beat) -> None:
 def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkeypatch) -> None:
     one, other = place.desktop(), place.desktop()
     added = one.cluster.add("gpu2", sshd.address, accept=lambda key: True)
-    assert added.facts is not None
-    assert (added.facts.data_root, added.facts.data_root_writable) == (str(place.root), True)
+    assert added.info is not None
+    assert (added.info.data_root, added.info.data_root_writable) == (str(place.root), True)
     assert [path.name for path in place.root.iterdir()] == ["nodes"]
     heart = beat(place)
     assert [entry.name for entry in other.cluster.list()] == [NODE, "gpu2"]
@@ -177,17 +177,17 @@ def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
 
     now = time.time()
     past = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
-    assert services.nodes.past(NODE) == ()
+    assert services.nodes.history(NODE) == ()
     keep(past, 3)
-    assert [round(now - one.at_s) for one in services.nodes.past(NODE)] == [4000, 3980, 3960]
+    assert [round(now - one.at_s) for one in services.nodes.history(NODE)] == [4000, 3980, 3960]
     keep(past, 100)
-    assert folder.earlier.exists()
-    of_week, *found = (round(now - one.at_s) for one in services.nodes.past(NODE))
+    assert folder.earlier_history.exists()
+    of_week, *found = (round(now - one.at_s) for one in services.nodes.history(NODE))
     assert of_week == 4000
     assert found[-1] == 4000 - 20 * 102
     assert found == list(range(found[0], found[-1] - 1, -20))
     with pytest.raises(BackendError):
-        services.nodes.past("nobody")
+        services.nodes.history("nobody")
 
 
 def kept_here_bytes(services: Services) -> int:
@@ -220,7 +220,7 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
     for _ in range(3):
         services.nodes.remote()
         if name != "node.json":
-            assert services.nodes.past(NODE) == ()
+            assert services.nodes.history(NODE) == ()
     assert kept_here_bytes(services) < 10_000_000
     assert place.wire.came_bytes - before < 20_000_000
 
@@ -236,14 +236,14 @@ def test_f59_a_node_that_always_rewrites_its_history_delays_no_read(
 
     def read_and_replace(files: SftpFiles, path: str, offset: int, limit_bytes: int) -> bytes:
         nonlocal written
-        if path == str(folder.past):
+        if path == str(folder.history):
             written += 1
-            folder.past.write_bytes(b"%09d" % written * 300_000)
+            folder.history.write_bytes(b"%09d" % written * 300_000)
         return read(files, path, offset, limit_bytes)
 
-    folder.past.write_bytes(bytes(2_000_000))
+    folder.history.write_bytes(bytes(2_000_000))
     monkeypatch.setattr(SftpFiles, "read", read_and_replace)
-    assert services.nodes.past(NODE) == ()
+    assert services.nodes.history(NODE) == ()
     assert 1 < written < 10
 
 
@@ -272,14 +272,16 @@ def test_the_preflight_check_proves_that_all_nodes_see_one_data_root(
     config = parse_job(on_node(strategy={"name": "alone"})).config
     assert config is not None
     found = services.preflight.run(config)
-    assert [one.sentence for one in found.faults if one.check == "data root"] == []
+    assert [one.message for one in found.blocking_findings if one.check == "data root"] == []
     assert [one.ok for one in found.findings if one.check == "data root"] == [True]
     # The folder of all jobs, which the check asks for, and nothing of the check itself.
     assert sorted(path.name for path in place.root.iterdir()) == ["jobs", "nodes"]
     assert list((place.root / "jobs").iterdir()) == []
     place.add_node(tmp_path / "another")
     found = services.preflight.run(config)
-    assert [one.check for one in found.faults if one.check == "data root"] == ["data root"]
+    assert [one.check for one in found.blocking_findings if one.check == "data root"] == [
+        "data root"
+    ]
 
 
 def test_the_command_line_takes_both(

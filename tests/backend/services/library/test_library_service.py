@@ -23,8 +23,8 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
-from backend.records.library.item import Kind, LibraryItem, Pin, Together
-from backend.records.library.preview import ItemFault, ModelCheck, Preview
+from backend.records.library.item import Kind, LibraryItem, Pin, Combination
+from backend.records.library.preview import SampleError, ModelCheck, Preview
 from backend.services.context.container import Services, default_catalogue, open_services
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process
@@ -381,7 +381,7 @@ def test_a_preview_is_made_once_and_its_facts_are_kept(
     ]
     library.preview("digits", "digits", "validation")
     assert len(made) == 2
-    assert elsewhere.show(Kind.DATASET, "digits").facts == {
+    assert elsewhere.show(Kind.DATASET, "digits").details == {
         "items": 7,
         "seen_through": "digits@1",
         "warning": "All targets are 3.",
@@ -405,7 +405,7 @@ def test_a_check_is_made_once_for_each_set_of_files(
         library.check_model("x")
         library.check_model("x", "x", "x")
     assert len(made) == 2
-    assert library.show(Kind.MODEL, "x").facts["parameters"] == 10
+    assert library.show(Kind.MODEL, "x").details["parameters"] == 10
     (source / "bks_model.py").write_text("class UserModel(object): ...\n")
     library.import_item(Kind.MODEL, source, "x")
     library.check_model("x")
@@ -421,13 +421,13 @@ def test_previews_checks_and_jobs_record_parts_that_work_together(
         for name in ("digits", "plankton"):
             (source / "bks_model.py").write_text(f"# {name}")
             library.import_item(kind, source, name)
-    broken = Preview("training", "UserDataset", 7, 7, faults=(ItemFault("No."),))
+    broken = Preview("training", "UserDataset", 7, 7, errors=(SampleError("No."),))
     monkeypatch.setattr(tool_process, "preview", lambda *_, **__: broken)
     library.preview("plankton", "digits")
-    assert library.used_together() == ()
+    assert library.known_combinations() == ()
     monkeypatch.setattr(tool_process, "preview", lambda *_, **__: Preview("training", "U", 7, 7))
     library.preview("digits", "digits")
-    assert library.used_together() == (Together("digits", "digits"),)
+    assert library.known_combinations() == (Combination("digits", "digits"),)
     tried = ModelCheck(10, 9, 40, batch="[4] float32")
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: tried)
     library.check_model("plankton", "plankton", "plankton")
@@ -435,10 +435,10 @@ def test_previews_checks_and_jobs_record_parts_that_work_together(
     view = JobView("a", "a", CONFIG, "", RunStatus(JobState.TRAINING, step=1), pins=pins)
     catalogue.put_job(view)
     catalogue.put_job(changed(view, step=0, id="b", pins={**pins, "loader": Pin("x", 1, "")}))
-    assert library.used_together() == (
-        Together("digits", "digits"),
-        Together("plankton", "plankton", "plankton"),
-        Together("digits", "digits", "digits"),
+    assert library.known_combinations() == (
+        Combination("digits", "digits"),
+        Combination("plankton", "plankton", "plankton"),
+        Combination("digits", "digits", "digits"),
     )
 
 

@@ -49,11 +49,11 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
     place: Place, services: Services, file: Path
 ) -> None:
     before = services.jobs.create(on_node(name="before"))
-    item = services.library.give_weights("tiny", file)
+    item = services.library.add_weights("tiny", file)
     other = place.desktop()
     assert (version(place) / "weights.pt").read_bytes() == CONTENT
     assert (version(place) / "weights.pt").stat().st_mode & 0o777 == 0o644
-    assert item.facts["weights"] == {
+    assert item.details["weights"] == {
         "name": "weights.pt",
         "sha256": hashlib.sha256(CONTENT).hexdigest(),
         "bytes": len(CONTENT),
@@ -65,8 +65,8 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
     assert left == [], "nothing is left of the copying"
 
     check = other.jobs.check(on_node())
-    assert check.faults == ()
-    (sentence,) = [one.sentence for one in check.findings if one.check == "start_from"]
+    assert check.errors == ()
+    (sentence,) = [one.message for one in check.findings if one.check == "start_from"]
     assert sentence.startswith("It begins with the weights of tiny@1")
     view = other.jobs.create(on_node(name="fine"))
     assert view.config.start_from == "tiny@1/weights.pt"
@@ -84,7 +84,7 @@ def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
 
 
 def test_a_job_that_starts_from_nothing_ignores_the_weights(services: Services, file: Path) -> None:
-    services.library.give_weights("tiny@1", file)
+    services.library.add_weights("tiny@1", file)
     view = services.jobs.create(on_node(start_from="nothing"))
     head = FakeHead()
     head.instead_of(services)
@@ -98,13 +98,13 @@ def test_weights_placed_by_hand_are_found(place: Place, services: Services) -> N
     view = services.jobs.create(on_node())
     assert view.config.start_from == "tiny@1/weights.safetensors"
     named = services.jobs.check(on_node(start_from="tiny/weights.safetensors"))
-    assert named.faults == ()
+    assert named.errors == ()
     absent = services.jobs.check(on_node(start_from="tiny/weights.pt"))
-    assert [fault.field for fault in absent.faults] == ["start_from"]
+    assert [fault.path for fault in absent.errors] == ["start_from"]
 
 
 def test_changed_weights_start_nothing(place: Place, services: Services, file: Path) -> None:
-    services.library.give_weights("tiny", file)
+    services.library.add_weights("tiny", file)
     view = services.jobs.create(on_node())
     (version(place) / "weights.pt").write_bytes(CONTENT + b"!")
     with pytest.raises(BackendError, match=r"tiny@1/weights\.pt were changed after"):
@@ -114,11 +114,11 @@ def test_changed_weights_start_nothing(place: Place, services: Services, file: P
 
 @pytest.mark.slow
 def test_a_model_keeps_its_weights(place: Place, services: Services, file: Path) -> None:
-    services.library.give_weights("tiny", file)
+    services.library.add_weights("tiny", file)
     other = file.with_name("other.safetensors")
     other.write_bytes(b"\x08\0\0\0\0\0\0\0{}")
     with pytest.raises(BackendError, match="has weights already") as refused:
-        services.library.give_weights("tiny", other)
+        services.library.add_weights("tiny", other)
     assert "new version" in refused.value.remedy
     assert sorted(path.name for path in version(place).glob("weights*")) == ["weights.pt"]
     assert (version(place) / "weights.pt").read_bytes() == CONTENT
@@ -142,7 +142,7 @@ def test_a_file_without_weights_is_refused_in_one_sentence(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(BackendError, match=sentence) as refused:
-        services.library.give_weights("tiny", tmp_path / name)
+        services.library.add_weights("tiny", tmp_path / name)
     assert refused.value.remedy
     assert not list(version(remote_place).glob("*weights*"))
 
@@ -153,6 +153,6 @@ def test_cancelling_leaves_the_model_unchanged(
     progress = Progress()
     progress.cancel()
     with pytest.raises(Cancelled):
-        services.library.give_weights("tiny", file, progress)
+        services.library.add_weights("tiny", file, progress)
     assert not list(version(place).glob("*weights*"))
     assert [path.name for path in version(place).parents[1].iterdir()] == ["tiny"]

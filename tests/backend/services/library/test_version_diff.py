@@ -9,7 +9,7 @@ from backend.base.errors import BackendError
 from backend.cli.main import run as cli
 from backend.records.library.item import Kind, VersionChanges
 from backend.services.library import version_diff
-from backend.services.library.version_diff import changes
+from backend.services.library.version_diff import compare_versions
 from tests.backend.services.access_cases import Place
 
 pytest_plugins = [
@@ -56,21 +56,21 @@ def test_a_changed_binary_file_is_named_and_not_shown() -> None:
     def text(reference: str, path: str) -> str:
         raise BackendError(f"{path} is not text.")
 
-    found = changes(("d@1", {"a.npy": "1"}), ("d@2", {"a.npy": "2"}), text)
+    found = compare_versions(("d@1", {"a.npy": "1"}), ("d@2", {"a.npy": "2"}), text)
     assert found == VersionChanges("d@1", "d@2", changed=("a.npy",))
 
 
 def test_only_the_first_of_very_many_lines_and_files_are_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(version_diff, "_MOST_LINES", 20)
-    monkeypatch.setattr(version_diff, "_MOST_FILES", 3)
+    monkeypatch.setattr(version_diff, "_MAX_LINES", 20)
+    monkeypatch.setattr(version_diff, "_MAX_FILES", 3)
     none: dict[str, str] = {}
     nine = {f"{number}.py": "hash" for number in range(9)}
-    found = changes(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 10)
+    found = compare_versions(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 10)
     assert len(found.added) == 9
     assert found.text.splitlines()[20:] == ["… (cut off)", "… (the first 3 files)"]
-    long = changes(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 21)
+    long = compare_versions(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 21)
     assert long.text.splitlines()[0] == "… 0.py is longer than 20 lines"
 
 

@@ -13,9 +13,9 @@ from backend.base.errors import BackendError
 from backend.datastore.nodes import files as node_files
 from backend.provisioning import cluster_key
 from backend.provisioning.wheelhouse import Wheelhouse, Wheelhouses
-from backend.records.nodes.entry import NodeEntry, NodeFacts, SetUp
+from backend.records.nodes.entry import NodeEntry, NodeInfo, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.services.nodes.provisioning import DesktopPlaces, ProvisioningService
+from backend.services.nodes.provisioning import DesktopPaths, ProvisioningService
 from backend.ssh.interface import Shell, Unreachable
 from tests.backend.provisioning.provisioner_rig import Node, start_fake, without_horovod
 from tests.backend.provisioning.test_wheelhouse import CONSTRAINTS, built
@@ -49,7 +49,7 @@ class Cluster:
     def service(self, desktop: str = "desktop") -> ProvisioningService:
         return ProvisioningService(
             self.root,
-            DesktopPlaces(
+            DesktopPaths(
                 keys=self.folder / desktop / "keys",
                 wheels=self.folder / desktop / "wheels",
                 constraints=CONSTRAINTS,
@@ -66,7 +66,7 @@ class Cluster:
             raise Unreachable(f"{entry.name} did not answer.", "Check whether it is on.")
         return self.nodes[entry.name].open(entry)
 
-    def inspect(self, entry: NodeEntry, shell: Shell) -> NodeFacts:
+    def inspect(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
         return self.nodes[entry.name].facts
 
     def set_up(

@@ -68,8 +68,8 @@ def test_a_node_is_added_found_again_inspected_and_removed(
     added = open_service().add("gpu1", sshd.address, accept=accept)
     assert asked == [sshd.host_key]
     assert added.data_root == str(root.path)
-    assert added.facts is not None
-    assert added.facts.data_root_writable
+    assert added.info is not None
+    assert added.info.data_root_writable
     assert not added.is_ready
     service = open_service()
     assert service.list() == (added,)
@@ -78,7 +78,7 @@ def test_a_node_is_added_found_again_inspected_and_removed(
     assert shell.run(["echo", "in"]).out == "in\n"
     shell.close()
     again = service.inspect("gpu1")
-    assert replace(again, facts=None) == replace(added, facts=None)
+    assert replace(again, info=None) == replace(added, info=None)
     assert service.list() == (again,)
     assert service.remove("gpu1") == again
     assert service.list() == ()
@@ -91,7 +91,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
     one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
-    assert one.no_share
+    assert one.is_staged
     carried = Path(one.data_root)
     assert carried.parent == sshd.home / ".ringmaster" / "carried"
     other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
@@ -99,7 +99,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     # It stays so, though the inspection sees the data root, as both are this machine.
     assert open_service().inspect("gpu1").data_root == one.data_root
     shell = open_service().open_shell("gpu1")
-    assert open_service().facts(one, shell).data_root == one.data_root
+    assert open_service().node_details(one, shell).data_root == one.data_root
     shell.close()
 
 
@@ -143,7 +143,7 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
     assert service.host_key("gpu1") == ""
     with pytest.raises(HostKeyUnknown) as caught:
         service.inspect("gpu1")
-    service.trust(caught.value.key)
+    service.accept_key(caught.value.key)
     service.inspect("gpu1")
     with pytest.raises(BackendError, match=r"No host key of \[other\]:2222"):
         service.remove_host_key("other", 2222)
@@ -160,7 +160,7 @@ def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
         root,
         tmp_path / "elsewhere",
         sshd.ssh_config,
-        given=lambda key: key.fingerprint == fingerprint,
+        is_trusted_key=lambda key: key.fingerprint == fingerprint,
     )
     contacts: dict[str, Callable[[], object]] = {
         "open_shell": lambda: given.open_shell("gpu1").close(),
@@ -183,7 +183,9 @@ def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
 def test_a_given_fingerprint_replaces_no_accepted_key(
     root: OpenRoot, tmp_path: Path, sshd: Sshd
 ) -> None:
-    service = NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config, given=lambda key: True)
+    service = NodeRegistry(
+        root, tmp_path / "desktop", sshd.ssh_config, is_trusted_key=lambda key: True
+    )
     service.add("gpu1", sshd.address, accept=no)
     sshd.stop()
     sshd.new_host_key()
@@ -329,12 +331,12 @@ def test_f34_a_data_root_unmounted_at_an_inspection_keeps_its_path(
     mounted.unlink()
     away = service.inspect("gpu1")
     assert away.data_root == str(mounted)
-    assert away.facts is not None
-    assert not away.facts.data_root_writable
+    assert away.info is not None
+    assert not away.info.data_root_writable
     mounted.symlink_to(root.path)
     back = service.inspect("gpu1")
-    assert back.facts is not None
-    assert back.facts.data_root_writable
+    assert back.info is not None
+    assert back.info.data_root_writable
 
 
 class Memory(KeyringBackend):
@@ -399,7 +401,7 @@ def test_a_wrong_passphrase_in_the_keyring_is_asked_for_again(
     use_keyring(Memory())
     address = locked(sshd)
     service = open_service()
-    service.keyring.keep(address.identity, "that of last year")
+    service.keyring.store(address.identity, "that of last year")
     user = User(PASSPHRASE)
     service.add("gpu1", address, accept=yes, passphrase=user)
     assert user.asked == [address.identity]
@@ -446,9 +448,9 @@ def test_a_keyring_that_guards_nothing_is_refused(
 ) -> None:
     use_keyring(backend)
     ring = SystemKeyring()
-    assert "no system keyring" in ring.fault()
+    assert "no system keyring" in ring.unavailable_reason()
     with pytest.raises(BackendError):
-        ring.keep("/key", PASSPHRASE)
+        ring.store("/key", PASSPHRASE)
     assert (ring.read("/key"), ring.delete("/key")) == ("", False)
     assert getattr(backend, "held", {}) == {}
 
@@ -458,13 +460,13 @@ def test_the_guarded_one_of_several_keyrings_is_used(use_keyring: Use) -> None:
     chain = Memory()
     chain.backends = [plain, guarded]  # type: ignore[attr-defined]
     use_keyring(chain)
-    SystemKeyring().keep("/key", PASSPHRASE)
+    SystemKeyring().store("/key", PASSPHRASE)
     assert (plain.held, chain.held) == ({}, {})
     assert list(guarded.held.values()) == [PASSPHRASE]
 
 
 def test_a_keyring_that_stays_locked_is_one_sentence(use_keyring: Use) -> None:
     use_keyring(Locked())
-    assert SystemKeyring().fault() == ""
+    assert SystemKeyring().unavailable_reason() == ""
     with pytest.raises(BackendError, match="could not store the passphrase of /key"):
-        SystemKeyring().keep("/key", PASSPHRASE)
+        SystemKeyring().store("/key", PASSPHRASE)

@@ -26,7 +26,7 @@ from backend.records.nodes.entry import (
     NodeAddress,
     NodeEntry,
     NodeInstallation,
-    PythonFound,
+    NodePython,
 )
 from backend.records.nodes.provisioning_options import SetUpOptions, options_of
 from backend.services.nodes import provisioning
@@ -68,7 +68,7 @@ def test_nodes_are_set_up_at_once_with_one_recipe_and_one_key_and_written_down(
     there = [entry.installation for entry in entries]
     assert len({(one.environment, one.mpi_version) for one in there if one}) == 1
     assert {update.node for update in cluster.updates} == set(NAMES)
-    assert all(entry.facts is not None for entry in entries)
+    assert all(entry.info is not None for entry in entries)
     assert_they_know_each_other(cluster)
 
 
@@ -87,7 +87,7 @@ def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Clu
         vpn = Interface("tailscale0", f"100.64.0.{number}/32")
         node = cluster.nodes[name]
         node.facts = replace(node.facts, interfaces=(vpn, Interface("lo", "127.0.0.1/8")))
-        entry = replace(cluster.entry(name), facts=node.facts, ranks_address=f"10.88.0.{number}/32")
+        entry = replace(cluster.entry(name), info=node.facts, ranks_address=f"10.88.0.{number}/32")
         node_files.write_entry(cluster.root, entry)
     cluster.set_up("gpu1")
     # It was not there when gpu1 was set up, and is known by another address.
@@ -101,7 +101,7 @@ def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Clu
     assert 'from="10.88.0.2/32,10.88.0.3/32,100.64.0.3/32,10.99.0.4/32,100.64.0.4/32"' in listed[0]
     assert 'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in listed[1]
     assert "Host 10.88.0.2 100.64.0.2\n" in (cluster.nodes["gpu3"].home / "ssh/config").read_text()
-    sentence = next(one for one in cluster.updates[-1].steps if one.title == "Open MPI").sentence
+    sentence = next(one for one in cluster.updates[-1].steps if one.title == "Open MPI").message
     assert "accepted from 10.99.0.4/32, 10.88.0.2" in sentence
 
 
@@ -110,7 +110,7 @@ def test_the_set_up_shows_the_accepted_key_of_the_node(cluster: Cluster) -> None
     line.write_text(HOST_KEY)
     shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
     cluster.set_up("gpu1")
-    assert {update.trusted for update in cluster.updates} == {shown.split()[1]}
+    assert {update.trusted_fingerprint for update in cluster.updates} == {shown.split()[1]}
 
 
 def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> None:
@@ -134,7 +134,7 @@ def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> N
             "set the node up from that computer. Or set the node up without Horovod.",
         ),
         (
-            {"pythons": (PythonFound("/usr/bin/python3.14", "3.14.0", True),)},
+            {"pythons": (NodePython("/usr/bin/python3.14", "3.14.0", True),)},
             "There is no Horovod for Python 3.14 on x86_64 without CUDA, which "
             "gpu2 has; built on this computer: Python 3.11 on x86_64 without CUDA.",
             "Run RINGMASTER_PYTHON=python3.14 ./installers/run doctor to build it "
@@ -154,7 +154,7 @@ def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
     assert (refused.message, refused.remedy) == (sentence, remedy)
     failed = [update for update in cluster.updates if update.node == "gpu2"][-1].failed
     assert failed is not None
-    assert (failed.title, failed.sentence) == ("Python", sentence)
+    assert (failed.title, failed.message) == ("Python", sentence)
     assert (node.shell.sent_bytes, node.home.exists()) == (0, False)
     assert cluster.gathered == 1, "wheels were fetched for it"
     assert cluster.entry("gpu1").is_ready
@@ -164,7 +164,7 @@ def test_a_node_is_set_up_without_horovod_and_keeps_that_until_it_is_chosen_agai
     cluster: Cluster,
 ) -> None:
     (cluster.folder / "horovod").rename(cluster.folder / "built")
-    services = SimpleNamespace(set_up=cluster.service())
+    services = SimpleNamespace(provisioning=cluster.service())
     assert call(services, "node", "provision", "gpu1", "--without-horovod") == OK
     lacks = cluster.entry("gpu1")
     assert options_of(lacks) == SetUpOptions(without_horovod=True)
@@ -266,7 +266,7 @@ def test_several_nodes_are_un_provisioned_at_once_although_one_fails(
         return 4_000_000
 
     monkeypatch.setattr(ProvisioningService, "un_provision", take)
-    services = SimpleNamespace(set_up=cluster.service())
+    services = SimpleNamespace(provisioning=cluster.service())
     words = ("node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1")
     assert call(services, *words) == FAILED
     printed = capsys.readouterr()
@@ -326,7 +326,7 @@ def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
     cluster.silent = set() if answers else {"gpu1"}
     # gpu2 is not set up, gpu9 is unknown: neither has an agent to start.
     names = ("gpu1", "gpu2", "gpu9", "gpu1")
-    result = cluster.service().wake_silent(names, lambda address: None)
+    result = cluster.service().wake_silent_nodes(names, lambda address: None)
     assert result.keys() == (set() if found is None else {"gpu1"})
     if isinstance(found, str):
         assert found in str(result["gpu1"])
@@ -342,7 +342,7 @@ def test_a_silent_node_that_does_not_answer_is_not_waited_for(cluster: Cluster) 
     def knock(address: NodeAddress) -> None:
         raise Unreachable(f"{address.host} did not answer.")
 
-    result = cluster.service().wake_silent(("gpu1",), knock)
+    result = cluster.service().wake_silent_nodes(("gpu1",), knock)
     assert "did not answer" in str(result["gpu1"])
     assert cluster.service().wake("gpu1") is True, "nothing was started"
 

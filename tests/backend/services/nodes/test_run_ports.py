@@ -13,11 +13,11 @@ def test_a_node_whose_ports_answer_is_open_to_its_network(monkeypatch: pytest.Mo
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         monkeypatch.setattr(run_ports, "_PORTS", (port,))
-        assert "every machine" in run_ports.finding("gpu1", "127.0.0.1").sentence
+        assert "every machine" in run_ports.check_ports("gpu1", "127.0.0.1").message
     # Nothing listens any more; the kernel still answers.
-    finding = run_ports.finding("gpu1", "127.0.0.1")
+    finding = run_ports.check_ports("gpu1", "127.0.0.1")
     assert finding.ok
-    assert "Who may reach the nodes" in finding.sentence
+    assert "Who may reach the nodes" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,6 @@ def test_a_firewall_that_drops_or_rejects_closes_the_ports(
         raise error
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    finding = run_ports.finding("gpu1", "192.0.2.1")
+    finding = run_ports.check_ports("gpu1", "192.0.2.1")
     assert finding.ok
-    assert finding.sentence == "This computer cannot connect to the ports of runs on gpu1."
+    assert finding.message == "This computer cannot connect to the ports of runs on gpu1."

@@ -152,7 +152,7 @@ def test_an_unused_environment_is_removed_by_name_or_by_age(
 ) -> None:
     python = make(cluster, node=node)
     folder = Path(python).parents[1]
-    services = SimpleNamespace(set_up=cluster.service())
+    services = SimpleNamespace(provisioning=cluster.service())
 
     def asked(*words: str) -> str:
         assert call(services, "node", "environments", node, *words) == OK

@@ -75,9 +75,9 @@ def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LAT
     run.folder.logs.mkdir(exist_ok=True)
     run.folder.rank_log(0).write_text("".join(f"line {n}\n" for n in range(40)))
     error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
-    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended=ended_at)
+    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended_at=ended_at)
     replace_json(run.folder.attempt(view.run).exit, ended.to_dict())
-    run.say(JobState.ERROR, updated=ended_at)
+    run.say(JobState.ERROR, updated_at=ended_at)
     return view.id
 
 
@@ -87,13 +87,13 @@ def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
 ) -> None:
     desks = place.desktop(), place.desktop()
     for desk in desks:
-        desk.notices.keep(Channels(hook.url, mail_to(post)))
+        desk.notifications.store(Channels(hook.url, mail_to(post)))
     job = failed_run(place, desks[0], beat)
     start = threading.Barrier(2)
 
     def send(desk: Services) -> None:
         start.wait()
-        desk.notices.notify(job, 1)
+        desk.notifications.notify(job, 1)
 
     threads = [threading.Thread(target=send, args=(desk,)) for desk in desks]
     for thread in threads:
@@ -101,14 +101,14 @@ def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
     for thread in threads:
         thread.join()
     for desk in desks:
-        assert desk.notices.notify(job, 1).wait_s is None
+        assert desk.notifications.notify(job, 1).wait_s is None
     (message,) = hook.posts
     assert (message["name"], message["cause"]) == ("night run", "Rank 0 on gpu1 was killed.")
     assert message["lines"] == [f"line {n}" for n in range(20, 40)]
     assert len(post.mails) == 1
     third = place.desktop()
-    third.notices.keep(Channels(hook.url))
-    assert third.notices.notify(job, 1).wait_s is None
+    third.notifications.store(Channels(hook.url))
+    assert third.notifications.notify(job, 1).wait_s is None
     assert len(hook.posts) == 1
 
 
@@ -117,22 +117,22 @@ def test_s16_an_unavailable_server_is_reported_and_tried_again(
     place: Place, beat: Beat, hook: WebhookServer
 ) -> None:
     desk = place.desktop()
-    desk.notices.keep(Channels(hook.url))
+    desk.notifications.store(Channels(hook.url))
     job = failed_run(place, desk, beat)
     hook.answers = [503]
-    delivery = desk.notices.notify(job, 1)
+    delivery = desk.notifications.notify(job, 1)
     assert delivery.wait_s is not None
     assert delivery.failure == "The webhook at 127.0.0.1 answered 503."
     assert hook.posts == []
-    assert desk.notices.notify(job, 2).wait_s is not None, "its end is not written yet"
+    assert desk.notifications.notify(job, 2).wait_s is not None, "its end is not written yet"
 
 
 def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
     place: Place, home: Path, ring: Memory, tmp_path: Path, post: MailServer
 ) -> None:
-    notices = place.desktop().notices
+    notices = place.desktop().notifications
     mail = replace(mail_to(post), security="starttls", user="ring")
-    kept = notices.keep(Channels("https://hooks.example/T0-planted", mail), PASSWORD)
+    kept = notices.store(Channels("https://hooks.example/T0-planted", mail), PASSWORD)
     assert notices.channels() == kept
     assert notices.path.is_relative_to(home)
     assert notices.path.stat().st_mode & 0o777 == 0o600
@@ -142,8 +142,8 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
     assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
     with_address = [path for path in files if b"T0-planted" in path.read_bytes()]
     assert with_address == [notices.path]
-    assert place.desktop().notices.has_password(), "the next start does not ask"
-    notices.keep(replace(kept, mail=None))
+    assert place.desktop().notifications.has_password(), "the next start does not ask"
+    notices.store(replace(kept, mail=None))
     assert ring.held == {}
 
 
@@ -158,24 +158,24 @@ def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
     # SFTP knows whole seconds, so an end in the second of the mark counts as later.
     record = place.data.job(before).attempt(1).exit
     os.utime(record, (0, record.stat().st_mtime - 2))
-    first = desk.notices.keep(Channels(hook.url, since="1999"))
-    assert first.since > "2026"
+    first = desk.notifications.store(Channels(hook.url, enabled_at="1999"))
+    assert first.enabled_at > "2026"
     after = failed_run(place, desk, beat, ended)
-    assert desk.notices.notify(before, 1).wait_s is None
-    assert desk.notices.notify(after, 1).wait_s is None
+    assert desk.notifications.notify(before, 1).wait_s is None
+    assert desk.notifications.notify(after, 1).wait_s is None
     assert [post["job"] for post in hook.posts] == [after]
     assert first.is_new(seconds(ended) + 86_400)
-    quiet = desk.notices.keep(replace(first, tells_finished=False))
-    assert quiet.since == first.since, "no new target"
-    assert not quiet.wants(JobState.FINISHED)
-    assert not first.wants(JobState.INTERRUPTED)
+    quiet = desk.notifications.store(replace(first, notifies_finished=False))
+    assert quiet.enabled_at == first.enabled_at, "no new target"
+    assert not quiet.notifies_of(JobState.FINISHED)
+    assert not first.notifies_of(JobState.INTERRUPTED)
 
 
 @pytest.mark.usefixtures("home", "ring")
 def test_a_test_names_the_fault_before_anything_is_stored(
     place: Place, hook: WebhookServer, post: MailServer
 ) -> None:
-    notices = place.desktop().notices
+    notices = place.desktop().notifications
     channels = Channels(hook.url, mail_to(post))
     notices.send_test(WEBHOOK, channels)
     notices.send_test(MAIL, channels)
@@ -195,7 +195,7 @@ def test_a_test_names_the_fault_before_anything_is_stored(
             notices.send_test(kind, bad)
     assert notices.channels() == Channels()
     with pytest.raises(BackendError, match="begins with https"):
-        notices.keep(replace(channels, webhook="hooks"))
+        notices.store(replace(channels, webhook="hooks"))
     assert not notices.path.exists()
 
 
@@ -203,23 +203,23 @@ def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
     remote_place: Place, home: Path, ring: Memory, sshd: Sshd, post: MailServer
 ) -> None:
     remote_place.add_node()
-    notices = remote_place.desktop().notices
+    notices = remote_place.desktop().notifications
     mail = replace(mail_to(post), security="starttls", user="ring")
     requested = Channels("https://hooks.example/T0", mail, from_nodes=True)
-    kept = notices.keep(requested, PASSWORD)
-    assert notices.spread() == ()
+    kept = notices.store(requested, PASSWORD)
+    assert notices.copy_to_nodes() == ()
     folder = sshd.home / ".ringmaster" / "notices"
     (there,) = folder.iterdir()
     assert there.stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
     assert Channels.from_dict(read_json(there)) == replace(kept, mail=None)
     assert PASSWORD not in there.read_text()
-    notices.keep(replace(kept, from_nodes=False))
-    assert notices.spread() == ()
+    notices.store(replace(kept, from_nodes=False))
+    assert notices.copy_to_nodes() == ()
     assert list(folder.iterdir()) == []
     entry = node_files.entry(remote_place.data, NODE)
     assert entry is not None
     nowhere = replace(entry, address=replace(entry.address, port=9))
     node_files.write_entry(remote_place.data, nowhere)
-    (failure,) = notices.spread()
+    (failure,) = notices.copy_to_nodes()
     assert failure.startswith("gpu1 does not have the settings: ")

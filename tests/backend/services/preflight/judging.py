@@ -6,17 +6,17 @@ from typing import Any
 
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import PreflightFinding
-from backend.services.preflight.checks import BY_NAME, of_replies
+from backend.services.preflight.checks import BY_NAME, judge_replies
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from backend.services.preflight.names import HOST_KEY
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 
 
 def answered(target: PreflightTarget, **replies: Any) -> list[PreflightFinding]:
-    return list(of_replies(NodePreflight(target.placement, target, replies=replies)))
+    return list(judge_replies(NodePreflight(target.placement, target, replies=replies)))
 
 
 def unknown_key(name: str, error: HostKeyUnknown | HostKeyChanged) -> PreflightFinding:
     node = NodePreflight(Placement(name, 1), error=error)
-    (found,) = BY_NAME[HOST_KEY].of_node(node, JobPreflight("", ""), None)
+    (found,) = BY_NAME[HOST_KEY].node_findings(node, JobPreflight("", ""), None)
     return found

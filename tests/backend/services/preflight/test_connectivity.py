@@ -10,11 +10,16 @@ import pytest
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.check import Result
-from backend.services.preflight.checks import BY_NAME, of_replies
-from backend.services.preflight.connectivity import Meeting, busy, log_in_findings, route_findings
+from backend.services.preflight.checks import BY_NAME, judge_replies
+from backend.services.preflight.connectivity import (
+    ConnectionTest,
+    busy_load,
+    login_findings,
+    route_findings,
+)
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from backend.services.preflight.limits import PreflightLimits
-from backend.services.preflight.names import BETWEEN, DATA_ROOT, PYTHON, PYTORCH, ROUTE
+from backend.services.preflight.names import SSH_BETWEEN_NODES, DATA_ROOT, PYTHON, PYTORCH, ROUTE
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
@@ -28,18 +33,18 @@ def findings(
     log_ins: dict[str, tuple[int, str]] | None = None,
     nodes: tuple[str, ...] = FOUR,
 ) -> list[PreflightFinding]:
-    meetings = [Meeting(*pair, bad.get(pair, WELL)) for pair in permutations(nodes, 2)]
+    meetings = [ConnectionTest(*pair, bad.get(pair, WELL)) for pair in permutations(nodes, 2)]
     asked = [
-        Meeting(nodes[0], node, {"code": code, "why": why})
+        ConnectionTest(nodes[0], node, {"code": code, "why": why})
         for node, (code, why) in (log_ins or {}).items()
     ]
     return judged(meetings, asked)
 
 
-def judged(meetings: list[Meeting], log_ins: list[Meeting]) -> list[PreflightFinding]:
+def judged(meetings: list[ConnectionTest], log_ins: list[ConnectionTest]) -> list[PreflightFinding]:
     return [
         *map(BY_NAME[ROUTE].finding, route_findings(meetings)),
-        *map(BY_NAME[BETWEEN].finding, log_in_findings(log_ins, meetings)),
+        *map(BY_NAME[SSH_BETWEEN_NODES].finding, login_findings(log_ins, meetings)),
     ]
 
 
@@ -56,7 +61,7 @@ def test_a_node_that_no_other_node_reaches_is_named_alone() -> None:
     for bad in (only_to, to_and_from("c", LOST)):
         (found,) = findings(bad)
         assert found.nodes == ("c",)
-        assert "fail (timed out)" in found.sentence
+        assert "fail (timed out)" in found.message
 
 
 def test_one_pair_that_does_not_meet_is_named_as_a_pair() -> None:
@@ -71,7 +76,7 @@ def test_both_of_two_unconnected_nodes_are_named() -> None:
 
 def test_a_connection_that_carries_nothing_is_blamed_on_the_packet_size() -> None:
     (found,) = findings(to_and_from("b", STUCK))
-    assert "large packets" in found.sentence
+    assert "large packets" in found.message
     assert "MTU" in found.remedy
 
 
@@ -79,7 +84,7 @@ def test_a_slow_network_is_a_warning() -> None:
     (found,) = findings(to_and_from("b", SLOW))
     assert found.is_warning
     assert found.nodes == ("b",)
-    assert "4.0 MB/s" in found.sentence
+    assert "4.0 MB/s" in found.message
 
 
 def test_ssh_that_fails_for_want_of_a_route_is_no_second_fault() -> None:
@@ -100,17 +105,17 @@ def test_a_node_that_no_other_node_lets_in_is_itself_at_fault() -> None:
 @pytest.mark.parametrize("busy", ["", "b is busy (load 34 on 2 cores)"])
 def test_a_busy_node_does_not_excuse_a_node_that_no_other_lets_in(busy: str) -> None:
     facts = {"code": 255, "why": "lab@x: Permission denied (publickey)."}
-    (found,) = judged([], [Meeting("a", node, facts, busy) for node in ("b", "c")])
+    (found,) = judged([], [ConnectionTest("a", node, facts, busy) for node in ("b", "c")])
     assert found.nodes == ("a",)
-    assert "busy" not in found.sentence
+    assert "busy" not in found.message
 
 
 def test_a_shell_that_cannot_read_the_command_of_mpirun_is_named_at_its_node() -> None:
     facts = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
-    met = [Meeting("a", node, facts) for node in ("b", "c")]
+    met = [ConnectionTest("a", node, facts) for node in ("b", "c")]
     found = judged([], met)
     assert [one.nodes for one in found] == [("b",), ("c",)]
-    assert found[0].sentence == (
+    assert found[0].message == (
         "The login shell of b cannot run mpirun's commands: fish: Unsupported use of '='."
     )
     assert found[0].fix is Fix.INSTALL_CLUSTER_KEY
@@ -132,10 +137,10 @@ def test_a_late_login_blames_the_load_and_no_key(
     why: str, code: int, busy: str, said: str, others_fail: bool
 ) -> None:
     facts = {"code": code, "why": why}
-    log_ins = [Meeting("a", "b", facts, busy)]
-    log_ins.append(Meeting("a", "c", facts if others_fail else {"code": 0, "why": ""}, busy))
+    log_ins = [ConnectionTest("a", "b", facts, busy)]
+    log_ins.append(ConnectionTest("a", "c", facts if others_fail else {"code": 0, "why": ""}, busy))
     found = judged([], log_ins)[0]
-    assert said in found.sentence or (others_fail and not busy)
+    assert said in found.message or (others_fail and not busy)
     assert "key" not in found.remedy
     assert found.fix is Fix.LEAVE_OUT
 
@@ -157,7 +162,7 @@ def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
 ) -> None:
     limits = PreflightLimits()
     found = limits.for_node(login_s, load, cores)
-    assert found.whole_s / limits.whole_s == times
+    assert found.total_s / limits.total_s == times
 
 
 @pytest.mark.parametrize(
@@ -166,12 +171,12 @@ def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
 )
 def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, said: str) -> None:
     facts = {"load": load, "cores": cores}
-    assert busy(facts) == said
+    assert busy_load(facts) == said
     target = PreflightTarget("b", Placement("b", 1), *["/x"] * 6, leads=True, library="mpi4py")
     replies = {"imports": None, "load": facts}
     node = NodePreflight(target.placement, target, replies=replies)
-    (late,) = (one for one in of_replies(node) if "MPI for Python" in one.sentence)
-    assert (f"b is busy ({said})" in late.sentence) is bool(said)
+    (late,) = (one for one in judge_replies(node) if "MPI for Python" in one.message)
+    assert (f"b is busy ({said})" in late.message) is bool(said)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +201,10 @@ def test_a_login_fails_with_the_python_that_filters_its_commands(
         )
         for name in ("a", "b")
     )
-    nodes[0].met = [{"kind": "ssh", "node": "b", "facts": facts}]
+    nodes[0].connection_results = [{"kind": "ssh", "node": "b", "facts": facts}]
     job = JobPreflight("", "", nodes)
     job.findings.append(BY_NAME[check].finding(Result("It does not start."), node))
-    (log_ins,) = BY_NAME[BETWEEN].together
+    (log_ins,) = BY_NAME[SSH_BETWEEN_NODES].job_judges
     assert bool(list(log_ins(job))) is is_said
 
 
@@ -221,8 +226,11 @@ DENIED, NO_PYTHON = (255, "lab@x: Permission denied (publickey)."), (1, "sh: no 
 def test_the_head_is_blamed_for_a_fault_at_all_nodes(
     log_ins: dict[str, tuple[int, str]], excused: tuple[str, ...], blamed: list[str]
 ) -> None:
-    met = [Meeting("a", node, {"code": code, "why": why}) for node, (code, why) in log_ins.items()]
-    found = log_in_findings(met, [], excused)
+    met = [
+        ConnectionTest("a", node, {"code": code, "why": why})
+        for node, (code, why) in log_ins.items()
+    ]
+    found = login_findings(met, [], excused)
     assert [node for one in found for node in one.nodes or ()] == blamed
 
 
@@ -233,8 +241,8 @@ def test_each_word_of_ssh_has_its_own_sentence() -> None:
         ("Bad owner or permissions on config", "Bad owner", Fix.INSTALL_CLUSTER_KEY),
     ):
         (found,) = findings({}, {"b": (255, why), "c": (0, "")})
-        assert part in found.sentence
+        assert part in found.message
         assert found.fix is fix
     (found,) = findings({}, {"b": (127, "No such file or directory"), "c": (0, "")})
     assert found.nodes == ("a",)
-    assert "has no ssh" in found.sentence
+    assert "has no ssh" in found.message

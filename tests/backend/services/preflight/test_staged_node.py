@@ -43,23 +43,23 @@ class Files:
 
 
 def test_one_thread_at_a_time_uses_the_files_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    staged = [replace(node(name, horovod=True), no_share=True) for name in ("gpu1", "gpu2")]
+    staged = [replace(node(name, horovod=True), is_staged=True) for name in ("gpu1", "gpu2")]
     preflight = run("ddp", *staged)
-    preflight.know()
+    preflight.collect_nodes()
     first, other = preflight.job.nodes
-    other.heard = {"port": 1}
-    other.listening.set()
+    other.listener_reply = {"port": 1}
+    other.listening_event.set()
     shell: Any = Files()
     facts = {"port": 1}
-    monkeypatch.setattr(preflight._cluster, "open_shell", lambda _: shell, raising=False)
-    monkeypatch.setattr(preflight._set_up, "peers", list, raising=False)
+    monkeypatch.setattr(preflight._node_registry, "open_shell", lambda _: shell, raising=False)
+    monkeypatch.setattr(preflight._provisioning, "peers", list, raising=False)
     monkeypatch.setattr(node_probe, "listen", lambda *_: (facts, 0.0))
-    monkeypatch.setattr(node_probe, "dismiss", lambda *_: None)
+    monkeypatch.setattr(node_probe, "end_listener", lambda *_: None)
     monkeypatch.setattr(node_probe, "probe_node", lambda *_: {})
-    monkeypatch.setattr(node_probe, "meet", lambda *_: [])
+    monkeypatch.setattr(node_probe, "connect_to_peers", lambda *_: [])
     monkeypatch.setattr(cluster_key, "write_settings", lambda shell, *_: shell.read("settings"))
-    preflight._over.set()
+    preflight._finished_event.set()
     with ExitStack() as after:
-        preflight._ask_remote(first, staged[0], after)
+        preflight._query_remote_node(first, staged[0], after)
     assert "settings" in shell.used
     assert shell.clashes == []

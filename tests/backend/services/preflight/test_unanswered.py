@@ -62,7 +62,7 @@ class Nodes:
         self.began = False
         monkeypatch.setattr(node_probe, "listen", lambda *_: ({"port": 1}, 0.0))
         monkeypatch.setattr(node_probe, "probe_node", self.probe)
-        monkeypatch.setattr(node_probe, "meet", self.meet)
+        monkeypatch.setattr(node_probe, "connect_to_peers", self.meet)
         monkeypatch.setattr(cluster_key, "write_settings", lambda *_: None)
 
     def open_shell(self, name: str) -> Any:
@@ -90,12 +90,12 @@ class Nodes:
         if not self.hangs or not self.began:
             self.began = True
             return 0.0
-        (gpu1,) = (one for one in self.run.job.asked if one.name == "gpu1")
-        return LIMITS.whole_s + 1 if gpu1.over.is_set() else LIMITS.meeting_s
+        (gpu1,) = (one for one in self.run.job.target_nodes if one.name == "gpu1")
+        return LIMITS.total_s + 1 if gpu1.finished_event.is_set() else LIMITS.listening_s
 
     def check(self) -> Preflight:
         entries = [
-            replace(node(name, horovod=True), facts=replace(FACTS, data_root=str(self.root)))
+            replace(node(name, horovod=True), info=replace(FACTS, data_root=str(self.root)))
             for name in NODES
         ]
         placement = [{"node": name, "processes": 2} for name in NODES]
@@ -109,7 +109,7 @@ class Nodes:
         # So that the checks of a script are made, too.
         config = replace(config, python="/opt/python")
         self.run = PreflightRun(context, config, 0)
-        return self.run.fly(lambda: False)
+        return self.run.run(lambda: False)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def passed(found: Preflight) -> set[str]:
 
 def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
     found = nodes.check()
-    assert found.passed, found.faults
+    assert found.succeeded, found.blocking_findings
     assert passed(found) == {*checks.BY_NAME} - {names.GPUS, names.HOROVOD, names.DATA}
     assert found.unchecked == ()
 
@@ -166,8 +166,8 @@ def test_a_silent_node_blocks_in_every_view(
     nodes.hangs = True
     found = nodes.check()
     sentence = "gpu2 has not answered within 25 s."
-    assert [one.sentence for one in found.faults] == [sentence]
-    assert VARIABLE in found.faults[0].remedy
+    assert [one.message for one in found.blocking_findings] == [sentence]
+    assert VARIABLE in found.blocking_findings[0].remedy
     assert [one.node for one in found.smaller] == ["gpu1"]
     document = found.to_dict()
     assert not document["passed"]
@@ -176,8 +176,8 @@ def test_a_silent_node_blocks_in_every_view(
     assert sentence in text
     assert "1 problem prevents the job from starting" in text
     assert "Not checked: " in text
-    assert sentence in preflight_text.report(found, None)
-    assert preflight_text.heading(found) == "1 problem prevents this job from starting"
+    assert sentence in preflight_text.report_text(found, None)
+    assert preflight_text.heading_text(found) == "1 problem prevents this job from starting"
     # Whatever was green needed no answer of gpu2.
     assert passed(found) == {names.NETWORK, names.PROCESSES}
 
@@ -197,10 +197,10 @@ def test_no_check_is_green_without_the_answer_to_its_probe(
     asked = {check.name: check for check in checks.CHECKS if check.probe is PROBES[probe]}
     assert passed(found) & asked.keys() == set()
     # No GPU is asked for. Slow imports delay a start, and do not prevent it.
-    wrong = [one for one in (*found.faults, *found.warnings) if one.check in asked]
+    wrong = [one for one in (*found.blocking_findings, *found.warnings) if one.check in asked]
     assert [one.nodes for one in wrong] == [("gpu2",)] * (probe != "gpus")
     never_block = ("gpus", "leftovers", *(["imports"] if late != {} else []))
-    assert found.passed == (probe in never_block)
+    assert found.succeeded == (probe in never_block)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_an_unanswered_minor_check_is_a_warning_and_not_green(
 ) -> None:
     nodes.answers = {question: answer}
     found = nodes.check()
-    assert (found.passed, [one.check for one in found.warnings]) == (True, [check])
+    assert (found.succeeded, [one.check for one in found.warnings]) == (True, [check])
     assert passed(found) & {check, *unknown} == set()
 
 
@@ -248,7 +248,7 @@ def _unmet(nodes: Nodes) -> None:
         (_root_not_seen, {names.DISK, names.AGENT, names.LEFTOVERS}),
         (_probe_ended, {names.OPEN_MPI, names.AGENT, names.SHARED_MEMORY, names.DISK}),
         (_probe_broken, {names.OPEN_MPI, names.AGENT, names.SHARED_MEMORY, names.DISK}),
-        (_unmet, {names.ROUTE, names.BETWEEN}),
+        (_unmet, {names.ROUTE, names.SSH_BETWEEN_NODES}),
     ],
 )
 def test_a_check_hidden_by_another_fault_is_not_green(
@@ -261,10 +261,10 @@ def test_a_check_hidden_by_another_fault_is_not_green(
     if nodes.probe_fault is not None and nodes.probe_fault is not BROKEN:
         log_watch.expect("The check of gpu2 failed")
     found = nodes.check()
-    assert found.faults
+    assert found.blocking_findings
     assert passed(found) & not_green == set()
     assert {check for check, _ in found.unchecked} | {
-        one.check for one in found.faults
+        one.check for one in found.blocking_findings
     } >= not_green
 
 
@@ -272,12 +272,14 @@ def test_a_second_check_of_a_part_replaces_its_passed_checks(nodes: Nodes) -> No
     whole = nodes.check()
     nodes.hangs, nodes.began = True, False
     after = whole.after_part(nodes.check(), ("gpu2",))
-    assert [one.sentence for one in after.faults] == ["gpu2 has not answered within 25 s."]
+    assert [one.message for one in after.blocking_findings] == [
+        "gpu2 has not answered within 25 s."
+    ]
     assert names.AGENT not in passed(after)
     nodes.hangs = False
     nodes.over.set()
     healed = after.after_part(nodes.check(), ("gpu2",))
-    assert (healed.passed, healed.unchecked) == (True, ())
+    assert (healed.succeeded, healed.unchecked) == (True, ())
     assert passed(healed) == passed(whole)
 
 
@@ -288,12 +290,12 @@ def test_a_second_check_of_a_part_replaces_its_passed_checks(nodes: Nodes) -> No
 def test_slow_nodes_get_more_time_in_every_part(
     text: str, whole_s: float, inspection_s: float
 ) -> None:
-    limits = PreflightLimits.of({VARIABLE: text})
-    assert (limits.whole_s, limits.inspection_s) == (whole_s, inspection_s)
-    assert limits.meeting_s + limits.meet_s < limits.whole_s
+    limits = PreflightLimits.from_environment({VARIABLE: text})
+    assert (limits.total_s, limits.inspection_s) == (whole_s, inspection_s)
+    assert limits.listening_s + limits.connection_s < limits.total_s
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-3", "nan", "inf", "1e9"])
 def test_an_invalid_time_limit_is_refused(text: str) -> None:
     with pytest.raises(BackendError, match=f"{VARIABLE} is “{text}”"):
-        PreflightLimits.of({VARIABLE: text})
+        PreflightLimits.from_environment({VARIABLE: text})

@@ -11,7 +11,7 @@ import pytest
 from backend.provisioning.code_archive import bundle_name
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeFacts, NodeInstallation
+from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodeInstallation
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.services.preflight import checks, names
@@ -22,7 +22,7 @@ from backend.services.preflight.run import PreflightRun
 from tests.fakes.mounted_root import mounted
 from tests.integration.tiny import raw_job
 
-FACTS = NodeFacts(
+FACTS = NodeInfo(
     *("gpu", "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster"),
     data_root="/lab/ring",
     cores=8,
@@ -58,7 +58,7 @@ def run(strategy: str, *entries: NodeEntry, here: bool = False) -> PreflightRun:
 
 def findings(preflight: PreflightRun) -> list[PreflightFinding]:
     """What is said without asking, besides that the nodes were not asked."""
-    preflight.know()
+    preflight.collect_nodes()
     found, _ = checks.judge(preflight.job)
     return [one for one in found if not one.ok and one.check != names.NODE]
 
@@ -88,10 +88,10 @@ def test_each_node_that_lacks_required_horovod_has_one_finding(
 
 def test_the_way_out_is_ddp_or_a_set_up_with_horovod() -> None:
     (needed,) = findings(run("allreduce", LACKS))
-    assert needed.sentence == "gpu2 has no Horovod, which the strategy allreduce needs."
+    assert needed.message == "gpu2 has no Horovod, which the strategy allreduce needs."
     assert needed.remedy == "Choose the strategy DDP, or set gpu2 up with Horovod."
     (mixed,) = findings(run("ddp", HAS, LACKS))
-    assert mixed.sentence == (
+    assert mixed.message == (
         "gpu2 has no Horovod and gpu1 has it; the nodes of a job need the same."
     )
     assert mixed.remedy == "Choose other nodes, or set gpu2 up with Horovod."
@@ -120,18 +120,18 @@ def test_the_node_imports_modules_of_the_strategy_and_no_missing_horovod(
     strategy: str, entry: NodeEntry, library: str
 ) -> None:
     preflight = run(strategy, entry)
-    preflight.know()
+    preflight.collect_nodes()
     request = preflight.request(preflight.job.nodes[0])
     assert (request["library"], "mpirun" in request["asked"]) == (library, bool(library))
 
 
 def test_a_module_that_cannot_be_imported_is_named_and_has_a_fix() -> None:
     preflight = run("ddp", LACKS)
-    preflight.know()
+    preflight.collect_nodes()
     imports = {"code": 0, "torch": "2.13.0", "failed": "mpi4py", "why": "RuntimeError: no MPI"}
     preflight.job.nodes[0].replies = {"imports": imports}
-    (found,) = checks.of_replies(preflight.job.nodes[0])
-    assert found.sentence == "MPI for Python cannot be imported on gpu2: RuntimeError: no MPI."
+    (found,) = checks.judge_replies(preflight.job.nodes[0])
+    assert found.message == "MPI for Python cannot be imported on gpu2: RuntimeError: no MPI."
     assert (found.check, found.fix) == (names.MPI4PY, Fix.SET_UP_AGAIN)
 
 
@@ -140,7 +140,7 @@ def test_a_module_that_cannot_be_imported_is_named_and_has_a_fix() -> None:
 )
 def test_only_checked_parts_are_reported_as_in_order(strategy: str, unused: set[str]) -> None:
     preflight = run(strategy, HAS)
-    preflight.know()
+    preflight.collect_nodes()
     _, unanswered = checks.judge(preflight.job)
     assert {names.HOROVOD, names.MPI4PY} - {check for check, _ in unanswered} == unused
 
@@ -154,7 +154,7 @@ def test_the_repair_sets_the_node_up_with_horovod_and_keeps_its_other_options() 
         return {}
 
     cluster: Any = SimpleNamespace(entry=entries.__getitem__, list=lambda: (HAS, LACKS))
-    service: Any = SimpleNamespace(set_up=set_up, let_in_again=None)
+    service: Any = SimpleNamespace(set_up=set_up, authorize_all=None)
     context = PreflightContext(mounted(Path("/lab/ring")), cluster, service, lambda: "")
     fixer = PreflightFixes(context)
     missing = findings(run("allreduce", LACKS))

@@ -33,14 +33,14 @@ Beat = Callable[[Place], Heart]
 
 
 def names(services: Services) -> list[str]:
-    return [place.entry.name for place in services.queue.read().places]
+    return [place.entry.name for place in services.queue.read().jobs]
 
 
 def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def supervise(folder: JobFolder, run: int, python: str, code_root: str) -> None:
-        replace_json(folder.attempt(run).supervisor, process_identity.own().to_dict())
+        replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", supervise)
     one, other = place.desktop(), place.desktop()
@@ -54,10 +54,10 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     assert names(other) == ["a", "b", "c"]
     assert other.jobs.queries.show(ids["a"]).state is JobState.QUEUED
     assert {view.state for view in other.jobs.queries.list()} == {JobState.QUEUED}
-    other.queue.reorder(ids["c"], before=ids["a"])
+    other.queue.reorder(ids["c"], before_id=ids["a"])
     other.queue.change(ids["b"], -3)
     assert names(one) == ["c", "a", "b"]
-    assert one.queue.read().paused.startswith("The queue is paused by ")
+    assert one.queue.read().pause_message.startswith("The queue is paused by ")
 
     other.queue.resume()
     probe = Probe(NODE, place.root)
@@ -82,7 +82,7 @@ def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
     with pytest.raises(BackendError, match="is older than this Ringmaster") as refused:
         services.queue.enqueue(view.id)
     assert "Set gpu1 up again" in refused.value.remedy
-    assert services.queue.read().places == ()
+    assert services.queue.read().jobs == ()
 
 
 def test_a_queued_job_waits_for_a_silent_node_and_says_since_when(
@@ -98,14 +98,14 @@ def test_a_queued_job_waits_for_a_silent_node_and_says_since_when(
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
 
     def cause() -> Cause | None:
-        found = services.queue.read().of(view.id)
+        found = services.queue.read().find_job(view.id)
         assert found is not None
-        return found.waiting and found.waiting.cause
+        return found.wait_reason and found.wait_reason.cause
 
     wait_for(lambda: cause() is Cause.NODE_DOWN, "the node to be missed")
-    found = services.queue.read().of(view.id)
+    found = services.queue.read().find_job(view.id)
     assert found is not None
-    assert found.sentence.startswith("gpu1 is offline: no news since ")
+    assert found.message.startswith("gpu1 is offline: no news since ")
 
 
 def test_jobs_for_an_offline_node_are_created_and_wait(
@@ -123,9 +123,9 @@ def test_jobs_for_an_offline_node_are_created_and_wait(
     )
     check = services.jobs.check(on_node())
     assert check.may_start
-    assert check.findings[-1].sentence.startswith("gpu1 is offline: no news since ")
+    assert check.findings[-1].message.startswith("gpu1 is offline: no news since ")
     view = services.jobs.create(on_node())
-    waiting = services.queue.enqueue(view.id).waiting
+    waiting = services.queue.enqueue(view.id).wait_reason
     assert waiting is not None
     assert waiting.cause is Cause.NODE_DOWN
     made = services.sweeps.queue(Sweep(on_node(), (Axis("seed", (1, 2)),)))

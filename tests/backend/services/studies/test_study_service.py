@@ -63,8 +63,8 @@ def services(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iter
         raise ToolError("not now")
 
     # Nothing is measured in a process with torch, and no queued job starts.
-    monkeypatch.setattr(tool_process, "measure", measure)
-    monkeypatch.setattr(QueueService, "keep", lambda self: None)
+    monkeypatch.setattr(tool_process, "count_samples", measure)
+    monkeypatch.setattr(QueueService, "ensure_keeper", lambda self: None)
     opened = open_services(*places)
     opened.queue.pause()
     yield opened
@@ -100,9 +100,9 @@ def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
     assert made.jobs[0].pins["model"].reference == "rates@1"
     before = study.read_text()
     study.write_text("something else")
-    (started,) = services.studies.started()
+    (started,) = services.studies.started_studies()
     assert (started.text, started.form) == (before, FormName.SMALL)
-    assert services.studies.find(made.tag) == started == services.studies.named("rates-")
+    assert services.studies.find(made.tag) == started == services.studies.find_started("rates-")
     assert [row.jobs for row in services.studies.table(started).rows] == [2, 2]
 
 
@@ -131,7 +131,7 @@ def test_the_table_has_the_results_of_finished_jobs(
     monkeypatch.setattr(
         measures, "measures_of", lambda config, _: {studies.Measure.ERROR: config.seed * 10.0}
     )
-    (started,) = services.studies.started()
+    (started,) = services.studies.started_studies()
     slow, fast = services.studies.table(started).rows
     assert (slow.value.n, slow.value.mean, slow.difference) == (2, 15.0, 11.5)
     assert (fast.value.n, fast.value.mean, fast.jobs) == (0, None, 2)
@@ -152,7 +152,7 @@ def test_stop_takes_waiting_jobs_from_the_queue_and_resume_brings_them_back(
     resumed = services.sweeps.resume(made.tag)
     queued = JobState.QUEUED
     assert [view.state for view in resumed] == [JobState.FINISHED, queued, queued, queued]
-    waiting = [place.entry.job_id for place in services.queue.read().places]
+    waiting = [place.entry.job_id for place in services.queue.read().jobs]
     assert waiting == [view.id for view in made.jobs[1:]]
 
 
@@ -163,13 +163,13 @@ def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_b
     services.sweeps.stop(made.tag)
     end(services, made.jobs[0].id, JobState.INTERRUPTED)
     assert services.sweeps.resume(made.tag)[0].state is JobState.QUEUED
-    assert services.queue.read().places[0].entry.run == 2
+    assert services.queue.read().jobs[0].entry.run == 2
 
 
 def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> None:
     made = services.studies.start(str(study))
     services.sweeps.take_back(made.tag)
-    assert services.studies.started() == ()
+    assert services.studies.started_studies() == ()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_an_unknown_study_is_refused(
 def test_a_refused_start_makes_nothing(services: Services, study: Path) -> None:
     study.write_text(tomli_w.dumps({**STUDY, "rows": [{"name": "a", "device": "cpu"}]}))
     with pytest.raises(BackendError, match="no row runs on GPUs"):
-        services.studies.start(str(study), places=[Placement("a", gpus=("GPU-0",))])
+        services.studies.start(str(study), placement=[Placement("a", gpus=("GPU-0",))])
     study.write_text(tomli_w.dumps({**STUDY, "measure": "luck"}))
     with pytest.raises(BackendError, match=r"study\.toml: .*measure: it is not a known value\."):
         services.studies.start(str(study))
@@ -202,7 +202,7 @@ def test_an_export_is_never_written_over_a_file(
     services: Services, study: Path, tmp_path: Path
 ) -> None:
     services.studies.start(str(study))
-    (started,) = services.studies.started()
+    (started,) = services.studies.started_studies()
     path = services.studies.export(started, tmp_path / "table.md")
     assert path.read_text().startswith("# Rates\n\nWhich rate?\n")
     with pytest.raises(BackendError, match="exists already and was not changed"):
@@ -212,9 +212,11 @@ def test_an_export_is_never_written_over_a_file(
         services.studies.export(started, tmp_path / "table.pdf")
     assert error.value.remedy == "End a table in .md or .csv."
     with pytest.raises(BackendError) as error:
-        services.studies.export(started, tmp_path / "table.gif", draw=lambda *_: b"")
+        services.studies.export(started, tmp_path / "table.gif", draw_plot=lambda *_: b"")
     assert error.value.remedy.endswith("or a picture in .png, .svg, .pdf.")
-    drawn = services.studies.export(started, tmp_path / "t.PNG", draw=lambda _, end: end.encode())
+    drawn = services.studies.export(
+        started, tmp_path / "t.PNG", draw_plot=lambda _, end: end.encode()
+    )
     assert drawn.read_bytes() == b"png"
 
 

@@ -20,7 +20,7 @@ from backend.records.sweeps.spec import Sweep, sweep_of, sweep_title
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services, open_services
 from backend.services.queue.service import QueueService
-from backend.services.sweeps.service import HalfMade
+from backend.services.sweeps.service import IncompleteSweep
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from tests.integration.tiny import raw_job, write_sources
@@ -43,8 +43,8 @@ def services(
         raise ToolError("not now")
 
     # Nothing is measured in a process with torch, and what waits is not started.
-    monkeypatch.setattr(tool_process, "measure", measure)
-    monkeypatch.setattr(QueueService, "keep", lambda self: None)
+    monkeypatch.setattr(tool_process, "count_samples", measure)
+    monkeypatch.setattr(QueueService, "ensure_keeper", lambda self: None)
     opened = open_services(*places)
     model, loader, dataset = write_sources(tmp_path / "sources")
     for kind, source in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
@@ -68,7 +68,7 @@ class CancelledAt(Progress):
 
 
 def waiting(services: Services) -> list[str]:
-    return [place.entry.name for place in services.queue.read().places]
+    return [place.entry.name for place in services.queue.read().jobs]
 
 
 def test_a_sweep_keeps_the_typed_name_and_is_numbered_only_if_there_is_one_of_it(
@@ -122,7 +122,7 @@ def test_the_form_gets_the_first_job_and_the_faults_of_all_jobs(services: Servic
     assert (check.jobs, check.global_batch, check.may_start) == (6, 16, True)
     assert check.learning_rate == pytest.approx(0.02)
     bad = services.sweeps.check(Sweep(raw_job(2), (Axis("batch_size", (8, 0)),)))
-    assert [fault.field for fault in bad.faults] == ["batch_size"]
+    assert [fault.path for fault in bad.errors] == ["batch_size"]
     assert not bad.may_start
 
 
@@ -133,14 +133,14 @@ def test_a_cancelled_sweep_counts_its_jobs_and_can_be_taken_back(
     with pytest.raises(BackendError, match="nothing was changed"):
         services.sweeps.queue(sweep, _cancelled())
     with pytest.raises(
-        HalfMade, match=r"Cancelled: 6 of 6 jobs were made, 2 of them are queued\."
+        IncompleteSweep, match=r"Cancelled: 6 of 6 jobs were made, 2 of them are queued\."
     ) as half:
         services.sweeps.queue(sweep, CancelledAt("Queueing job 2 of 6"))
     assert waiting(services) == SIX[:2]
     assert half.value.tag in half.value.remedy
     taken = services.sweeps.take_back(half.value.tag)
-    assert len(taken.taken) == 6
-    assert taken.left == ()
+    assert len(taken.removed_jobs) == 6
+    assert taken.remaining_jobs == ()
     assert services.jobs.queries.list() == ()
     assert len(list((services.data_root.trash / "jobs").iterdir())) == 6
     with pytest.raises(BackendError, match="There is no job of the sweep “tiny-"):
@@ -162,7 +162,7 @@ def test_a_job_that_ran_is_not_taken_back(services: Services) -> None:
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
     taken = services.sweeps.take_back(made.tag)
-    assert [view.id for view in taken.left] == [ran]
+    assert [view.id for view in taken.remaining_jobs] == [ran]
     assert [view.id for view in services.jobs.queries.list()] == [ran]
 
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from backend.base.errors import BackendError
-from backend.services.tools.tool_process import held
+from backend.services.tools.tool_process import hold_checkpoint
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_leased_checkpoint_and_its_record_survive_pruning_and_leave_nothing(
 
     if not has_links:
         monkeypatch.setattr(os, "link", no_link)
-    with held(checkpoint, target) as file:
+    with hold_checkpoint(checkpoint, target) as file:
         checkpoint.unlink()
         checkpoint.with_suffix(".json").unlink()
         assert file.read_bytes() == b"weights"
@@ -45,11 +45,11 @@ def test_a_leased_checkpoint_and_its_record_survive_pruning_and_leave_nothing(
 def test_the_error_of_a_missing_checkpoint_has_a_remedy(checkpoint, target):
     checkpoint.unlink()
     with pytest.raises(BackendError, match="has just replaced the checkpoint epoch-0001") as caught:
-        held(checkpoint, target).__enter__()
+        hold_checkpoint(checkpoint, target).__enter__()
     assert caught.value.remedy == "Try it again."
     assert not list(target.iterdir())
 
 
 def test_a_folder_without_room_is_named(checkpoint, target):
     with pytest.raises(BackendError, match=r"Nothing can be written into .*away"):
-        held(checkpoint, target / "away").__enter__()
+        hold_checkpoint(checkpoint, target / "away").__enter__()

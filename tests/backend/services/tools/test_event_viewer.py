@@ -131,7 +131,7 @@ def test_the_start_of_a_viewer_can_be_cancelled(
 ) -> None:
     (tmp_path / "tensorboard.py").write_text("import time; time.sleep(600)")
     put_first(tmp_path, monkeypatch)
-    monkeypatch.setattr(event_viewer, "_END_S", 0.1)
+    monkeypatch.setattr(event_viewer, "_END_LIMIT_S", 0.1)
     progress = Progress()
     progress.cancel()
     with pytest.raises(Cancelled):

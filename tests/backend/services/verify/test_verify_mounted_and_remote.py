@@ -48,7 +48,7 @@ def test_damages_are_found_by_hash_and_moved(
     assert len([one for one in found.findings if one.repair]) == len(HERE)
     assert any("is not mounted" in one for one in found.not_checked) is not place.is_mounted
     done = services.verification.repair(found.findings, hashes=True)
-    assert (len(done.done), done.left) == (len(HERE), ())
+    assert (len(done.repaired_findings), done.remaining_findings) == (len(HERE), ())
     after = contents(place.root)
     assert sorted(before.values()) == sorted(after.values())
     assert (place.root / "models" / "tiny" / "v1" / "src" / "bks_model.py").is_file()

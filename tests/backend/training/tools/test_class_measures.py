@@ -34,5 +34,5 @@ def test_the_most_confident_mistakes_come_first() -> None:
 
 
 def test_each_predicted_class_has_its_most_confident_samples() -> None:
-    places = class_measures.most_confident_of_each(PREDICTED, CONFIDENCE, 2)
+    places = class_measures.most_confident_by_class(PREDICTED, CONFIDENCE, 2)
     assert places.tolist() == [4, 0, 3, 2, 6]

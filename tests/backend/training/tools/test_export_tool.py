@@ -24,7 +24,7 @@ import torch
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import JobConfig, Optimizer, to_share
+from backend.records.jobs.config import JobConfig, Optimizer, shareable_config
 from backend.records.jobs.history import Block, encode
 from backend.records.jobs.placement import Placement
 from backend.services.tools import tool_process
@@ -249,7 +249,7 @@ def test_f60_values_of_environment_variables_do_not_leave_with_the_job_file() ->
         environment={"TOKEN": "secret-1234"},
         start_from="/home/anna/weights.pt",
     )
-    shared = to_share(job)
+    shared = shareable_config(job)
     assert shared["environment"] == {"TOKEN": ""}
     assert shared["start_from"] == "weights.pt"
 

@@ -110,7 +110,7 @@ def test_saliency_is_bright_where_the_largest_output_comes_from(
     picture = QImage.fromData(base64.b64decode(saliency.part.png))
     grey = [QColor(picture.pixel(n % 8, n // 8)).lightness() for n in range(64)]
     assert grey == [0] * 63 + [255]
-    assert found.data[0].look == "image"
+    assert found.data[0].display_kind == "image"
 
 
 def test_convolutions_show_feature_maps_and_grad_cam(inspect_model: InspectModel) -> None:

@@ -117,20 +117,20 @@ def test_predictions_come_from_the_evaluated_model(rig: Rig) -> None:
     data = torch.randn(64, 4, generator=torch.Generator().manual_seed(2))
     expected = (3 * layer(data[:1])).softmax(1).max().detach()
     assert float(row["confidence"]) == pytest.approx(float(expected), abs=2e-6)
-    assert found.samples == 1
+    assert found.sample_count == 1
 
 
 def test_an_output_that_is_a_probability_already_stays_one(rig: Rig) -> None:
     rig.forward("return self.layer(data).softmax(1)")
-    guesses = rig.predict().shown[0].guesses
+    guesses = rig.predict().examples[0].guesses
     rig.forward(LINEAR)
-    assert rig.predict().shown[0].guesses == guesses
+    assert rig.predict().examples[0].guesses == guesses
 
 
 def test_without_a_validation_set_the_training_samples_are_predicted(rig: Rig) -> None:
     rig.write(MODEL, LOADER.partition("class UserValDataset")[0])
     found = rig.predict()
-    assert found.samples == 512
+    assert found.sample_count == 512
     assert found.notes == ("There is no validation set; these are the training samples.",)
 
 
@@ -141,10 +141,10 @@ def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
     rig.write(model.partition("    def metrics")[0], LOADER.replace(".long()", ".float()"))
     found = rig.predict()
     assert (found.task, found.classes, found.confusion) == (VALUES, (), ())
-    first, row = found.shown[0], rig.rows()[0]
+    first, row = found.examples[0], rig.rows()[0]
     assert float(row["prediction"]) == pytest.approx(float(first.prediction), rel=1e-5)
     assert row["target"] in ("0", "1")
-    assert first.output[0].look == "values"
+    assert first.output[0].display_kind == "values"
     assert found.metrics["validation/loss"] == pytest.approx(
         sum((float(r["prediction"]) - float(r["target"])) ** 2 for r in rig.rows()) / 64, rel=1e-3
     )
@@ -162,8 +162,8 @@ def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
 def test_an_output_of_another_form_is_shown_by_its_shape(rig: Rig, output: str, form: str) -> None:
     rig.forward(f"return {output}", LOADER.replace(".long()", ".float()"))
     found = rig.predict(samples=[2, 5])
-    assert [one.sample.index for one in found.shown] == [2, 5]
-    assert [part.look for part in found.shown[0].output] == [form]
+    assert [one.sample.index for one in found.examples] == [2, 5]
+    assert [part.display_kind for part in found.examples[0].output] == [form]
     assert found.notes[0].startswith("There are no metrics: The model's ")
     assert len(rig.rows()) == 2
 
@@ -180,7 +180,7 @@ def test_boxes_are_shares_of_the_picture(rig: Rig) -> None:
     rig.forward(boxes, loader.replace("seed, count = 1", "classes, seed, count = ['a', 'ox'], 1"))
     found = rig.predict()
     assert found.task == BOXES
-    box = found.shown[0].boxes[0]
+    box = found.examples[0].boxes[0]
     assert (box.name, box.confidence, box.corners) == ("ox", 0.75, (0.25, 0.25, 0.5, 0.75))
     assert rig.rows()[0]["prediction"] == "ox 0.75 [4.0, 2.0, 8.0, 6.0]"
     assert rig.rows()[0]["confidence"] == "0.75"
@@ -195,7 +195,7 @@ def test_boxes_are_measured_against_those_of_the_targets(rig: Rig) -> None:
     assert measures.at_50[:51] == (1.0,) * 51
     assert measures.at_50[51:] == (0.0,) * 50
     assert found.metrics["validation/AP50"] == pytest.approx(51 / 101)
-    assert [box.corners for box in found.shown[0].truth] == [
+    assert [box.corners for box in found.examples[0].truth] == [
         (0.25, 0.25, 0.5, 0.75),
         (0.0, 0.0, 0.0625, 0.125),
     ]
@@ -206,7 +206,7 @@ def test_boxes_are_measured_against_those_of_the_targets(rig: Rig) -> None:
 )
 def test_boxes_without_true_boxes_have_no_measures(rig: Rig, target: str) -> None:
     found = boxes_of(rig, target)
-    assert (found.task, found.detections, found.shown[0].truth) == (BOXES, (), ())
+    assert (found.task, found.detections, found.examples[0].truth) == (BOXES, (), ())
     assert "validation/AP50" not in found.metrics
 
 
@@ -242,9 +242,9 @@ READ = """
 def test_files_with_a_loader_that_returns_a_whole_sample(rig: Rig) -> None:
     rig.write(MODEL, LOADER + READ.replace("float(path[-1]))", "float(path[-1])), 1"))
     found = rig.predict(files=["/x/1", "/x/2"])
-    assert (found.samples, found.task) == (2, CLASSES)
-    assert [one.file for one in found.shown] == ["/x/1", "/x/2"]
-    assert found.shown[0].sample.target == ""
+    assert (found.sample_count, found.task) == (2, CLASSES)
+    assert [one.file for one in found.examples] == ["/x/1", "/x/2"]
+    assert found.examples[0].sample.target == ""
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9 1", b"\xff\xfe1", "süß 1".encode(), b"\xe4\xb8 1"])
@@ -254,8 +254,8 @@ def test_a_name_of_any_bytes_is_exact_in_the_table_and_shown_by_escapes(
     rig.write(MODEL, LOADER + READ)
     found = rig.predict(files=["/x/2", os.fsdecode(b"/x/" + name)])
     assert name in rig.table.read_bytes()
-    assert found.samples == 2
-    file = found.shown[1].file
+    assert found.sample_count == 2
+    file = found.examples[1].file
     assert file == (b"/x/" + name).decode("utf-8", "backslashreplace")
     file.encode()
 
@@ -263,7 +263,7 @@ def test_a_name_of_any_bytes_is_exact_in_the_table_and_shown_by_escapes(
 def test_files_of_different_sizes_are_batches_of_one(rig: Rig) -> None:
     own = READ.replace("torch.full((4,)", "torch.full((4 * int(path[-1]),)")
     rig.forward("return self.layer(data[:, :4])", LOADER + own)
-    assert rig.predict(files=["/x/1", "/x/2"]).samples == 2
+    assert rig.predict(files=["/x/1", "/x/2"]).sample_count == 2
 
 
 def test_a_file_that_is_no_picture_is_a_sentence_with_its_name(rig: Rig) -> None:
@@ -436,7 +436,7 @@ def test_an_output_that_is_no_number_is_no_class(rig: Rig) -> None:
     assert {row["confidence"] + row["top_2"] for row in missing} == {"not a number"}
     assert sum(map(sum, found.confusion)) == 64 - len(missing)
     assert {one.prediction for one in (*found.best, *found.mistakes)} == {"0", "1"}
-    shown = {str(one.sample.index): one for one in found.shown}
+    shown = {str(one.sample.index): one for one in found.examples}
     assert shown[missing[0]["index"]].guesses == ()
     assert f"{len(missing)} of 64 samples is not a number (NaN), first of " in found.notes[0]
     rig.forward("return self.layer(data) * torch.nan")

@@ -22,8 +22,8 @@ from backend.training.tools import preview as preview_module
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import thumbnails
 from backend.training.tools.dataset_size import measure
-from backend.training.tools.histogram import Spread
-from backend.training.tools.preview import _order, evenly, preview
+from backend.training.tools.histogram import ChannelSpread
+from backend.training.tools.preview import _reading_order, spread_indices, preview
 from backend.training.user_code import UserCodeError
 from tests.waiting import LIMIT_S
 
@@ -71,7 +71,7 @@ def test_s08_the_digits_are_seen_as_pictures_in_ten_classes(previews: Previews) 
     assert (found.count, found.examined, found.is_complete) == (1438, 1438, True)
     assert [sample.index for sample in found.samples] == [0, 479, 958]
     picture, digit = found.samples[0].parts
-    assert (picture.look, picture.shape, picture.dtype) == ("image", (1, 8, 8), "float32")
+    assert (picture.display_kind, picture.shape, picture.dtype) == ("image", (1, 8, 8), "float32")
     shown = QImage.fromData(base64.b64decode(picture.png))
     assert (shown.width(), shown.height(), shown.isGrayscale()) == (8, 8, True)
     assert found.samples[0].target == digit.text
@@ -79,7 +79,7 @@ def test_s08_the_digits_are_seen_as_pictures_in_ten_classes(previews: Previews) 
     assert sum(one.count for one in found.classes) == 1438
     (values,) = found.statistics
     assert (values.low, values.high) == (0.0, 1.0)
-    assert (found.faults, found.warnings, found.nan_count) == ((), (), 0)
+    assert (found.errors, found.warnings, found.nan_count) == ((), (), 0)
 
 
 def test_the_validation_set_has_a_preview_of_its_own(previews: Previews) -> None:
@@ -148,8 +148,8 @@ def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
 )
 def test_data_is_shown_in_the_form_that_fits_it(previews: Previews, data: str, form: str) -> None:
     found = previews.of(f"return {data}, index % 2")
-    assert found.samples[0].parts[0].look == form
-    assert not found.faults
+    assert found.samples[0].parts[0].display_kind == form
+    assert not found.errors
 
 
 def test_nested_data_is_shown_part_by_part(previews: Previews) -> None:
@@ -171,20 +171,20 @@ def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Prev
         "        return torch.zeros(4), index % 2",
         "2100",
     )
-    assert (found.examined, found.fault_count) == (2100, 2)
-    assert [fault.index for fault in found.faults] == [1000, 1700]
-    assert found.faults[0].sentence == (
+    assert (found.examined, found.error_count) == (2100, 2)
+    assert [fault.index for fault in found.errors] == [1000, 1700]
+    assert found.errors[0].message == (
         f"UserDataset, item {count(1000)}, raised OSError: cannot read picture "
         "(bks_dataset.py, line 8)."
     )
-    assert "bks_dataset.py" in found.faults[0].traceback
+    assert "bks_dataset.py" in found.errors[0].traceback
     assert len(found.samples) == 48
 
 
 def test_f50_every_item_fails(previews: Previews) -> None:
     found = previews.of("raise KeyError('label')", "5000")
-    assert (found.fault_count, len(found.faults), found.samples) == (5000, 20, ())
-    assert [fault.index for fault in found.faults] == list(range(20))
+    assert (found.error_count, len(found.errors), found.samples) == (5000, 20, ())
+    assert [fault.index for fault in found.errors] == list(range(20))
 
 
 @pytest.mark.parametrize(("length", "says"), [("0", "has no items"), ("'ten'", "returns a str")])
@@ -195,8 +195,8 @@ def test_f50_a_length_that_is_none(previews: Previews, length: str, says: str) -
 
 def test_f50_unequal_shapes_are_found_even_when_the_first_items_agree(previews: Previews) -> None:
     found = previews.of("return torch.zeros(4 + (index == 13)), index % 2")
-    assert len(found.faults) == 1
-    assert found.faults[0].sentence == (
+    assert len(found.errors) == 1
+    assert found.errors[0].message == (
         "Items of UserDataset have different shapes at data, so they cannot form a batch: [4] "
         "and [5]."
     )
@@ -209,7 +209,7 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
         "".join(f"{n % 3} {'0.5 ' * (n % 6 + 1)}\n" for n in range(50))
     )
     found = previews.at(ANCESTOR / "loader", tmp_path)
-    assert (found.count, found.faults) == (40, ())
+    assert (found.count, found.errors) == (40, ())
     assert len({shape.shape for shape in found.shapes if shape.path == "data"}) == 6
 
 
@@ -223,7 +223,7 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
     ],
 )
 def test_f50_items_of_the_wrong_type(previews: Previews, item: str, says: str) -> None:
-    assert says in previews.of(item).faults[0].sentence
+    assert says in previews.of(item).errors[0].message
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
 def test_f50_a_partial_preview_covers_the_whole_set(
     sampled: int,
 ) -> None:
-    order = list(_order(1000, evenly(1000, 48)))
+    order = list(_reading_order(1000, spread_indices(1000, 48)))
     assert sorted(order) == list(range(1000))
     assert sum(index < 500 for index in order[:sampled]) == pytest.approx(sampled / 2, abs=3)
 
@@ -263,8 +263,8 @@ def test_f50_an_item_that_never_comes_is_named(
     clock = SimpleNamespace(monotonic=lambda: 0.0, perf_counter=time.monotonic)
     monkeypatch.setattr(preview_module, "time", clock)
     found = previews.of("while True: pass\n        return torch.zeros(4), index % 2", budget_s=2.0)
-    assert found.faults[0].index == 0
-    assert "was not read within" in found.faults[0].sentence
+    assert found.errors[0].index == 0
+    assert "was not read within" in found.errors[0].message
 
 
 @pytest.mark.usefixtures("ticking")
@@ -280,7 +280,7 @@ def test_a_loader_that_fetches_its_own_data_works_on_an_empty_dataset(
     files = tmp_path / "files"
     files.mkdir()
     found = previews.at(ANCESTOR / "fetching_loader", files)
-    assert (found.count, found.faults) == (24, ())
+    assert (found.count, found.errors) == (24, ())
     assert [path.name for path in files.iterdir()] == ["fetched.npz"]
 
 
@@ -347,7 +347,7 @@ def test_a_short_vector_is_a_row_of_columns_and_a_measured_target_has_a_spread(
 def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
     chance = numpy.random.default_rng(4)
     values = scale * numpy.concatenate([chance.normal(5, 2, 4000), chance.normal(-9, 0.5, 1000)])
-    spread = Spread()
+    spread = ChannelSpread()
     for value in values[:500]:
         spread.add(numpy.array([value]))
     spread.add(values[500:])
@@ -360,14 +360,14 @@ def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
 
 
 def test_a_spread_bears_any_value_there_is() -> None:
-    spread = Spread()
+    spread = ChannelSpread()
     for value in (0.0, 5e-324, -1.7e308, 1e299, 1.0, numpy.nan, numpy.inf):
         spread.add(numpy.array([value]))
     found = spread.result("data", 0)
     assert found.histogram is not None
     assert sum(found.histogram.counts) == 4
     assert (found.nan_count, found.inf_count) == (1, 1)
-    assert Spread().result("data", 0).histogram is None
+    assert ChannelSpread().result("data", 0).histogram is None
 
 
 NAMES = "return torch.ones(2), "

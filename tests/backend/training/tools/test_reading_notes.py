@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from backend.records.library.reading_note import ReadingNote, note_sentences
+from backend.records.library.reading_note import ReadingNote, note_messages
 from backend.services.preflight import names
 from backend.services.preflight.checks import judge
 from backend.services.preflight.context import JobPreflight
@@ -21,7 +21,7 @@ from backend.training.tools import overlays
 from backend.training.tools.check_model import check_model
 from backend.training.tools.preview import preview
 from backend.training.tools.scan import scan
-from backend.training.tools.thumbnails import parts_of, target_text
+from backend.training.tools.thumbnails import leaves_of, target_text
 
 LOADER = """
 import torch
@@ -87,18 +87,18 @@ def test_pictures_without_a_box_are_counted_over_the_set(request_of: Any) -> Non
 def test_what_was_said_of_the_data_is_a_warning_of_the_preflight_check() -> None:
     job = JobPreflight("", "", data_notes=(SENTENCE,))
     found = [one for one in judge(job)[0] if one.check == names.DATA]
-    assert [(one.sentence, one.blocks) for one in found] == [(SENTENCE, False)]
+    assert [(one.message, one.blocks) for one in found] == [(SENTENCE, False)]
 
 
 @given(st.lists(st.text(min_size=1), max_size=6), st.sampled_from(["file", "box", "class"]))
 def test_a_note_counts_all_and_names_at_most_three(items: list[str], item: str) -> None:
-    note = ReadingNote.of("Left out", items, item)
-    sentence = note.sentence
+    note = ReadingNote.from_names("Left out", items, item)
+    sentence = note.message
     assert sentence.startswith(f"Left out: {len(items)} {item}")
     assert (f" and {len(items) - 3} more)." in sentence) is (len(items) > 3)
     assert "\n" not in sentence
     assert len(sentence) < 400
-    assert note_sentences([{**note.to_dict()}])[0].partition(" (")[0] == sentence.partition(" (")[0]
+    assert note_messages([{**note.to_dict()}])[0].partition(" (")[0] == sentence.partition(" (")[0]
 
 
 def test_columns_have_their_names_and_units_in_the_statistics(request_of: Any) -> None:
@@ -126,7 +126,7 @@ def test_boxes_have_the_colour_and_the_name_of_their_class() -> None:
         "boxes": torch.tensor([[1.0, 1, 8, 8], [10, 10, 18, 18], [20, 20, 28, 28]]),
         "labels": torch.tensor([1, 0, 1]),
     }
-    (shown, *_) = overlays.parts(parts_of((torch.zeros(3, 32, 32), target)))
+    (shown, *_) = overlays.display_parts(leaves_of((torch.zeros(3, 32, 32), target)))
     image = Image.open(io.BytesIO(base64.b64decode(shown.png))).convert("RGB")
     colours = [image.getpixel((place, place)) for place in (1, 10, 20)]
     assert colours[0] == colours[2] != colours[1]

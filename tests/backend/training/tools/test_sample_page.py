@@ -19,9 +19,9 @@ from backend.records.library.preview import SamplePart
 from backend.records.library.sample_page import SamplePage
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import sample_page
-from backend.training.tools.overlays import parts
+from backend.training.tools.overlays import display_parts
 from backend.training.tools.sample_page import page
-from backend.training.tools.thumbnails import parts_of, target_text
+from backend.training.tools.thumbnails import leaves_of, target_text
 from tests.waiting import LIMIT_S
 
 LOADER = """
@@ -79,8 +79,8 @@ def test_s08_a_page_of_a_class_continues_where_the_last_one_ended(pages: Pages) 
 def test_a_broken_sample_is_on_its_page_with_its_error(pages: Pages) -> None:
     found = pages.of(split="training", start=6, count=3)
     assert numbers(found) == [6, 8]
-    assert [fault.index for fault in found.faults] == [7]
-    assert "torn file" in found.faults[0].sentence
+    assert [fault.index for fault in found.errors] == [7]
+    assert "torn file" in found.errors[0].message
 
 
 def test_the_last_page_ends_with_the_set(pages: Pages) -> None:
@@ -97,7 +97,7 @@ def test_a_page_ends_after_its_time_behind_the_sample_that_hangs(
     monkeypatch.setattr(sample_page, "time", clock)
     found = pages.of(split="training", start=29, count=5, budget_s=60.0)
     assert (numbers(found), found.end) == ([29], 31)
-    assert found.faults[0].index == 30
+    assert found.errors[0].index == 30
 
 
 def test_samples_of_both_splits_are_side_by_side(pages: Pages) -> None:
@@ -116,7 +116,7 @@ def pixels(part: SamplePart) -> numpy.typing.NDArray[Any]:
 
 
 def drawn(picture: object, target: object) -> numpy.typing.NDArray[Any]:
-    return pixels(parts(parts_of((picture, target)))[0])
+    return pixels(display_parts(leaves_of((picture, target)))[0])
 
 
 GREY = torch.full((3, 40, 60), 0.5)

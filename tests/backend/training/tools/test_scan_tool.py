@@ -71,7 +71,7 @@ def scans(tmp_path: Path) -> Iterator[Scans]:
 
 
 def sentences(found: DatasetScan) -> list[str]:
-    return [finding.sentence for finding in found.findings()]
+    return [finding.message for finding in found.findings()]
 
 
 def test_s08_the_digits_are_read_whole_and_have_no_findings(scans: Scans) -> None:
@@ -90,7 +90,7 @@ def test_s08_equal_samples_of_a_split_are_duplicates(scans: Scans) -> None:
     assert found.duplicates == ((0, 18), (1, 19))
     assert found.duplicate_count == 2
     (finding,) = found.findings()
-    assert finding.sentence == "2 training samples are equal to earlier ones."
+    assert finding.message == "2 training samples are equal to earlier ones."
     assert finding.groups[0] == (("training", 0), ("training", 18))
 
 
@@ -198,15 +198,15 @@ def test_the_same_picture_in_another_size_and_order_of_channels_is_alike() -> No
     picture = numpy.random.default_rng(3).random((6, 6))
     small, large = (numpy.kron(picture, numpy.ones((n, n))) for n in (6, 18))
     wide = numpy.repeat(large[:, :, None], 3, axis=2)
-    first = fingerprints.perceptual([("data", small)])
-    assert first == fingerprints.perceptual([("data", wide)])
-    assert first == fingerprints.perceptual([("data", wide.transpose(2, 0, 1))])
+    first = fingerprints.perceptual_hash([("data", small)])
+    assert first == fingerprints.perceptual_hash([("data", wide)])
+    assert first == fingerprints.perceptual_hash([("data", wide.transpose(2, 0, 1))])
     assert any(first)
 
 
 def test_pictures_that_differ_along_one_side_are_not_alike() -> None:
     steps = numpy.kron(numpy.arange(9.0) % 2, numpy.ones((27, 3)))
-    along, down = (fingerprints.perceptual([("data", one)]) for one in (steps, steps.T))
+    along, down = (fingerprints.perceptual_hash([("data", one)]) for one in (steps, steps.T))
     assert any(along)
     assert any(down)
     assert along != down
@@ -222,7 +222,7 @@ def test_s08_equal_pictures_are_duplicates_and_not_near_duplicates_too(scans: Sc
 
 @pytest.mark.parametrize("value", [0.0, 7.0, numpy.nan, numpy.inf])
 def test_a_picture_of_one_shade_is_like_no_other(value: float) -> None:
-    assert not any(fingerprints.perceptual([("data", numpy.full((1, 20, 20), value))]))
+    assert not any(fingerprints.perceptual_hash([("data", numpy.full((1, 20, 20), value))]))
 
 
 def test_similar_pictures_are_those_that_comparing_all_pairs_finds() -> None:
@@ -245,9 +245,9 @@ def test_similar_pictures_are_those_that_comparing_all_pairs_finds() -> None:
 
     wanted = [(earliest(one, training[:n]), n) for n, one in enumerate(training)]
     between = [(earliest(one, training), n) for n, one in enumerate(validation)]
-    within, _, found = fingerprints.similar(training, validation)
-    assert within.listed(999) == tuple(pair for pair in wanted if pair[0] >= 0)
-    assert found.listed(999) == tuple(pair for pair in between if pair[0] >= 0)
+    within, _, found = fingerprints.similar_pairs(training, validation)
+    assert within.index_pairs(999) == tuple(pair for pair in wanted if pair[0] >= 0)
+    assert found.index_pairs(999) == tuple(pair for pair in between if pair[0] >= 0)
     assert within.count > 10
     assert found.count > 10
 
@@ -257,7 +257,7 @@ def test_pictures_with_an_equal_border_are_not_alike() -> None:
     random = numpy.random.default_rng(1)
     bands = random.integers(0, 1 << 32, (20_000, 4), dtype=numpy.uint32)
     bands[:, 0] = 0
-    within, _, _ = fingerprints.similar(bands, bands[:0])
+    within, _, _ = fingerprints.similar_pairs(bands, bands[:0])
     assert within.count == 0
 
 
@@ -267,7 +267,7 @@ def test_s08_broken_samples_are_listed_with_their_errors(scans: Scans) -> None:
     )
     assert [one.index for one in found.broken] == [2, 3, 4, 5, 6, 7, 8, 9, *range(12, 20)]
     assert found.broken_count == 16
-    assert "item 2" in found.broken[0].sentence
+    assert "item 2" in found.broken[0].message
     first = sentences(found)[0]
     assert first.startswith("16 training samples were not read: UserDataset, item 2,")
 
@@ -282,7 +282,7 @@ def test_a_sample_that_hangs_is_named_and_the_scan_continues(scans: Scans) -> No
     )
     assert (found.examined, found.broken_count) == (20, 1)
     assert found.broken[0].index == 3
-    assert found.broken[0].sentence == "Item 3 of UserDataset was not read within 10 s."
+    assert found.broken[0].message == "Item 3 of UserDataset was not read within 10 s."
 
 
 def test_too_many_hanging_samples_end_the_reading_of_a_split(
@@ -305,7 +305,7 @@ def test_s08_infinite_samples_are_counted_and_named(scans: Scans) -> None:
     )
     assert (found.not_finite, found.not_finite_samples) == (2, (4, 9))
     (finding,) = found.findings()
-    assert finding.sentence == (
+    assert finding.message == (
         "2 training samples have NaN or infinite values, so the loss will be NaN too."
     )
     assert finding.groups == ((("training", 4),), (("training", 9),))

@@ -13,7 +13,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.records.jobs.script_help import ScriptHelp
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.script_help import read
+from backend.training.tools.script_help import read_script_help
 
 PARSER = """
 import argparse, sys, pathlib
@@ -34,7 +34,7 @@ def help_of(folder: Path, code: str, entry: str = "train.py", **more: Any) -> Sc
     (script / entry).chmod(0o444)
     request = {"script": str(script), "entry": entry, "python": "", "words": [], "limit_s": 20.0}
     with contextlib.chdir(work), contextlib.closing(tool_protocol.Report(work / "p")) as report:
-        found = ScriptHelp.from_dict(read({**request, **more}, report))
+        found = ScriptHelp.from_dict(read_script_help({**request, **more}, report))
     assert sorted(one.name for one in script.iterdir()) == [entry]
     return found
 
@@ -49,7 +49,7 @@ def test_the_help_of_a_command_is_read_and_the_version_stays_as_it_is(tmp_path: 
 def test_a_shell_script_passes_the_request_for_help_on(tmp_path: Path) -> None:
     text = 'echo "usage:"\necho "  --lr RATE  rate of $1"\nexit 1\n'
     (found,) = help_of(tmp_path, text, entry="train.sh").arguments
-    assert found.words == "rate of --help"
+    assert found.help_text == "rate of --help"
 
 
 @pytest.mark.parametrize(

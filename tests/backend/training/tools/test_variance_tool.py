@@ -13,7 +13,7 @@ from torch import nn
 
 from backend.records.library.variance import DepthVariance, LayerVariance
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.variance import variance, variance_of
+from backend.training.tools.variance import variance, compute_variance
 from backend.training.user_code import UserCodeError
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
@@ -57,7 +57,7 @@ class Plain(nn.Module):
 def measured(activation: Callable[[], nn.Module], gain: float) -> DepthVariance:
     model = Plain(activation, gain)
     data = torch.randn(SAMPLES, WIDTH) / 4  # so small that the slope is that at 0
-    return variance_of(model, data, torch.randint(10, (SAMPLES,)))
+    return compute_variance(model, data, torch.randint(10, (SAMPLES,)))
 
 
 def growth(found: DepthVariance, of: str, layers: int = DEPTH) -> float:
@@ -118,7 +118,7 @@ def test_the_sentence_says_what_was_measured(
 def test_a_sigmoid_at_the_end_is_not_the_reason() -> None:
     model = Plain(nn.Tanh, 1 / 4)
     model.head = nn.Sequential(nn.Linear(WIDTH, 10), nn.Sigmoid())
-    found = variance_of(model, torch.randn(SAMPLES, WIDTH), torch.randint(10, (SAMPLES,)))
+    found = compute_variance(model, torch.randn(SAMPLES, WIDTH), torch.randint(10, (SAMPLES,)))
     is_well, sentence = found.judge()
     assert (found.sigmoids, is_well) == (1, False)
     assert "sigmoid" not in sentence

@@ -10,7 +10,7 @@ from tests.asks import asks
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import button, the
 from widgets.common import formats
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, CheckpointTable
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title
@@ -65,7 +65,7 @@ def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
-    with asks(tab._actions, do.VERIFY) as requested:
+    with asks(tab._actions, job_actions.VERIFY_CHECKPOINT) as requested:
         button(tab, "Check file").click()
     assert requested.args == [LIVE.id, MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
@@ -78,7 +78,7 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
 
 def test_a_checkpoint_can_be_tried(tab, qtbot):
     the(CheckpointTable, tab).selectRow(1)
-    with asks(tab._actions, do.TRY) as asked:
+    with asks(tab._actions, job_actions.TRY_CHECKPOINT) as asked:
         button(tab, "Try it").click()
     view, made, chosen = asked.args
     assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)

@@ -25,9 +25,9 @@ from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import SpinBox
 from widgets.common.labels import Label
-from widgets.common.page_stack import Stack
+from widgets.common.page_stack import PageStack
 from widgets.common.task_status import TaskStatus
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 
@@ -90,7 +90,7 @@ def test_the_dialog_requests_two_checkpoints_and_a_sample(dialog, qtbot):
 def test_a_result_and_progress_move_no_button(dialog):
     def places():
         QApplication.processEvents()
-        parts = button(dialog, "Show"), the(SegmentedControl, dialog), the(Stack, dialog)
+        parts = button(dialog, "Show"), the(SegmentedControl, dialog), the(PageStack, dialog)
         return [part.mapTo(dialog, QPoint(0, 0)) for part in parts], dialog.height()
 
     before = places()
@@ -135,7 +135,7 @@ def test_activations_and_saliency_are_shown_as_pictures(dialog):
     assert cells(dialog._activations, 5) == [formats.percent(0.5)]
     assert any(f"{formats.percent(0.5)} zeros" in one for one in words(dialog._activations))
     dialog._choose("saliency")
-    assert words(the(Stack, dialog).currentWidget()) == [
+    assert words(the(PageStack, dialog).currentWidget()) == [
         "Sample 7, target 3",
         "Input gradient for output 2",
         "Grad-CAM of stem for output 2",
@@ -167,15 +167,15 @@ class Inspection:
 def test_the_button_of_a_job_opens_the_dialog_with_the_chosen_checkpoint(qtbot, immediately):
     actions, service = JobActions(), Inspection()
     controller = InspectionController(service, immediately, actions, None)
-    actions.ask(do.INSPECT, "job-1", "epoch-2", MADE)
-    dialog = controller.dialog.now
+    actions.ask(job_actions.INSPECT_CHECKPOINT, "job-1", "epoch-2", MADE)
+    dialog = controller.dialog.dialog
     qtbot.addWidget(dialog)
     assert service.asked == [("job-1", "epoch-2", "", 0)]
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
     the(SpinBox, dialog).setValue(1)
-    dialog.ask()
+    dialog.request_inspection()
     assert (
         "There is no sample 1. They are numbered from 0." in the(TaskStatus, dialog).message.text()
     )
     dialog.reject()
-    assert controller.dialog.now is None
+    assert controller.dialog.dialog is None

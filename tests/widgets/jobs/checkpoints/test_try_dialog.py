@@ -19,7 +19,7 @@ from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import LineEdit
 from widgets.common.task_status import TaskStatus
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
-from widgets.jobs.checkpoints.precision_recall import ColourKeys, PrecisionRecall
+from widgets.jobs.checkpoints.precision_recall import ColourLegend, PrecisionRecall
 from widgets.jobs.checkpoints.prediction_view import GuessBars, PredictionView, SampleAnswer
 from widgets.jobs.checkpoints.try_dialog import TryDialog
 from widgets.library.sample_grid import SampleGrid
@@ -81,7 +81,7 @@ def test_nothing_is_tried_twice_at_a_time(dialog):
 
 def test_some_samples_of_a_set_are_asked_for(dialog):
     the(SegmentedControl, dialog).choose("training")
-    the(SegmentedControl, dialog).chosen.emit("training")
+    the(SegmentedControl, dialog).key_chosen.emit("training")
     the(LineEdit, dialog).setText("3, 10-20")
     button(dialog, "Try it").click()
     (request,) = dialog.asked
@@ -125,12 +125,12 @@ def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     view = PredictionView("", tries.whole(), False)
     found = tries.whole()
     one = found.mistakes[0]
-    the(ConfusionMatrix, view).chosen.emit(int(one.sample.target), int(one.prediction))
+    the(ConfusionMatrix, view).cell_chosen.emit(int(one.sample.target), int(one.prediction))
     grid = the(SampleGrid, view).samples
     assert grid
     assert {sample.target for sample in grid} == {f"{one.sample.target}\n→ {one.prediction}"}
     assert says(view, f"samples of {one.sample.target} predicted as {one.prediction}")
-    the(SegmentedControl, view).chosen.emit("best")
+    the(SegmentedControl, view).key_chosen.emit("best")
     assert len(the(SampleGrid, view).samples) == len(found.best)
 
 
@@ -150,7 +150,7 @@ def test_each_column_of_the_matrix_has_its_name(qtbot, theme_manager, names):
     matrix.resize(matrix.sizeHint())
     image = matrix.grab().toImage()
     for number in range(len(names)):
-        cell = matrix._box(0, number)
+        cell = matrix._cell_box(0, number)
         head = image.copy(int(cell.left()), 0, int(cell.width()), int(cell.top()))
         points = [(x, y) for x in range(head.width()) for y in range(head.height())]
         assert any(head.pixelColor(*point) != image.pixelColor(0, 0) for point in points)
@@ -184,7 +184,7 @@ def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, theme_manager):
     curve = SamplePart("output.curve", (64,), "float32", "wave", values=(0.0, 1.0, 0.5))
     sample = SamplePreview(4, (), "0.3")
     one = PredictedSample(sample, "0.25", output=(part, curve))
-    view = PredictionView("", Prediction(VALUES, 1, shown=(one,)), False)
+    view = PredictionView("", Prediction(VALUES, 1, examples=(one,)), False)
     qtbot.addWidget(view)
     view.show()
     labels = [the(SampleAnswer, view)._outputs.itemAt(n).widget() for n in range(4)]
@@ -220,19 +220,19 @@ def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbo
     assert [table.index(1, column).data() for column in range(4)] == [
         "egg", "9", "58\N{NO-BREAK SPACE}%", "34\N{NO-BREAK SPACE}%",
     ]  # fmt: skip
-    shown = {keys.accessibleName() for keys in view.findChildren(ColourKeys) if keys.isVisible()}
+    shown = {keys.accessibleName() for keys in view.findChildren(ColourLegend) if keys.isVisible()}
     assert shown == {"Overlap 0.50, Overlap 0.75, copepod, egg", "Target, Prediction"}
     assert not view.findChildren(ConfusionMatrix)
 
 
 def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, theme_manager):
     found = tries.detections()
-    shown = tuple(replace(one, truth=()) for one in found.shown)
-    view = PredictionView("", replace(found, detections=(), shown=shown), False)
+    shown = tuple(replace(one, truth=()) for one in found.examples)
+    view = PredictionView("", replace(found, detections=(), examples=shown), False)
     qtbot.addWidget(view)
     view.show()
     assert not view.findChildren(PrecisionRecall)
-    assert not any(keys.isVisible() for keys in view.findChildren(ColourKeys))
+    assert not any(keys.isVisible() for keys in view.findChildren(ColourLegend))
 
 
 def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, theme_manager):
@@ -243,7 +243,7 @@ def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, theme_manager):
         image = card._picture.pixmap().toImage()
         return {image.pixelColor(x, y).name() for x in range(232) for y in range(232)}
 
-    (first, *_) = tries.detections().shown
+    (first, *_) = tries.detections().examples
     whole = pixels(replace(first, boxes=tuple(replace(one, confidence=1.0) for one in first.boxes)))
     truth, predicted = (theme.current().curve(number).name() for number in (2, 1))
     assert {truth, predicted} <= whole

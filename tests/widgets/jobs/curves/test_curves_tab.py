@@ -12,7 +12,7 @@ from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continued
+from backend.records.jobs.status import Continuation
 from tests.asks import asks, menu_of
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
@@ -20,7 +20,7 @@ from tests.windows import pick, texts, the
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import Slider
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves.curves_tab import CurvesTab
@@ -72,7 +72,10 @@ def tab(qtbot, theme_manager):
 def said(tab, step):
     """What the read-out says happened at a step, behind where that is."""
     return (
-        the(LargePlot, tab).read(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+        the(LargePlot, tab)
+        .readout(step)[1]
+        .partition(f"epoch {step / 10:g} · ")[2]
+        .split(" · ")[1:]
     )
 
 
@@ -88,7 +91,7 @@ def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     assert said(tab, 10) == ["checkpoint of epoch 1, step 10 (deleted)"]
     assert said(tab, 50) == ["checkpoint of epoch 5, step 50"]
     tab.clear("another")
-    assert the(LargePlot, tab).read(10) == ([], "")
+    assert the(LargePlot, tab).readout(10) == ([], "")
 
 
 def test_a_resumed_run_removes_the_marks_of_repeated_checkpoints(tab):
@@ -194,11 +197,11 @@ def test_marks_go_with_the_axis(tab, axis):
     tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
     pick(the(SegmentedControl, tab), axis)
     place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
-    assert the(LargePlot, tab).read(place)[1].endswith("checkpoint of epoch 5, step 50")
+    assert the(LargePlot, tab).readout(place)[1].endswith("checkpoint of epoch 5, step 50")
     begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
     marks = the(LargePlot, tab).marks
     assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])
-    assert [one.x for one in marks.posts] == pytest.approx(
+    assert [one.x for one in marks.vertical_markers] == pytest.approx(
         [begin + 30 * a_step, begin + 60 * a_step]
     )
     [span] = marks.spans
@@ -208,7 +211,7 @@ def test_marks_go_with_the_axis(tab, axis):
 def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
     pick(the(SegmentedControl, tab), "clock")
     when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
-    assert the(LargePlot, tab).read(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
+    assert the(LargePlot, tab).readout(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
 
 
 def test_staleness_is_one_plot_with_three_named_lines(tab):
@@ -255,7 +258,7 @@ def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
     """Not only the loss: the small ones had a line and a dot, and no number."""
     plot = small_plots(tab)["Learning rate"]
     calm = plot.panel.grab().toImage()
-    the(LargePlot, tab).point_at(20.0)
+    the(LargePlot, tab).move_pointer(20.0)
     QApplication.processEvents()
     frame = the(PlotView, plot.panel).frame()
     beside = QRect(round(frame.px(20)) + the(PlotView, plot.panel).x() + 16, 10, 40, 20)
@@ -266,7 +269,7 @@ def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
 
 
 def test_validation_is_shown_as_it_was_measured(tab):
-    rows = dict(the(LargePlot, tab).read(40)[0])
+    rows = dict(the(LargePlot, tab).readout(40)[0])
     assert rows["validation"] == "0.0250"
 
 
@@ -274,10 +277,10 @@ def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
-    with asks(detail.job_actions, do.COMPARE) as requested:
-        menu_of(detail.header.more)["Compare"].trigger()
+    with asks(detail.job_actions, job_actions.COMPARE) as requested:
+        menu_of(detail.header.menu_button)["Compare"].trigger()
     assert requested.args == ["a"]
-    with asks(detail.job_actions, do.CSV) as requested:
+    with asks(detail.job_actions, job_actions.SAVE_CSV) as requested:
         (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())
         csv.trigger()
     assert requested.args == ["a"]
@@ -303,7 +306,7 @@ def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points
 def test_many_changes_are_drawn_once(tab, qtbot):
     drawn = []
     the(LargePlot, tab).redrawn.connect(lambda: drawn.append(1))
-    with the(LargePlot, tab).drawn_once():
+    with the(LargePlot, tab).batch_redraws():
         the(LargePlot, tab).set_marks(thresholds=())
         the(LargePlot, tab).fit()
         the(LargePlot, tab).refresh()
@@ -347,8 +350,10 @@ def test_the_rest_of_a_cleared_history_is_not_added(tab):
 
 def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
     before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
-    continued = Continued("c was lost.", before=before, placement=left)
-    tab.show_view(changed(LIVE, run=2, continued=continued))
-    assert [(one.x, one.text) for one in the(LargePlot, tab).marks.posts] == [(41, "2 of 3 nodes")]
+    continued = Continuation("c was lost.", chosen_nodes=before, placement=left)
+    tab.show_view(changed(LIVE, run=2, continuation=continued))
+    assert [(one.x, one.text) for one in the(LargePlot, tab).marks.vertical_markers] == [
+        (41, "2 of 3 nodes")
+    ]
     tab.show_view(changed(LIVE, run=3))
-    assert not the(LargePlot, tab).marks.posts
+    assert not the(LargePlot, tab).marks.vertical_markers

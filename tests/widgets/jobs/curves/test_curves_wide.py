@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.jobs.history_update import HistoryUpdate
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.windows import the
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot
@@ -40,7 +40,7 @@ def widen(tab: CurvesTab, width: int) -> None:
 
 def place(tab: CurvesTab, part: QWidget) -> QPoint:
     """Of a part in what is seen of the tab."""
-    return part.mapTo(the(Scroll, tab).viewport(), QPoint(0, 0))
+    return part.mapTo(the(VerticalScrollArea, tab).viewport(), QPoint(0, 0))
 
 
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
@@ -59,7 +59,7 @@ def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: Cu
 
 
 def test_the_visible_plot_keeps_its_place_when_the_width_crosses_the_limit(tab: CurvesTab) -> None:
-    bar = the(Scroll, tab).verticalScrollBar()
+    bar = the(VerticalScrollArea, tab).verticalScrollBar()
     assert bar.maximum() > 80
     bar.setValue(60)
     loss = place(tab, the(LargePlot, tab)).y()
@@ -70,14 +70,18 @@ def test_the_visible_plot_keeps_its_place_when_the_width_crosses_the_limit(tab: 
 
 
 def test_a_plot_at_the_bottom_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
-    bar = the(Scroll, tab).verticalScrollBar()
+    bar = the(VerticalScrollArea, tab).verticalScrollBar()
     bar.setValue(bar.maximum())
     last = list(small_plots(tab).values())[-1]
-    assert 0 <= place(tab, last).y() + last.height() <= the(Scroll, tab).viewport().height()
+    assert (
+        0
+        <= place(tab, last).y() + last.height()
+        <= the(VerticalScrollArea, tab).viewport().height()
+    )
     widen(tab, TWO)
     at = place(tab, last)
     assert at.y() + last.height() > 0
-    assert at.y() < the(Scroll, tab).viewport().height()
+    assert at.y() < the(VerticalScrollArea, tab).viewport().height()
 
 
 def test_another_job_with_fewer_metrics_is_laid_out_again(tab: CurvesTab) -> None:

@@ -63,9 +63,9 @@ def test_each_state_is_said_once_and_a_failure_with_its_cause(detail, heard):
     ):
         detail.show_view(at(0.21, state, **more))
     assert words(heard) == [
-        f"digits: {JobState.EVALUATING.word}.",
-        f"digits: {JobState.TRAINING.word}.",
-        f"digits: {JobState.ERROR.word}. Rank 1 on gpu07 ran out of memory.",
+        f"digits: {JobState.EVALUATING.label}.",
+        f"digits: {JobState.TRAINING.label}.",
+        f"digits: {JobState.ERROR.label}. Rank 1 on gpu07 ran out of memory.",
     ]
 
 

@@ -10,9 +10,9 @@ from backend.datastore.jobs.files import JobFile, view_of
 from backend.records.base.timestamps import instant
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import GROWN, Continued, RunStatus
-from backend.records.jobs.summary import line_of
-from backend.records.queue.entry import Cause, QueueEntry, QueuePlace, Waiting
+from backend.records.jobs.status import GROWN, Continuation, RunStatus
+from backend.records.jobs.summary import summary_of
+from backend.records.queue.entry import Cause, QueueEntry, QueuedJob, WaitReason
 from tests.job_views import changed
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
@@ -21,9 +21,9 @@ from widgets.common import formats
 from widgets.common.key_value_row import KeyValueRow
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import circumstances, facts, what_stop_costs
+from widgets.jobs.detail.header_facts import run_details, header_figures, stop_cost_message
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.warning import ReplayComparison, finding
+from widgets.jobs.detail.warning import ReplayComparison, job_finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn
 
@@ -31,14 +31,14 @@ RESUMED = changed(
     LIVE,
     state=JobState.FINISHED,
     run=3,
-    started="2026-11-21T08:01:00Z",
-    updated="2026-11-21T08:02:00Z",
+    started_at="2026-11-21T08:01:00Z",
+    updated_at="2026-11-21T08:02:00Z",
     earlier_s=120.0,
 )
 
 
 def said(view):
-    return {fact.caption: fact.value for fact in facts(view)}
+    return {fact.caption: fact.value for fact in header_figures(view)}
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.STOPPING])
@@ -47,59 +47,61 @@ def test_the_time_of_the_newest_checkpoint_stays_true_without_an_update(state):
         return
     # Of another year: written alike before midnight and after it.
     newest = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
-    costs = what_stop_costs(changed(LIVE, state=state), (checkpoint(10), newest))
-    made = formats.moment_long(instant(newest.created), datetime.now().astimezone())
+    costs = stop_cost_message(changed(LIVE, state=state), (checkpoint(10), newest))
+    made = formats.time_with_day(instant(newest.created), datetime.now().astimezone())
     assert f"Newest checkpoint: epoch 2, {made}." in costs
 
 
 def test_a_job_took_as_long_as_all_its_runs():
     assert said(RESUMED)["Took in total"] == formats.duration(180)
     assert said(changed(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
-    assert line_of(RESUMED).took_s(0.0) == 180.0
+    assert summary_of(RESUMED).took_s(0.0) == 180.0
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.is_live])
 def test_a_job_shows_its_duration_whatever_it_waits_for(state):
     view = changed(RESUMED, state=state)
     assert said(view)["Took in total"] == formats.duration(180)
-    assert line_of(view).took_s(0.0) == 180.0
+    assert summary_of(view).took_s(0.0) == 180.0
     assert view.to_json()["ended"] == "2026-11-21T08:02:00Z"
-    assert state.word.casefold() in line_of(view).text
+    assert state.word.casefold() in summary_of(view).text
 
 
 def test_the_start_is_said_to_be_that_of_the_newest_run():
-    assert " · run 3 started " in circumstances(RESUMED)
-    assert " · started " in circumstances(changed(RESUMED, run=1))
+    assert " · run 3 started " in run_details(RESUMED)
+    assert " · started " in run_details(changed(RESUMED, run=1))
 
 
 def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
     left = (Placement("gpu01", 1), Placement("gpu03", 1))
     reason = "gpu02 no longer answers. Continues on gpu01 and gpu03, without gpu02."
-    continued = Continued(reason, "2026-11-28T03:12:00Z", before=("a", "b", "c"), placement=left)
-    view = changed(RESUMED, continued=continued, state=JobState.TRAINING)
-    assert " · 2 of 3 nodes since " in circumstances(view)
-    shown = finding(view, ("", ""), "", None, ReplayComparison())
+    continued = Continuation(
+        reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"), placement=left
+    )
+    view = changed(RESUMED, continuation=continued, state=JobState.TRAINING)
+    assert " · 2 of 3 nodes since " in run_details(view)
+    shown = job_finding(view, ("", ""), "", None, ReplayComparison())
     assert shown is not None
-    assert (shown.family, shown.sentence) == ("warn", reason)
-    all_back = replace(continued, before=("gpu01", "gpu03"))
-    assert "nodes since" not in circumstances(changed(view, continued=all_back))
-    grown = changed(view, continued=replace(all_back, cause=GROWN))
-    assert " · 2 of 2 nodes since " in circumstances(grown)
-    shown = finding(grown, ("", ""), "", None, ReplayComparison())
+    assert (shown.family, shown.message) == ("warn", reason)
+    all_back = replace(continued, chosen_nodes=("gpu01", "gpu03"))
+    assert "nodes since" not in run_details(changed(view, continuation=all_back))
+    grown = changed(view, continuation=replace(all_back, cause=GROWN))
+    assert " · 2 of 2 nodes since " in run_details(grown)
+    shown = job_finding(grown, ("", ""), "", None, ReplayComparison())
     assert shown is not None
     assert shown.family == "idle"
 
 
 def test_a_queued_job_says_why_the_program_queued_it():
     entry = QueueEntry("a", "a", 2, (Placement("n", 1),), "m", reason="gpu02 was lost.")
-    place = QueuePlace(entry, 1, Waiting(Cause.NODE_DOWN, "gpu02 is offline."))
+    place = QueuedJob(entry, 1, WaitReason(Cause.NODE_DOWN, "gpu02 is offline."))
     view = changed(RESUMED, state=JobState.QUEUED)
-    shown = finding(view, ("", ""), "", place, ReplayComparison())
+    shown = job_finding(view, ("", ""), "", place, ReplayComparison())
     assert shown is not None
-    assert shown.more == "gpu02 was lost. gpu02 is offline."
+    assert shown.details == "gpu02 was lost. gpu02 is offline."
     tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
-    assert tip(line_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
-    assert not tip(line_of(changed(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
+    assert tip(summary_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
+    assert not tip(summary_of(changed(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
 
 
 @pytest.mark.parametrize("step", [0, 40])
@@ -110,7 +112,7 @@ def test_an_unknown_number_of_steps_is_not_shown(step, qtbot):
     tab = FailureTab(JobActions(), CurvesTab(JobActions()).run_curves)
     qtbot.addWidget(tab)
     tab.show_view(changed(FAILED, **unknown))
-    assert {f.caption: f.value for f in the(KeyValueRow, tab).facts}["At step"] == wanted
+    assert {f.caption: f.value for f in the(KeyValueRow, tab).items}["At step"] == wanted
 
 
 def test_a_stopping_job_shows_no_time_left():
@@ -118,7 +120,7 @@ def test_a_stopping_job_shows_no_time_left():
     for state, known in ((JobState.TRAINING, True), (JobState.STOPPING, False)):
         view = view_of(file, RunStatus(state, run=1, eta_s=60.0))
         assert {"Ready at", "Left"} & set(said(view)) == ({"Ready at", "Left"} if known else set())
-        assert (line_of(view).eta_s is not None) is known
+        assert (summary_of(view).eta_s is not None) is known
 
 
 def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
@@ -129,20 +131,20 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
         latest = update(LIVE, first, [0.5, 0.25], run=first)
         measured = {**latest.history.metrics, "accuracy": [0.5, 0.75]}
         detail.show_update(
-            replace(latest, history=replace(latest.history, metrics=measured, began_s=1.0))
+            replace(latest, history=replace(latest.history, metrics=measured, started_s=1.0))
         )
     qtbot.waitUntil(lambda: "Accuracy" in small_plots(detail.curves))
     plot = small_plots(detail.curves)["Accuracy"]
     assert "0.750" in texts(plot)
-    assert detail._starts
-    assert detail.curves.began_s == 1.0
+    assert detail._run_starts
+    assert detail.curves.started_s == 1.0
     again = update(changed(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
     detail.show_update(replace(again, history=replace(again.history, run_starts=(), metrics={})))
     assert "–" in texts(plot)
-    assert (detail._starts, detail.curves.began_s) == ({}, 0.0)
+    assert (detail._run_starts, detail.curves.started_s) == ({}, 0.0)
 
 
 def test_a_file_of_a_script_that_names_no_step_is_named_itself():
     last = replace(checkpoint(0), name="last.pt")
-    costs = what_stop_costs(changed(LIVE, state=JobState.FINISHED), (last,))
+    costs = stop_cost_message(changed(LIVE, state=JobState.FINISHED), (last,))
     assert costs.startswith("Newest checkpoint: last.pt, ")

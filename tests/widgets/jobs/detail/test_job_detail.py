@@ -29,7 +29,7 @@ from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
 from widgets.jobs.curves.curve_cards import LargePlot
@@ -37,7 +37,7 @@ from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.log.log_ansi import plain
+from widgets.jobs.log.log_ansi import strip_codes
 from widgets.jobs.page.bundle_dialog import BundleDialog
 
 CONFIG = parse_job(
@@ -95,12 +95,12 @@ def detail(qtbot):
 @pytest.mark.parametrize(
     ("state", "act", "action"),
     [
-        (JobState.CREATED, "Start", do.START),
-        (JobState.TRAINING, "Stop", do.STOP),
-        (JobState.SAVING, "Stop", do.STOP),
-        (JobState.INTERRUPTED, "Resume", do.RESUME),
-        (JobState.ERROR, "Resume", do.RESUME),
-        (JobState.LOST, "Resume", do.RESUME),
+        (JobState.CREATED, "Start", job_actions.START),
+        (JobState.TRAINING, "Stop", job_actions.STOP),
+        (JobState.SAVING, "Stop", job_actions.STOP),
+        (JobState.INTERRUPTED, "Resume", job_actions.RESUME),
+        (JobState.ERROR, "Resume", job_actions.RESUME),
+        (JobState.LOST, "Resume", job_actions.RESUME),
     ],
 )
 def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
@@ -118,7 +118,7 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     act = detail.header.act
     assert act.text() == "Start over"
     assert "There is no checkpoint to resume from" in act.toolTip()
-    with asks(detail.job_actions, do.START_OVER) as requested:
+    with asks(detail.job_actions, job_actions.START_OVER) as requested:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
     assert "Queue resume" not in menu_of(detail.header.more)
@@ -130,7 +130,7 @@ def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
     detail.open_job(changed(LIVE, state=JobState.QUEUED))
     detail.show_checkpoints("a", ())
-    with asks(detail.job_actions, do.START_OVER):
+    with asks(detail.job_actions, job_actions.START_OVER):
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
 
 
@@ -149,7 +149,7 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
     detail.show_checkpoints("a", ())
     assert again.text() == "Start over"
     assert says(detail.failure, "begins at step 1")
-    with asks(detail.job_actions, do.START_OVER) as requested:
+    with asks(detail.job_actions, job_actions.START_OVER) as requested:
         qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
 
@@ -215,7 +215,7 @@ def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
     detail.resize(600, 500)
     QCoreApplication.sendPostedEvents()
     assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
-    with asks(detail.job_actions, do.KILL) as requested:
+    with asks(detail.job_actions, job_actions.KILL) as requested:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
     # A resumed run gets the full patience again.
@@ -309,7 +309,7 @@ def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
     assert says(detail.failure, "epoch 2, step 20")
-    with asks(detail.job_actions, do.RESUME_FROM) as requested:
+    with asks(detail.job_actions, job_actions.RESUME_FROM) as requested:
         qtbot.mouseClick(button(detail.failure, "Resume"), Qt.MouseButton.LeftButton)
     assert requested.args == ["a", "epoch-0002-step-000020"]
 
@@ -334,7 +334,7 @@ def test_doubt_is_no_state(detail):
 def test_a_rename_is_requested_only_with_a_valid_name(detail, qtbot):
     detail.open_job(LIVE)
     names = []
-    detail.job_actions.on(do.SET_NAME, lambda _job, name: names.append(name))
+    detail.job_actions.on(job_actions.SET_NAME, lambda _job, name: names.append(name))
     for typed in ("night run", "   "):
         the(JobName, detail.header).edit()
         the(LineEdit, the(JobName, detail.header)).setText(typed)
@@ -366,13 +366,13 @@ def test_the_export_dialog_requests_the_chosen_export(qtbot):
     dialog = ExportDialog(actions, view, (checkpoint(10), checkpoint(20, is_best=True)))
     qtbot.addWidget(dialog)
     the(SegmentedControl, dialog).choose("onnx")
-    dialog._format_chosen("onnx")
-    with asks(actions, do.EXPORT_TO) as requested:
+    dialog._apply_format("onnx")
+    with asks(actions, job_actions.EXPORT_TO) as requested:
         qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args == ["a", "best", "onnx", "digits 2-workers.onnx"]
     dialog.show_error("No.")
     the(ComboBox, dialog).choose("epoch-0001-step-000010")
-    with asks(actions, do.EXPORT_TO) as requested:
+    with asks(actions, job_actions.EXPORT_TO) as requested:
         qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args[1] == "epoch-0001-step-000010"
 
@@ -385,7 +385,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
     for answer in (
         lambda: dialog.show_progress(0.5, "Writing"),
         lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
-        lambda: dialog.show_done("/home/mai/digits.zip"),
+        lambda: dialog.show_exported("/home/mai/digits.zip"),
     ):
         answer()
         dialog.layout().activate()
@@ -401,7 +401,7 @@ def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbo
     show = the(TaskStatus, dialog).show_in_folder
     assert not show.isVisible()
     detail.exports.show_done("a", "/home/mai/digits.zip")
-    with asks(detail.job_actions, do.SHOW_FILE) as asked:
+    with asks(detail.job_actions, job_actions.SHOW_FILE) as asked:
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     assert asked.args == ["/home/mai/digits.zip"]
     dialog._format_chosen("onnx")
@@ -437,7 +437,7 @@ def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, 
     assert the(ComboBox, dialog).key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
     assert the(ComboBox, dialog).key() == has
-    with asks(detail.job_actions, do.EXPORT_TO) as requested:
+    with asks(detail.job_actions, job_actions.EXPORT_TO) as requested:
         qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args[1] == wanted
     dialog.reject()
@@ -476,8 +476,8 @@ def test_an_unknown_cause_shows_the_last_lines_of_the_log(detail):
 
 
 def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
-    assert plain("\x1b[31mred\x1b[0m\x00\x07") == "red"
-    assert plain("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
+    assert strip_codes("\x1b[31mred\x1b[0m\x00\x07") == "red"
+    assert strip_codes("10 %\r50 %\r100 %\nnext") == "100 %\nnext"
 
 
 def test_the_slow_one_of_two_ranks_is_named(detail):
@@ -494,12 +494,12 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     alarm = Alarm(DIVERGED, 12, "The loss is 9.31, 4.2 times its best (2.2 at step 5).")
     detail.open_job(LIVE)
     detail.show_update(update(changed(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
-    assert the(Banner, detail)._strong.text() == alarm.sentence
-    posts = the(LargePlot, detail.curves).marks.posts
-    assert [(post.x, post.text, post.tone) for post in posts] == [(12.0, "diverges", "warn")]
+    assert the(Banner, detail)._strong.text() == alarm.message
+    posts = the(LargePlot, detail.curves).marks.vertical_markers
+    assert [(post.x, post.text, post.color_role) for post in posts] == [(12.0, "diverges", "warn")]
     detail.show_view(changed(FAILED, alarms=(alarm,)))
     assert not the(Banner, detail).isVisible()
-    assert [post.text for post in the(LargePlot, detail.curves).marks.posts] == [
+    assert [post.text for post in the(LargePlot, detail.curves).marks.vertical_markers] == [
         "diverges",
         "failed here",
     ]
@@ -509,7 +509,7 @@ def test_s12_the_post_of_an_alarm_that_ended_the_job_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(changed(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
-    assert [post.text for post in the(LargePlot, detail.curves).marks.posts] == [
+    assert [post.text for post in the(LargePlot, detail.curves).marks.vertical_markers] == [
         "failed here, not a number"
     ]
 
@@ -550,12 +550,12 @@ def test_shown_figures_change_to_other_units(qtbot, qapp):
     detail.show_checkpoints(lab.FAILED.id, lab.checkpoints(lab.FAILED))
     detail.show()
     try:
-        theme_manager.write_in(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
+        theme_manager.set_units(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
         assert says(detail.checkpoints, "iB.")
-        when = next(f.value for f in the(KeyValueRow, detail.failure).facts if f.caption == "When")
+        when = next(f.value for f in the(KeyValueRow, detail.failure).items if f.caption == "When")
         assert when.endswith(("AM", "PM"))
     finally:
-        theme_manager.write_in(formats.Units())
+        theme_manager.set_units(formats.Units())
         shiboken6.delete(theme_manager)
         qapp.setStyleSheet("")
 
@@ -580,7 +580,7 @@ def test_the_checkpoints_of_a_script_are_read_while_it_names_no_epochs(
     qtbot.addWidget(detail)
     view = changed(LIVE, state=state, config=replace(CONFIG, script=script))
     detail.open_job(view)
-    actions.on(do.READ_CHECKPOINTS, lambda *_: asked.append(1))
+    actions.add_handler(job_actions.READ_CHECKPOINTS, lambda *_: asked.append(1))
     for heartbeat in (8, 9):
         detail.show_view(changed(view, heartbeat=heartbeat))
         elapse(detail)

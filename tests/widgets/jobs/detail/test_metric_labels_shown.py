@@ -6,7 +6,7 @@ import numpy as np
 
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from tests.job_views import changed
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import LIVE
@@ -16,30 +16,30 @@ from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import facts
+from widgets.jobs.detail.header_facts import header_figures
 from widgets.jobs.form.job_fields import JobDraft
-from widgets.jobs.list.job_columns import JobColumn, best_words, shown
+from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text
 from widgets.jobs.sweeps.sweep_pane import _best_first
 
 JUDGED = changed(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
 
 
 def test_the_head_of_a_job_says_which_loss_it_shows():
-    values = {fact.caption: fact.value for fact in facts(JUDGED)}
+    values = {fact.caption: fact.value for fact in header_figures(JUDGED)}
     assert values["Best saved: val. loss"] == "0.250"
     assert values["Loss, raw"] == "0.500"
     assert "Loss" not in values
 
 
 def test_lists_distinguish_training_loss_and_validation_loss():
-    assert best_words(JUDGED)[0] == "val. loss"
-    line = line_of(replace(JUDGED, best_metric=("loss", 0.25)))
-    assert shown(line, JobColumn.BEST) == "train loss 0.250"
+    assert best_metric_labels(JUDGED)[0] == "val. loss"
+    line = summary_of(replace(JUDGED, best_metric=("loss", 0.25)))
+    assert cell_text(line, JobColumn.BEST) == "train loss 0.250"
 
 
 def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
     lines = [
-        line_of(replace(JUDGED, id=str(number), best_metric=best))
+        summary_of(replace(JUDGED, id=str(number), best_metric=best))
         for number, best in enumerate(
             [("validation/loss", 0.2), ("validation/accuracy", 0.9), ("validation/loss", 0.1), None]
         )
@@ -63,12 +63,12 @@ def test_curves_are_labelled_smoothed_raw_and_validation(qtbot, theme_manager):
         )
     )
     assert len(small_plots(tab)) == 2
-    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == [
+    assert [name for name, _ in the(LargePlot, tab).readout(20.0)[0]] == [
         "train, smoothed",
         "train, raw",
     ]
     the(Slider, tab).set_share(0)
-    assert [name for name, _ in the(LargePlot, tab).read(20.0)[0]] == ["train"]
+    assert [name for name, _ in the(LargePlot, tab).readout(20.0)[0]] == ["train"]
     elapse(tab)
     plots = small_plots(tab)
     assert "raw" in texts(plots["Accuracy"])

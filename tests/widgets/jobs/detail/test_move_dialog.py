@@ -7,7 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from tests.widgets.nodes import samples
 from tests.windows import button, owned, the
-from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
 NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3"))
@@ -15,10 +15,10 @@ NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3
 
 def test_the_earlier_nodes_are_preselected_and_others_can_be_chosen(qtbot: QtBot) -> None:
     before = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 2}]
-    dialog = owned(qtbot, ElsewhereDialog("long", before, NODES))
+    dialog = owned(qtbot, MoveDialog("long", before, NODES))
     assert button(dialog, "Resume on 4 processes").text() == "Resume on 4 processes"
     the(PlacementPicker, dialog).put([{"node": "node3", "processes": 1}])
-    dialog._fit()
+    dialog._update_button()
     assert button(dialog, "Resume on 1 process").text() == "Resume on 1 process"
     with qtbot.waitSignal(dialog.resume_requested) as requested:
         qtbot.mouseClick(button(dialog, "Resume on 1 process"), Qt.MouseButton.LeftButton)
@@ -26,7 +26,7 @@ def test_the_earlier_nodes_are_preselected_and_others_can_be_chosen(qtbot: QtBot
 
 
 def test_without_a_node_nothing_can_be_resumed(qtbot: QtBot) -> None:
-    dialog = owned(qtbot, ElsewhereDialog("long", [], NODES))
+    dialog = owned(qtbot, MoveDialog("long", [], NODES))
     assert not button(dialog, "Resume").isEnabled()
 
 
@@ -47,7 +47,7 @@ def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offe
     nodes = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
     gpus = [f"GPU-{n}" for n in range(8)]
     before = [{"node": "gpu01", "gpus": gpus}, {"node": "gpu07", "gpus": gpus}]
-    dialog = owned(qtbot, ElsewhereDialog("long", before, nodes, without="gpu07"))
+    dialog = owned(qtbot, MoveDialog("long", before, nodes, excluded_node="gpu07"))
     assert the(PlacementPicker, dialog).value() == [{"node": "gpu01", "gpus": gpus}]
     assert button(dialog, "Resume on 8 processes").text() == "Resume on 8 processes"
     assert button(the(PlacementPicker, dialog), "Select 16 for me").text() == "Select 16 for me"

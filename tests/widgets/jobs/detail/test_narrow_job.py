@@ -82,10 +82,10 @@ def test_the_command_stands_right_below_a_short_job_file(qtbot: QtBot) -> None:
     tab.show_job(lab.LIVE)
     tab.resize(900, 1400)
     tab.show()
-    qtbot.waitUntil(lambda: tab._file.height() == tab._file.maximumHeight())
+    qtbot.waitUntil(lambda: tab._file_card.height() == tab._file_card.maximumHeight())
     scroll = the(QStackedWidget, tab).widget(0)
     assert scroll.verticalScrollBar().maximum() == 0, "all of it is seen"
-    assert tab._file.height() < 1000
+    assert tab._file_card.height() < 1000
     tab.show_file("epochs = 50\n", JobCommand())
-    tab._turn(True)
-    qtbot.waitUntil(lambda: tab._file.height() < 300)
+    tab._show_format(True)
+    qtbot.waitUntil(lambda: tab._file_card.height() < 300)

@@ -16,9 +16,9 @@ from tests.windows import says, the
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.detail.run_history_menu import run_words
+from widgets.jobs.detail.run_history_menu import run_label
 from widgets.jobs.page.jobs_page import JobsPage
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -30,12 +30,12 @@ RUNS = (
         JobState.INTERRUPTED,
         put_away=2,
         message="Stopped by ben. Saved at epoch 2, step 20.",
-        started="2026-11-12T13:00:00Z",
-        ended="2026-11-12T14:04:00Z",
+        started_at="2026-11-12T13:00:00Z",
+        ended_at="2026-11-12T14:04:00Z",
         first_step=11,
         last_step=1200,
     ),
-    JobRun(1, JobState.ERROR, put_away=2, ended="2026-11-12T10:00:00Z"),
+    JobRun(1, JobState.ERROR, put_away=2, ended_at="2026-11-12T10:00:00Z"),
 )
 THEN = changed(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
 
@@ -66,16 +66,16 @@ def choose(page, number):
 
 
 def test_a_run_is_described_in_one_line():
-    assert run_words(RUNS[0], NOW) == "Run 3 · Training · steps 1 to 3"
-    assert run_words(RUNS[1], NOW).startswith("Run 2 · Stopped by ben · 12 Nov ")
-    assert run_words(RUNS[1], NOW).endswith(f" · steps 11 to {formats.count(1200)}")
-    assert run_words(RUNS[2], NOW).endswith(" · no steps")
+    assert run_label(RUNS[0], NOW) == "Run 3 · Training · steps 1 to 3"
+    assert run_label(RUNS[1], NOW).startswith("Run 2 · Stopped by ben · 12 Nov ")
+    assert run_label(RUNS[1], NOW).endswith(f" · steps 11 to {formats.count(1200)}")
+    assert run_label(RUNS[2], NOW).endswith(" · no steps")
 
 
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
     runs = page.detail.header.runs
     assert runs.text() == "Run 3"
-    with asks(page.detail.job_actions, do.READ_RUNS) as requested:
+    with asks(page.detail.job_actions, job_actions.READ_RUNS) as requested:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
     page.detail.show_view(changed(LIVE, run=1))
@@ -84,7 +84,7 @@ def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
 
 def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, page):
     detail = page.detail
-    with asks(detail.job_actions, do.EARLIER) as requested:
+    with asks(detail.job_actions, job_actions.SHOW_EARLIER_RUN) as requested:
         choose(page, 2)
     assert requested.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))

@@ -6,26 +6,26 @@ import pytest
 
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import line_of
-from backend.records.jobs.view import WHY_NO_RESUME
+from backend.records.jobs.summary import summary_of
+from backend.records.jobs.view import NO_RESUME_REASON
 from backend.records.library.item import Pin
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import says, texts
 from widgets.common.labels import Label
 from widgets.jobs.actions.job_actions import (
-    ELSEWHERE,
+    MOVE,
     QUEUE,
     RESUME,
     START_OVER,
     JobActions,
-    JobFacts,
+    JobSubject,
     main_action,
 )
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, checkpoint_title
 from widgets.jobs.checkpoints.exporter import Exporter
-from widgets.jobs.detail.header_facts import facts, what_stop_costs
+from widgets.jobs.detail.header_facts import header_figures, stop_cost_message
 from widgets.jobs.failure.failure_tab import FailureTab
 
 FILE = replace(
@@ -51,27 +51,29 @@ RESUMES = {"resume_arguments": ["--resume", "{checkpoint}"]}
 
 @pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
 @pytest.mark.parametrize("settings", [{}, RESUMES])
-@pytest.mark.parametrize("shown", [lambda view: view, line_of], ids=["open", "in the list"])
+@pytest.mark.parametrize("shown", [lambda view: view, summary_of], ids=["open", "in the list"])
 def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, shown):
-    on = JobFacts(shown(script(state, **settings)), has_checkpoints=True)
+    on = JobSubject(shown(script(state, **settings)), has_checkpoints=True)
     act = main_action(on)
     assert act.text == RESUME.text
-    assert act.able(on) == bool(settings)
-    assert (act.why_not == WHY_NO_RESUME) == (not settings)
-    assert QUEUE.offered(on) == ELSEWHERE.offered(on) == bool(settings)
-    waiting = JobFacts(shown(script(JobState.QUEUED, **settings)), has_checkpoints=True)
+    assert act.is_enabled(on) == bool(settings)
+    assert (act.disabled_tip == NO_RESUME_REASON) == (not settings)
+    assert QUEUE.is_offered(on) == MOVE.is_offered(on) == bool(settings)
+    waiting = JobSubject(shown(script(JobState.QUEUED, **settings)), has_checkpoints=True)
     assert main_action(waiting) == (RESUME if settings else START_OVER)
 
 
 def test_a_script_without_epochs_has_none_in_the_header():
     for state in JobState:
         view = script(state)
-        assert "Epoch" not in {fact.caption for fact in facts(view)}
+        assert "Epoch" not in {fact.caption for fact in header_figures(view)}
         for kept in ((), (FILE,)):
-            assert "epoch" not in what_stop_costs(view, kept)
+            assert "epoch" not in stop_cost_message(view, kept)
     with_epochs = changed(script(JobState.TRAINING), epoch=3, epochs=10)
-    assert ("Epoch", "3 of 10") in [(fact.caption, fact.value) for fact in facts(with_epochs)]
-    live = {fact.caption for fact in facts(script(JobState.TRAINING))}
+    assert ("Epoch", "3 of 10") in [
+        (fact.caption, fact.value) for fact in header_figures(with_epochs)
+    ]
+    live = {fact.caption for fact in header_figures(script(JobState.TRAINING))}
     assert "Runs for" in live
     assert "Ready at" not in live
 
@@ -88,7 +90,7 @@ def test_a_script_without_epochs_has_none_in_the_header():
     ],
 )
 def test_the_cost_of_a_stop_depends_on_the_checkpoints_of_the_script(state, kept, words):
-    assert words in what_stop_costs(script(state), kept)
+    assert words in stop_cost_message(script(state), kept)
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES, {"remove_old_checkpoints": True}])
@@ -98,15 +100,19 @@ def test_the_checkpoints_of_a_script_are_its_own(qtbot, theme_manager, settings)
     qtbot.addWidget(tab)
     view = script(**settings)
     tab.show_checkpoints(view, ())
-    assert "checkpoint-*/" in " ".join(one.text() for one in tab._nothing.findChildren(Label))
+    assert "checkpoint-*/" in " ".join(one.text() for one in tab._empty_state.findChildren(Label))
     tab.show_checkpoints(view, (FILE,))
     assert tab.model.index(0, 0).data() == "checkpoint-10 (step 10)"
     assert checkpoint_title(FILE) == "checkpoint-10 (step 10) (latest)"
-    assert tab._resume.isEnabled() == (settings == RESUMES)
-    assert (WHY_NO_RESUME in tab._resume.toolTip()) == (settings != RESUMES)
-    assert not any(button.isEnabled() for button in (tab._try, tab._inspect, tab._new))
-    assert all(button.isEnabled() for button in (tab._keep, tab._export, tab._verify))
-    all_stay = "All are kept as the script wrote them." in tab._policy.text()
+    assert tab._resume_button.isEnabled() == (settings == RESUMES)
+    assert (NO_RESUME_REASON in tab._resume_button.toolTip()) == (settings != RESUMES)
+    assert not any(
+        button.isEnabled() for button in (tab._try_button, tab._inspect_button, tab._new_job_button)
+    )
+    assert all(
+        button.isEnabled() for button in (tab._keep_button, tab._export_button, tab._verify_button)
+    )
+    all_stay = "All are kept as the script wrote them." in tab._policy_label.text()
     assert all_stay == ("remove_old_checkpoints" not in settings)
 
 
@@ -130,4 +136,4 @@ def test_a_failed_script_offers_resume_only_with_arguments_for_it(qtbot, theme_m
     tab.show_checkpoints((FILE,))
     assert tab._again.text() == ("Resume" if settings else "Start over")
     assert ("step 10." in tab._from.text()) == bool(settings)
-    assert (WHY_NO_RESUME in tab._from.text()) == (not settings)
+    assert (NO_RESUME_REASON in tab._from.text()) == (not settings)

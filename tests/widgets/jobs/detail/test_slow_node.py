@@ -13,13 +13,13 @@ from tests.windows import says, the
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.slow_node import culprit, slow_node
+from widgets.jobs.detail.slow_node import slowdown_message, slow_node
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
-from widgets.nodes.page.attention import attentions
+from widgets.nodes.page.attention import attention_cards
 from widgets.nodes.row.node_row import node_row
 
 NODES = {state.name: state for state in lab.nodes()}
@@ -40,19 +40,19 @@ SLOWED = changed(lab.LIVE, rank_step_ms=steps(11), slow_ranks=(11,))
 
 def test_the_sentence_has_node_cost_and_cause():
     found = slow_node(SLOWED, NODES)
-    assert words(found.sentence) == SENTENCE
+    assert words(found.message) == SENTENCE
     assert (found.name, found.ranks) == ("gpu07", (11,))
     assert words(found.reasons[11]) == "slowed by heat, 91 °C"
 
 
 def test_no_cause_is_named_when_none_is_known():
-    assert words(slow_node(SLOWED, {}).sentence) == "gpu07 slows this job by 25 %."
+    assert words(slow_node(SLOWED, {}).message) == "gpu07 slows this job by 25 %."
 
 
 def test_workers_that_do_not_wait_for_each_other_are_not_slowed():
     strategy = replace(SLOWED.config.strategy, name="downpour", settings={})
     view = replace(SLOWED, config=replace(SLOWED.config, strategy=strategy))
-    assert words(slow_node(view, {}).sentence) == "A step takes 25 % longer on gpu07."
+    assert words(slow_node(view, {}).message) == "A step takes 25 % longer on gpu07."
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_banner_shows_the_slow_node_with_a_button_while_it_is_slow(qtbot):
     banner = the(Banner, detail)
     assert words(banner._strong.text()) == SENTENCE
     (button,) = banner.findChildren(Button)
-    with asks(detail.job_actions, do.SHOW_NODE) as asked:
+    with asks(detail.job_actions, job_actions.SHOW_NODE) as asked:
         button.click()
     assert asked.args == ["gpu07"]
     detail.show_view(changed(SLOWED, slow_ranks=()))
@@ -96,10 +96,10 @@ def test_the_reason_stands_in_the_cell_of_the_rank(qtbot):
 
 def test_the_card_above_the_rack_shows_the_cost_of_the_node():
     rows = {state.name: node_row(state) for state in lab.nodes()}
-    (card, *_) = attentions(lab.nodes(), rows, [SLOWED], {})
+    (card, *_) = attention_cards(lab.nodes(), rows, [SLOWED], {})
     assert card.node == "gpu07"
     assert words(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
-    (card, *_) = attentions(lab.nodes(), rows, [changed(SLOWED, slow_ranks=())], {})
+    (card, *_) = attention_cards(lab.nodes(), rows, [changed(SLOWED, slow_ranks=())], {})
     assert card.text.endswith("retinanet-r50 · coco 2x and 1 more run on it.")
 
 
@@ -110,8 +110,8 @@ TIMES = StepTimes((4.0,) * 16, (96.0,) * 16, (25.0,) * 16, 5.0)
 
 def test_a_measured_cause_is_said_where_the_node_has_no_finding():
     slowed = changed(SLOWED, slow_cause=LOADER)
-    assert words(slow_node(slowed, NODES).sentence) == SENTENCE, "its finding explains more"
-    assert words(slow_node(slowed, {}).sentence) == (
+    assert words(slow_node(slowed, NODES).message) == SENTENCE, "its finding explains more"
+    assert words(slow_node(slowed, {}).message) == (
         "gpu07 slows this job by 25 %: rank 11 waits 31 ms a step for its loader, "
         "the others 4.0 ms."
     )
@@ -122,15 +122,15 @@ def test_one_culprit_is_named_the_one_that_costs_most():
     network = (
         "The network slows this job: communication takes 60 of the 130 ms of a step on every rank."
     )
-    assert culprit(changed(SLOWED, slow_cause=NETWORK), slow) == (network, "")
+    assert slowdown_message(changed(SLOWED, slow_cause=NETWORK), slow) == (network, "")
     other = replace(LOADER, rank=3)
-    assert culprit(changed(SLOWED, slow_cause=other), slow) == (
+    assert slowdown_message(changed(SLOWED, slow_cause=other), slow) == (
         "gpu06 slows this job: rank 3 waits 31 ms a step for its loader, the others 4.0 ms.",
         "gpu06",
     )
-    assert culprit(changed(SLOWED, slow_cause=LOADER), slow)[0] == slow.sentence
+    assert slowdown_message(changed(SLOWED, slow_cause=LOADER), slow)[0] == slow.message
     over = changed(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
-    assert culprit(over, None) == ("", "")
+    assert slowdown_message(over, None) == ("", "")
 
 
 def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
@@ -149,7 +149,7 @@ def test_other_programs_are_one_click_away_from_the_banner_that_blames_them(qtbo
     banner = the(Banner, detail)
     (processes,) = banner.findChildren(Button)
     assert processes.text() == "Show processes"
-    with asks(detail.job_actions, do.SHOW_NODE) as requested:
+    with asks(detail.job_actions, job_actions.SHOW_NODE) as requested:
         processes.click()
     assert requested.args == [lab.LIVE.nodes[0]]
 

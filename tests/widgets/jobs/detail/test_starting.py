@@ -10,7 +10,7 @@ from tests.asks import asks, menu_of
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from tests.windows import acts_of, button, texts, the
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.job_progress import JobProgress
@@ -25,15 +25,15 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     qtbot.addWidget(detail)
     detail.open_job(CREATED)
     detail.show_starting("a", "Checking 2 nodes…")
-    assert detail.header.act.text() == "Cancel"
+    assert detail.header.main_button.text() == "Cancel"
     assert "Checking 2 nodes…" in texts(the(JobProgress, detail))
-    with asks(detail.job_actions, do.CANCEL) as requested:
-        qtbot.mouseClick(detail.header.act, LEFT)
+    with asks(detail.job_actions, job_actions.CANCEL) as requested:
+        qtbot.mouseClick(detail.header.main_button, LEFT)
     assert requested.args == ["a"]
     detail.show_starting("a", "")
-    assert detail.header.act.text() == "Start"
+    assert detail.header.main_button.text() == "Start"
     detail.show_busy("a", "Stopping…")
-    assert not detail.header.act.isEnabled()
+    assert not detail.header.main_button.isEnabled()
 
 
 def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: QtBot) -> None:
@@ -42,11 +42,11 @@ def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: Q
     offered = {}
     for view in (CREATED, FAILED, LIVE):
         detail.open_job(view)
-        offered[view.state.value] = "Preflight check…" in menu_of(detail.header.more)
+        offered[view.state.value] = "Preflight check…" in menu_of(detail.header.menu_button)
     assert offered == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
-    with asks(detail.job_actions, do.PREFLIGHT) as requested:
-        menu_of(detail.header.more)["Preflight check…"].trigger()
+    with asks(detail.job_actions, job_actions.PREFLIGHT) as requested:
+        menu_of(detail.header.menu_button)["Preflight check…"].trigger()
     assert requested.args == ["a"]
 
 

@@ -44,7 +44,7 @@ def detail(qtbot: QtBot, theme_manager: ThemeManager) -> JobDetail:
 
 def past() -> dict[str, NodeHistory]:
     history = NodeHistory()
-    history.put_past(lab.full_memory())
+    history.set_agent_history(lab.full_memory())
     return {"gpu03": history}
 
 
@@ -54,25 +54,27 @@ def measured(name: str) -> RunUpdate:
     old = update.history
     more = {**old.metrics, name: old.metrics["loss"]}
     return RunUpdate(FAILED, HistoryUpdate(old.steps, old.epochs, old.seconds, more, (), 0,
-                                           began_s=old.began_s))  # fmt: skip
+                                           started_s=old.started_s))  # fmt: skip
 
 
 def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
-    detail.show_pasts(past(), {}, lab.NOW)
+    detail.show_node_histories(past(), {}, lab.NOW)
     plots = detail.failure.plots
     assert "Memory of GPU 3 on gpu03, GiB" in texts(plots)
     assert plots.cause is not None
     assert plots.loss is not None
     assert plots.cause.axis is XAxis.CLOCK
     assert len(plots.cause.curves) == 8
-    assert [(post.x, post.text) for post in plots.cause.marks.posts] == [(ENDED, "failed here")]
+    assert [(post.x, post.text) for post in plots.cause.marks.vertical_markers] == [
+        (ENDED, "failed here")
+    ]
     assert [one.text for one in plots.cause.marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
-    rows, _ = plots.cause.read(ENDED - 10)
+    rows, _ = plots.cause.readout(ENDED - 10)
     assert [name for name, _ in rows] == ["GPU 3"]
     assert float(rows[0][1].split(formats.GAP)[0]) > 75
-    assert [post.x for post in plots.loss.marks.posts] == [FAILED.step]
+    assert [post.x for post in plots.loss.marks.vertical_markers] == [FAILED.step]
 
 
 def test_the_loss_stands_alone_without_a_history_of_the_node(detail: JobDetail) -> None:
@@ -89,7 +91,7 @@ def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qt
     loss = np.where(np.arange(view.step) < 10_000, 1.0, -5.0)
     history = HistoryUpdate(
         np.arange(1, view.step + 1), np.resize(old.epochs, view.step),
-        np.resize(old.seconds, view.step), {"loss": loss}, (), 0, began_s=old.began_s,
+        np.resize(old.seconds, view.step), {"loss": loss}, (), 0, started_s=old.started_s,
     )  # fmt: skip
     detail.open_job(view)
     detail.show_update(RunUpdate(view, history))
@@ -104,7 +106,7 @@ def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) 
     plots = detail.failure.plots
     assert plots.cause is None
     assert plots.loss is None
-    assert [event.words for event in detail.failure.events.shown] == [
+    assert [event.message for event in detail.failure.events.shown_events] == [
         "Run 1 began",
         "Rank 3 raised OutOfMemoryError",
     ]
@@ -119,7 +121,7 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
     assert panel is not None
     assert says(detail.failure.plots, "Loss since step 7")
     assert panel.x_range()[0] == FAILED.step - 600
-    assert [(post.x, post.text) for post in panel.marks.posts] == [
+    assert [(post.x, post.text) for post in panel.marks.vertical_markers] == [
         (FAILED.step - 300, "diverges"),
         (FAILED.step, "not a number"),
     ]
@@ -165,11 +167,15 @@ def test_the_last_step_with_a_loss_has_a_finite_loss(
     steps = list(range(1, len(loss) + 1))
     history = HistoryUpdate(
         steps, [1] * len(steps), [float(one) for one in steps], {"loss": loss}, (), 0,
-        began_s=instant(FAILED.status.started).timestamp(),
+        started_s=instant(FAILED.status.started_at).timestamp(),
     )  # fmt: skip
     detail.open_job(FAILED)
     detail.show_update(RunUpdate(FAILED, history))
-    found = [event.words for event in detail.failure.events.shown if "with a loss" in event.words]
+    found = [
+        event.message
+        for event in detail.failure.events.shown_events
+        if "with a loss" in event.message
+    ]
     assert found == ([] if last is None else [f"Last step with a loss: {last}"])
 
 
@@ -194,25 +200,25 @@ def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDeta
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
     detail.show_checkpoints(view.id, lab.checkpoints(view))
-    shown = detail.failure.events.shown
-    assert [event.at_s for event in shown] == sorted(event.at_s for event in shown)
-    words = [event.words for event in shown]
+    shown = detail.failure.events.shown_events
+    assert [event.time_s for event in shown] == sorted(event.time_s for event in shown)
+    words = [event.message for event in shown]
     assert words[0] == "Run 1 began"
     assert f"Step {formats.count(4000)}: The loss is 2.31." in words
     assert f"Checkpoint saved: epoch 19, step {formats.count(7410)}" in words
     assert words[-1] == "Rank 3 raised OutOfMemoryError"
-    assert shown[-1].at_s == ENDED
+    assert shown[-1].time_s == ENDED
 
 
 def test_a_run_of_another_job_leaves_nothing_behind(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
-    detail.show_pasts(past(), {}, lab.NOW)
+    detail.show_node_histories(past(), {}, lab.NOW)
     detail.show_checkpoints(FAILED.id, lab.checkpoints(FAILED))
     detail.open_job(lab.LOST)
     assert detail.failure.plots.cause is None
     assert detail.failure.plots.loss is None
-    assert [event.words for event in detail.failure.events.shown] == [
+    assert [event.message for event in detail.failure.events.shown_events] == [
         "Run 1 began",
         "The run stopped reporting",
     ]
@@ -270,6 +276,6 @@ def test_an_unhealthy_gpu_is_an_event_of_its_own_job_only(detail: JobDetail) -> 
     detail.open_job(FAILED)
     words = "gpu03 GPU 3 slowed by heat"
     detail.failure.show_nodes({}, {}, [AxisSpan(ENDED - 60, ENDED - 30, "warn", words)])
-    assert [event.words for event in detail.failure.events.shown].count(words) == 1
+    assert [event.message for event in detail.failure.events.shown_events].count(words) == 1
     detail.open_job(replace(FAILED, id="other"))
-    assert words not in [event.words for event in detail.failure.events.shown]
+    assert words not in [event.message for event in detail.failure.events.shown_events]

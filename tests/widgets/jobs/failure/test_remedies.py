@@ -16,12 +16,12 @@ from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
 from tests.windows import button, open_tab, texts, the, window
 from widgets.common.buttons import Button
-from widgets.common.key_value_row import Fact, KeyValueRow
+from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.move_dialog import ElsewhereDialog
+from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.failure.remedies import cause_of, remedies
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -107,32 +107,32 @@ def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, ca
 def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
-    with asks(detail.job_actions, do.RESUME_WITH) as requested:
+    with asks(detail.job_actions, job_actions.RESUME_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"batch_size": 16}]
     detail.show_view(failed("not_a_number"))
-    with asks(detail.job_actions, do.RESUME_WITH) as requested:
+    with asks(detail.job_actions, job_actions.RESUME_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"optimizer.lr": 0.01}]
-    with asks(detail.job_actions, do.CLONE_WITH) as requested:
+    with asks(detail.job_actions, job_actions.CLONE_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
-    with asks(detail.job_actions, do.RESUME_ELSEWHERE) as requested:
+    with asks(detail.job_actions, job_actions.RESUME_ON_NODES) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
         )
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
     assert requested.args == ["a", rest]
     qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    window(ElsewhereDialog).reject()
+    window(MoveDialog).reject()
 
 
 def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
@@ -142,9 +142,9 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     detail.show_pasts({}, {}, 0.0)
     assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
     qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    chosen = [one["node"] for one in the(PlacementPicker, window(ElsewhereDialog)).value()]
+    chosen = [one["node"] for one in the(PlacementPicker, window(MoveDialog)).value()]
     assert "gpu07" not in chosen
-    window(ElsewhereDialog).reject()
+    window(MoveDialog).reject()
 
 
 def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(detail):
@@ -160,10 +160,10 @@ def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(d
 def test_a_batch_of_one_and_the_only_gpu_are_not_made_smaller():
     one = replace(ON_GPUS, batch_size=1, placement=(Placement("gpu07", gpus=("GPU-0",)),))
     kept = (checkpoint(30),)
-    assert remedies(failed("gpu_memory", 0, one), kept, NODES).change == {}
-    assert remedies(failed("gpu_ecc", 0, one), kept, NODES).without == ""
+    assert remedies(failed("gpu_memory", 0, one), kept, NODES).changed_settings == {}
+    assert remedies(failed("gpu_ecc", 0, one), kept, NODES).excluded_gpu == ""
     unknown = remedies(failed("gpu_ecc"), kept, {})
-    assert (unknown.without, unknown.chooses) == ("", True)
+    assert (unknown.excluded_gpu, unknown.offers_choice) == ("", True)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_an_older_record_without_a_cause_has_that_of_the_warning_that_ended_the_
 def test_without_a_checkpoint_the_changes_are_those_of_a_clone(detail, qtbot):
     detail.open_job(failed("diverged"))
     detail.show_checkpoints("a", ())
-    with asks(detail.job_actions, do.CLONE_WITH) as requested:
+    with asks(detail.job_actions, job_actions.CLONE_WITH) as requested:
         qtbot.mouseClick(
             button(detail.failure, "Clone with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
@@ -210,23 +210,26 @@ def test_no_sentence_names_a_remedy_without_a_button(detail, cause, kept):
 def test_a_sentence_stands_once(detail):
     view = failed("not_a_number")
     sentence = "The loss of rank 3 became NaN at step 61."
-    error = replace(view.error, sentence=f"{sentence} Its input was finite.")
-    for message in (sentence, error.sentence, ""):
+    error = replace(view.error, message=f"{sentence} Its input was finite.")
+    for message in (sentence, error.message, ""):
         detail.open_job(changed(view, error=error, message=message))
         shown = [text for text in texts(detail.failure) if sentence in text]
-        assert shown == [error.sentence]
+        assert shown == [error.message]
 
 
 def test_the_lost_work_counts_from_the_checkpoint_that_resume_takes(detail):
     view = failed("not_a_number")
     detail.open_job(changed(view, error=replace(view.error, sound_step=25)))
     detail.show_checkpoints("a", (checkpoint(20), checkpoint(243)))
-    assert Fact("Lost", "224 steps") in the(KeyValueRow, detail.failure).facts
+    assert KeyValue("Lost", "224 steps") in the(KeyValueRow, detail.failure).items
 
 
 def test_clipping_is_offered_once():
     clipped = replace(ON_GPUS, gradient_norm=1.0)
-    assert remedies(failed("not_a_number", config=clipped), (checkpoint(30),), NODES).clone == {}
+    assert (
+        remedies(failed("not_a_number", config=clipped), (checkpoint(30),), NODES).clone_settings
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -240,9 +243,9 @@ def test_clipping_is_offered_once():
 def test_the_lost_work_is_shown_in_steps(detail, kept, wanted):
     detail.open_job(failed(""))
     facts = the(KeyValueRow, detail.failure)
-    assert "Lost" not in [fact.caption for fact in facts.facts], "not known yet"
+    assert "Lost" not in [fact.caption for fact in facts.items], "not known yet"
     detail.show_checkpoints("a", kept)
-    assert Fact("Lost", wanted) in facts.facts
+    assert KeyValue("Lost", wanted) in facts.items
 
 
 @pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", "not_a_number", ""])

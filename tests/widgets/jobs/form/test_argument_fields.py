@@ -14,11 +14,11 @@ from widgets.jobs.form import argument_fields
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.swept_fields import SeveralButton
+from widgets.jobs.form.swept_fields import MultiValueButton
 
 FOUND = (
-    ScriptArgument("--lr", "number", "0.1", words="the rate", others=("--learning-rate",)),
-    ScriptArgument("--batch-size", "whole", "32", others=("-b",)),
+    ScriptArgument("--lr", "number", "0.1", help_text="the rate", aliases=("--learning-rate",)),
+    ScriptArgument("--batch-size", "whole", "32", aliases=("-b",)),
     ScriptArgument("--opt", "choice", "sgd", ("sgd", "adam")),
     ScriptArgument("--amp", "flag"),
     ScriptArgument("--out"),
@@ -65,7 +65,7 @@ class Rig:
 
 def several(form):
     """The buttons for several values that Tab reaches."""
-    buttons = form.findChildren(SeveralButton)
+    buttons = form.findChildren(MultiValueButton)
     return {one.accessibleName() for one in buttons if one.isVisible()}
 
 
@@ -185,7 +185,7 @@ def test_an_argument_of_hydra_is_written_as_hydra_has_it(qtbot):
     rig.type(rig.control("epochs"), "3")
     rig.control("model").choose("b")
     assert rig.words == ["epochs=3", "model=b"]
-    rig.fields.swept.take(parse_axis("arguments.epochs", "4,5"))
+    rig.fields.swept.show_axis(parse_axis("arguments.epochs", "4,5"))
     assert rig.words == ["epochs=4", "model=b"]
 
 
@@ -198,7 +198,7 @@ def test_several_values_of_an_argument_are_an_axis(rig):
     rig.part.switch.click()
     assert rig.names == ["lr", "amp"]
     assert rig.form.draft().axes == draft.axes
-    the(FormSections, rig.form).runs.choose("model")
+    the(FormSections, rig.form).job_kind.choose("model")
     rig.form._choose_runs()
     assert rig.form.draft().axes == ()
 
@@ -212,7 +212,7 @@ def test_a_job_with_a_script_has_no_gallery_and_no_trial_until_it_runs_a_model(r
 
     assert seen() == (False, False)
     for what, shown in (("model", True), ("script", False), ("model", True)):
-        the(FormSections, rig.form).runs.choose(what)
+        the(FormSections, rig.form).job_kind.choose(what)
         rig.form._choose_runs()
         assert seen() == (shown, shown)
 
@@ -227,10 +227,10 @@ def test_a_sweep_over_arguments_comes_back_into_the_form(qtbot):
 
 def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):
     rig = Rig(qtbot, [])
-    many = tuple(ScriptArgument(f"--x{n}") for n in range(argument_fields.MOST + 7))
+    many = tuple(ScriptArgument(f"--x{n}") for n in range(argument_fields.MAX_FIELDS + 7))
     rig.form.show_arguments(ScriptHelp(many))
-    assert len(rig.names) == argument_fields.MOST
-    assert says(rig.part, f"of {argument_fields.MOST + 7}")
+    assert len(rig.names) == argument_fields.MAX_FIELDS
+    assert says(rig.part, f"of {argument_fields.MAX_FIELDS + 7}")
     qtbot.waitUntil(lambda: "Several values of x0" in several(rig.form))
 
 

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.torch_options import OPTIMIZERS
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobForecast
@@ -35,7 +35,7 @@ from tests.windows import (
 )
 from widgets.common.banner import Banner
 from widgets.common.cards import Card, PageHeader
-from widgets.common.fields import FaultLine, Field
+from widgets.common.fields import ErrorLine, Field
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.form.form_sections import Details, FormSections
 from widgets.jobs.form.form_side import FormFoot
@@ -131,7 +131,7 @@ def test_each_optimizer_shows_its_own_settings_and_no_others(form, optimizer):
         raw |= {"strategy": {"name": "sandblaster"}, "schedule": {"name": "constant"}}
     form.show_draft(JobDraft(raw))
     assert parse_job(form.draft().raw).config.optimizer.name == optimizer
-    assert parse_job(form.draft().raw).faults == ()
+    assert parse_job(form.draft().raw).errors == ()
 
 
 def test_a_change_requests_one_check_after_a_pause(form, qtbot):
@@ -143,24 +143,24 @@ def test_a_change_requests_one_check_after_a_pause(form, qtbot):
 def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     form.show_draft(JobDraft(DIGITS))
     faults = (
-        Fault("epochs", "epochs: must be between 1 and 100."),
-        Fault("optimizer.lr", "optimizer.lr: must be a number, not text."),
+        ConfigError("epochs", "epochs: must be between 1 and 100."),
+        ConfigError("optimizer.lr", "optimizer.lr: must be a number, not text."),
     )
-    form.show_check(JobCheck(faults=faults))
+    form.show_check(JobCheck(errors=faults))
     assert setting_field(form, "epochs").error() == "Epochs must be between 1 and 100."
     assert acts_of(form).start.text() == "2 problems to fix"
     assert not acts_of(form).start.isEnabled()
 
 
 def test_faults_of_the_previous_draft_are_not_shown_for_another(form):
-    form.show_check(JobCheck(faults=(Fault("model", "model: is missing."),)))
+    form.show_check(JobCheck(errors=(ConfigError("model", "model: is missing."),)))
     form.show_draft(JobDraft(DIGITS))
     assert setting_field(form, "model").error() == ""
     assert not acts_of(form).start.isEnabled(), "it is checked first"
 
 
 def test_a_fault_without_a_field_is_shown_among_the_checks(form):
-    form.show_check(JobCheck(faults=(Fault("environment.A B", "environment.A B: no name."),)))
+    form.show_check(JobCheck(errors=(ConfigError("environment.A B", "environment.A B: no name."),)))
     words = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
     assert words == "Environment variable “A B”: no name."
 
@@ -173,10 +173,10 @@ def test_a_job_that_would_wait_is_not_called_ready_to_start(form, check, result)
     free = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(replace(free, findings=(Finding(check, False, "It is not free."),)))
     assert {side_of(form).result.text(), the(FormFoot, form).result.text()} == {result}
-    assert the(FormFoot, form).result.tone() == "warn"
+    assert the(FormFoot, form).result.color_role() == "warn"
     assert acts_of(form).queue.isEnabled()
     form.show_check(free)
-    assert (side_of(form).result.text(), the(FormFoot, form).result.tone()) == (
+    assert (side_of(form).result.text(), the(FormFoot, form).result.color_role()) == (
         "Ready to start",
         "text",
     )
@@ -209,7 +209,7 @@ def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
     control = setting_field(form, "epochs").control
     control.selectAll()
     qtbot.keyClicks(control, "many")
-    assert [f.field for f in parse_job(form.draft().raw).faults] == ["epochs"]
+    assert [f.path for f in parse_job(form.draft().raw).errors] == ["epochs"]
 
 
 def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):
@@ -218,7 +218,7 @@ def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):
     cells.resize(300, 28)
     for x in (40, 150, 260):
         qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells.rect().topLeft() + _at(x))
-    assert cells.chosen() == ("GPU-0", "GPU-2")
+    assert cells.selected_uuids() == ("GPU-0", "GPU-2")
     assert "GPU 1, in use by alice" in cells.accessibleDescription()
 
 
@@ -228,15 +228,15 @@ def test_a_chosen_gpu_taken_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
     cells.show_gpus((gpu(0), gpu(1)))
     cells.resize(300, 28)
     cells.choose(("GPU-0", "GPU-1"))
-    with qtbot.assertNotEmitted(cells.changed), qtbot.waitSignal(cells.taken_changed):
+    with qtbot.assertNotEmitted(cells.changed), qtbot.waitSignal(cells.usage_changed):
         cells.show_gpus((gpu(0), gpu(1, "alice")))
-    assert cells.chosen() == ("GPU-0", "GPU-1")
-    assert [one.uuid for one in cells.taken()] == ["GPU-1"]
+    assert cells.selected_uuids() == ("GPU-0", "GPU-1")
+    assert [one.uuid for one in cells.busy_gpus()] == ["GPU-1"]
     assert "GPU 1, selected, in use by alice" in cells.accessibleDescription()
     for _ in range(2):
         point = cells.rect().topLeft() + _at(150)
         qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=point)
-        assert cells.chosen() == ("GPU-0",), "it is not to be had again"
+        assert cells.selected_uuids() == ("GPU-0",), "it is not to be had again"
 
 
 @pytest.mark.usefixtures("theme_manager")
@@ -260,7 +260,7 @@ def test_gpus_can_be_chosen_by_keys_alone(qtbot):
     cells.show_gpus((gpu(0), gpu(1), gpu(2)))
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Space, Qt.Key.Key_Right, Qt.Key.Key_Space):
         qtbot.keyClick(cells, key)
-    assert cells.chosen() == ("GPU-1", "GPU-2")
+    assert cells.selected_uuids() == ("GPU-1", "GPU-2")
 
 
 def _at(x):
@@ -291,7 +291,7 @@ def test_the_reason_of_a_refusal_stays_until_the_user_changes_a_setting(form, qt
     with qtbot.waitSignal(form.check_requested):
         form.show_choices((item(Kind.MODEL, 2),), (item(Kind.DATASET),), (item(Kind.LOADER),))
     assert side_of(form).refusal.isVisible(), "another user imported a model"
-    qtbot.keyClicks(setting_field(form, "epochs").shown, "1")
+    qtbot.keyClicks(setting_field(form, "epochs").visible_control, "1")
     assert not side_of(form).refusal.isVisible()
 
 
@@ -307,7 +307,7 @@ def right_edge(part, form):
 
 
 @pytest.mark.usefixtures("theme_manager")
-@pytest.mark.parametrize("state", [TrialState.UNTRIED, TrialState.UNDER_WAY, TrialState.FAILED])
+@pytest.mark.parametrize("state", [TrialState.UNTRIED, TrialState.RUNNING, TrialState.FAILED])
 @pytest.mark.parametrize("width", [928, 1176, 1440])
 def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, width, state):
     form.resize(width, 900)
@@ -316,9 +316,9 @@ def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, 
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1), BatchTrial(state))
     QApplication.processEvents()
     sections = the(FormSections, form)
-    last = fields_of(form).field("start_from").shown
+    last = fields_of(form).field("start_from").visible_control
     assert right_edge(sections.trial.button, form) == right_edge(last, form)
-    assert sections.runs.width() >= sections.runs.sizeHint().width()
+    assert sections.job_kind.width() >= sections.job_kind.sizeHint().width()
 
 
 def open_details(form):
@@ -341,9 +341,9 @@ def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
     names = {name for name, *_ in before}
     assert "Epochs" in names
     assert ("Seed" in names) is is_open
-    faults = tuple(Fault(path, f"{path}: {'must be so. ' * 20}") for path in all_fields(form))
-    nowhere = Fault("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
-    form.show_check(JobCheck(faults=(*faults, nowhere)))
+    faults = tuple(ConfigError(path, f"{path}: {'must be so. ' * 20}") for path in all_fields(form))
+    nowhere = ConfigError("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
+    form.show_check(JobCheck(errors=(*faults, nowhere)))
     assert setting_field(form, "epochs").error().startswith("Epochs must be so.")
     assert places(form) == before
     for state in TrialState:
@@ -358,13 +358,13 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
     form.show_draft(JobDraft(DIGITS))
     form.show_check(
         JobCheck(
-            faults=(
-                Fault("epochs", "epochs: must be between 1 and 100."),
-                Fault("batch_size", "batch_size: One step takes 600 items."),
+            errors=(
+                ConfigError("epochs", "epochs: must be between 1 and 100."),
+                ConfigError("batch_size", "batch_size: One step takes 600 items."),
             )
         )
     )
-    lines = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
+    lines = [one for one in the(FormSections, form).findChildren(ErrorLine) if one.text()]
     assert [one.text() for one in lines] == [
         "Epochs must be between 1 and 100. One step takes 600 items."
     ]
@@ -427,9 +427,9 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     form.show()
     form.show_draft(JobDraft(DIGITS))
     field = setting_field(form, "optimizer.momentum")
-    fault = Fault("optimizer.momentum", "optimizer.momentum: must be below 1.")
-    form.show_check(JobCheck(faults=(fault,)))
-    (line,) = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
+    fault = ConfigError("optimizer.momentum", "optimizer.momentum: must be below 1.")
+    form.show_check(JobCheck(errors=(fault,)))
+    (line,) = [one for one in the(FormSections, form).findChildren(ErrorLine) if one.text()]
     assert line.text() == "Momentum must be below 1."
     assert line.isVisible()
     assert not field.isVisible()
@@ -493,16 +493,16 @@ def shown_paths(form, *paths):
 def test_a_new_form_is_calm_and_asks_for_what_is_not_chosen(form):
     form.show()
     form.show_draft(JobDraft({**DIGITS, "model": "", "loader": ""}))
-    missing = tuple(Fault(path, f"{path}: is missing.") for path in ("model", "loader"))
-    form.show_check(JobCheck(faults=missing, global_batch=64, learning_rate=0.1))
+    missing = tuple(ConfigError(path, f"{path}: is missing.") for path in ("model", "loader"))
+    form.show_check(JobCheck(errors=missing, global_batch=64, learning_rate=0.1))
     assert the(FormFoot, form).result.text() == "Choose a model"
     assert not acts_of(form).start.isEnabled()
     assert all(setting_field(form, path).error() == "" for path in ("model", "loader"))
     assert the(FormSections, form).gallery.isVisible()
     form.show_draft(JobDraft({**DIGITS, "loader": ""}))
-    form.show_check(JobCheck(faults=(*missing[1:], Fault("epochs", "epochs: is odd."))))
+    form.show_check(JobCheck(errors=(*missing[1:], ConfigError("epochs", "epochs: is odd."))))
     assert the(FormFoot, form).result.text() == "1 problem to fix"
-    form.show_check(JobCheck(faults=missing[1:]))
+    form.show_check(JobCheck(errors=missing[1:]))
     assert the(FormFoot, form).result.text() == "Choose a loader"
 
 

@@ -8,7 +8,7 @@ from PySide6.QtGui import QContextMenuEvent, QEnterEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QStackedWidget
 
-from backend.records.base.validation import Fault
+from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
@@ -29,13 +29,13 @@ from tests.windows import (
     the,
 )
 from widgets.common.buttons import Switch
-from widgets.common.fields import FaultLine, Field, LineEdit
+from widgets.common.fields import ErrorLine, Field, LineEdit
 from widgets.common.theme import TARGET_MIN
 from widgets.jobs.form.form_sections import Details, FormSections
 from widgets.jobs.form.form_side import FormFoot
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.swept_fields import SeveralButton
+from widgets.jobs.form.swept_fields import MultiValueButton
 
 RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
 CHECKED = JobCheck(
@@ -95,7 +95,7 @@ def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
 
 
 def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form):
-    buttons = {one.accessibleName(): one for one in form.findChildren(SeveralButton)}
+    buttons = {one.accessibleName(): one for one in form.findChildren(MultiValueButton)}
     assert "Several values of Learning rate" in buttons
     assert "Several values of Name" not in buttons
     fields = all_fields(form)
@@ -108,7 +108,7 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
 
 
 def button_of(form, field):
-    return next(one for one in form.findChildren(SeveralButton) if one._field is field)
+    return next(one for one in form.findChildren(MultiValueButton) if one._field is field)
 
 
 def test_the_button_of_a_field_is_large_enough_and_no_tab_stop_of_its_own(form):
@@ -124,7 +124,7 @@ def test_the_button_of_a_field_is_large_enough_and_no_tab_stop_of_its_own(form):
 def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_focus(form):
     form.activateWindow()
     setting_field(form, "name").control.setFocus()
-    buttons = form.findChildren(SeveralButton)
+    buttons = form.findChildren(MultiValueButton)
     assert not [one.accessibleName() for one in buttons if one.is_lit()]
     field = setting_field(form, "batch_size")
     field.control.setFocus()
@@ -194,10 +194,10 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(for
 )
 def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
     sentence = "It must be a number."
-    form.show_check(JobCheck(faults=(Fault(path, f"{path}: {sentence}"),)))
+    form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {sentence}"),)))
     QApplication.processEvents()
     field = setting_field(form, path)
-    (line,) = [one for one in the(FormSections, form).findChildren(FaultLine) if one.text()]
+    (line,) = [one for one in the(FormSections, form).findChildren(ErrorLine) if one.text()]
     left = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
     at = field.mapTo(form, QPoint()).x()
     spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
@@ -239,13 +239,13 @@ def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
     assert button(popover, "Use 3 values").text() == "Use 3 values"
     with qtbot.waitSignal(fields_of(form).changed):
         QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
-    shown = setting_field(form, "optimizer.lr").shown
+    shown = setting_field(form, "optimizer.lr").visible_control
     assert isinstance(shown, LineEdit)
     assert shown.text() == "0.01, 0.03, 0.1"
     draft = form.draft()
     assert draft.axes == (RATE,)
     assert draft.raw["optimizer"] == {**DIGITS["optimizer"], "lr": 0.01}
-    assert parse_job(draft.raw).faults == ()
+    assert parse_job(draft.raw).errors == ()
 
 
 def test_a_range_is_given_by_its_ends_and_how_many(form):
@@ -311,7 +311,7 @@ def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, 
     assert popover.axis().values == (1, 2)
     QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
     field = setting_field(form, path)
-    assert field.shown.hasFocus()
+    assert field.visible_control.hasFocus()
     popover = opened(form, path)
     qtbot.waitUntil(line_of(popover, VALUES).hasFocus)
     QTest.keyClicks(line_of(popover, VALUES), "3, 4, 5")
@@ -319,7 +319,7 @@ def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, 
     assert [axis.values for axis in form.draft().axes] == [(3, 4, 5)]
     popover = opened(form, path)
     QTest.keyClick(popover, Qt.Key.Key_Escape)
-    assert field.shown.hasFocus()
+    assert field.visible_control.hasFocus()
 
 
 def test_escape_changes_nothing(form):
@@ -335,7 +335,7 @@ def test_escape_changes_nothing(form):
 
 
 def test_one_value_restores_the_earlier_value(form):
-    swept(form).take(RATE)
+    swept(form).show_axis(RATE)
     popover = opened(form, "optimizer.lr")
     one = [
         b
@@ -356,7 +356,7 @@ def test_another_job_in_the_form_has_its_own_values_alone(form):
 
 
 def test_another_optimizer_has_no_values_for_a_removed_setting(form):
-    swept(form).take(Axis("optimizer.momentum", (0.0, 0.9)))
+    swept(form).show_axis(Axis("optimizer.momentum", (0.0, 0.9)))
     form.show_draft(JobDraft(form.draft().raw, form.draft().axes))
     setting_field(form, "optimizer.name").control.choose("adagrad")
     assert form.draft().axes == ()
@@ -366,7 +366,11 @@ def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form
     form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
     form.show_check(CHECKED)
     assert side_of(form).result.text() == "Ready to queue 6 jobs"
-    assert acts_of(form).start.text() == the(FormFoot, form).acts.start.text() == "Queue 6 jobs"
+    assert (
+        acts_of(form).start.text()
+        == the(FormFoot, form).start_buttons.start.text()
+        == "Queue 6 jobs"
+    )
     assert not acts_of(form).queue.isVisible()
     assert not button(form, "Save draft").isEnabled()
     with (
@@ -384,10 +388,10 @@ def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form
 def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.lr", (0.1, 0)),)))
     sentence = "optimizer.lr: “0” must be above 0."
-    form.show_check(JobCheck(faults=(Fault("optimizer.lr", sentence),), jobs=2))
+    form.show_check(JobCheck(errors=(ConfigError("optimizer.lr", sentence),), jobs=2))
     field = setting_field(form, "optimizer.lr")
     assert field.error() == "Learning rate “0” must be above 0."
-    assert field.shown.property("bad") == "true"
+    assert field.visible_control.property("bad") == "true"
     assert acts_of(form).start.text() == "1 problem to fix"
 
 

@@ -14,11 +14,11 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import the
 from widgets.common.buttons import SegmentedControl
 from widgets.common.labels import Label
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = changed(LIVE, state=JobState.FINISHED, updated="2026-11-20T11:00:00Z")
+ENDED = changed(LIVE, state=JobState.FINISHED, updated_at="2026-11-20T11:00:00Z")
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 NONE = Qt.KeyboardModifier.NoModifier
 
@@ -104,19 +104,25 @@ def test_ticks_stay_at_their_jobs_when_rows_move_and_go_with_them(page, ids):
 def test_the_bar_acts_on_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     bar = page.list.bar
-    for action in (do.COMPARE_ALL, do.TAG_ALL, do.CSV_ALL, do.CLONE_ALL, do.TRASH_ALL):
+    for action in (
+        job_actions.COMPARE_ALL,
+        job_actions.TAG_ALL,
+        job_actions.CSV_ALL,
+        job_actions.CLONE_ALL,
+        job_actions.TRASH_ALL,
+    ):
         with asks(page.job_actions, action) as requested:
             bar._acts[action].click()
         assert requested.args == [tuple(ids[1:4])]
-    assert not bar._acts[do.STOP_ALL].isEnabled(), "none of them is running"
+    assert not bar._acts[job_actions.STOP_ALL].isEnabled(), "none of them is running"
     page.list.ticks.add(ids[:1])
-    assert bar._acts[do.STOP_ALL].isEnabled()
-    assert not bar._acts[do.TRASH_ALL].isEnabled(), "one of them is running"
+    assert bar._acts[job_actions.STOP_ALL].isEnabled()
+    assert not bar._acts[job_actions.TRASH_ALL].isEnabled(), "one of them is running"
 
 
 def test_del_asks_about_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[2:4])
-    with asks(page.job_actions, do.TRASH_ALL) as requested:
+    with asks(page.job_actions, job_actions.TRASH_ALL) as requested:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
     assert requested.args == [tuple(ids[2:4])]
 
@@ -125,8 +131,8 @@ def test_nine_jobs_can_be_saved_as_csv_and_not_compared(qtbot, page):
     show_jobs(page, views(9))
     page.list.ticks.add(f"job-{n}" for n in range(9))
     acts = page.list.bar._acts
-    assert acts[do.CSV_ALL].isEnabled()
-    assert not acts[do.COMPARE_ALL].isEnabled()
+    assert acts[job_actions.CSV_ALL].isEnabled()
+    assert not acts[job_actions.COMPARE_ALL].isEnabled()
 
 
 def menu_of(qtbot, page, view, index):
@@ -144,16 +150,16 @@ def test_the_menu_of_a_row_offers_the_actions_of_the_header_of_its_job(qtbot, pa
     acts = texts(menu)
     assert acts["Stop"].isEnabled()
     assert not acts["Move to the trash"].isEnabled()
-    with asks(page.detail.job_actions, do.STOP) as requested:
+    with asks(page.detail.job_actions, job_actions.STOP) as requested:
         acts["Stop"].trigger()
     assert requested.args == [ids[0]]
     menu.close()
     qtbot.waitUntil(lambda: not [m for m in page.findChildren(QMenu) if m.isVisible()])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(1, 0)))
-    with asks(page.detail.job_actions, do.CLONE) as requested:
+    with asks(page.detail.job_actions, job_actions.CLONE) as requested:
         acts["Clone"].trigger()
     assert requested.args == [ids[1]]
-    with asks(page.detail.job_actions, do.TRASH) as requested:
+    with asks(page.detail.job_actions, job_actions.TRASH) as requested:
         acts["Move to the trash"].trigger()
     assert requested.args == [ids[1]]
 
@@ -166,7 +172,7 @@ def test_start_in_the_menu_of_a_row_opens_its_job_first(qtbot, page, ids):
     qtbot.waitUntil(lambda: page.model.row_of("draft") >= 0)
     row = page.model.row_of("draft")
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(row, 0)))
-    with asks(page.detail.job_actions, do.START) as requested:
+    with asks(page.detail.job_actions, job_actions.START) as requested:
         acts["Start"].trigger()
     assert requested.args == ["draft"]
     assert page.open_id == "draft"
@@ -177,7 +183,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     row = page.table.model.row_of(ids[1])
     acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
     assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
-    with asks(page.job_actions, do.EVENTS) as asked:
+    with asks(page.job_actions, job_actions.TENSORBOARD) as asked:
         acts["Open TensorBoard"].trigger()
     assert asked.args == [ids[1]]
     acts["Export…"].trigger()
@@ -188,12 +194,12 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
 def test_the_menu_of_a_ticked_row_acts_on_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(2, 0)))
-    with asks(page.job_actions, do.COMPARE_ALL) as requested:
+    with asks(page.job_actions, job_actions.COMPARE_ALL) as requested:
         acts["Compare"].trigger()
     assert requested.args == [tuple(ids[1:4])]
 
 
-@pytest.mark.parametrize("action", do.KEYED_BULK, ids=lambda one: one.id)
+@pytest.mark.parametrize("action", job_actions.KEYED_BULK_ACTIONS, ids=lambda one: one.id)
 def test_keys_act_on_the_row_of_the_table_or_on_all_chosen_rows(qtbot, page, ids, action):
     page.show_table()
     view = page.table.view

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import RunUpdate
 from tests.job_views import changed
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
@@ -24,7 +24,10 @@ from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
 
 ENDED = changed(
-    LIVE, state=JobState.FINISHED, started="2026-11-20T10:00:00Z", updated="2026-11-20T11:00:00Z"
+    LIVE,
+    state=JobState.FINISHED,
+    started_at="2026-11-20T10:00:00Z",
+    updated_at="2026-11-20T11:00:00Z",
 )
 
 
@@ -181,7 +184,7 @@ def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page):
 
 
 def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, qtbot):
-    show_jobs(page, (job("new", LIVE),), lines=(line_of(job("old", ENDED)),))
+    show_jobs(page, (job("new", LIVE),), lines=(summary_of(job("old", ENDED)),))
     with qtbot.waitSignal(page.opened) as opened:
         page.open_job("old")
     assert (opened.args, page.open_view) == (["old"], None)
@@ -194,7 +197,7 @@ def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, 
 def test_an_unreadable_job_is_opened_once_and_the_page_says_why(qtbot, page):
     opened = []
     page.opened.connect(opened.append)
-    lines = [line_of(job(name, ENDED)) for name in ("damaged", "well")]
+    lines = [summary_of(job(name, ENDED)) for name in ("damaged", "well")]
     show_jobs(page, (), lines=lines)
     first, other = opened[0], ({"damaged", "well"} - set(opened)).pop()
     page.cannot_open(first, "config.toml of the job is gone.")
@@ -282,7 +285,7 @@ def test_a_row_cuts_the_name_of_the_job_or_that_of_its_metric_but_not_both(
 
     monkeypatch.setattr(job_delegate, "paint_text", paint)
     delegate = job_delegate.JobDelegate(model, model)
-    line = line_of(changed(LIVE, best_metric=("validation/accuracy of all", 0.961)))
+    line = summary_of(changed(LIVE, best_metric=("validation/accuracy of all", 0.961)))
     delegate._first_line(None, QRectF(0, 0, width, 20), line, None, name)
     is_name_cut, is_cut_in_its_middle = painted[name]
     captions = [cut for text, (cut, _) in painted.items() if text not in ("", name, "0.961")]

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
-from backend.records.jobs.summary import line_of
+from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import JobView
 from tests.asks import asks
 from tests.job_views import changed
@@ -22,8 +22,8 @@ from widgets.common.labels import Label
 from widgets.common.painting import text_width
 from widgets.common.state_badge import RankRing
 from widgets.common.theme import SIDEBAR_W
-from widgets.jobs.actions import job_actions as do
-from widgets.jobs.list.job_columns import JobColumn, shown
+from widgets.jobs.actions import job_actions
+from widgets.jobs.list.job_columns import JobColumn, cell_text
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
 from widgets.jobs.list.job_table_view import _AT_FIRST, _WIDTHS
@@ -78,8 +78,8 @@ def job(name, state, config, share=0.0, best=None, user="mai", begun=None, took=
             run=0 if begun is None else 1,
             step=int(share * 1000),
             total_steps=1000,
-            started=begun_at,
-            updated=over,
+            started_at=begun_at,
+            updated_at=over,
         ),
         best_metric=best,
         user=user,
@@ -207,17 +207,17 @@ def test_columns_widths_and_order_are_remembered_and_invalid_ones_are_not(qtbot,
     click_head(page, JobColumn.STARTED)
     other = owned(qtbot, JobsPage())
     other.table.view.restore(layouts[-1])
-    assert other.table.view.layout_now() == layouts[-1] == view.layout_now()
+    assert other.table.view.layout_state() == layouts[-1] == view.layout_now()
     assert "notes" in layouts[-1]["columns"]
     assert "user" not in layouts[-1]["columns"]
     assert layouts[-1]["widths"]["state"] == 180
     assert other.table.query.order == "started"
     assert other.table.query.descending
-    before = other.table.view.layout_now()
+    before = other.table.view.layout_state()
     for nonsense in ({"columns": "x", "widths": 3, "order": 7}, {"columns": [], "order": "notes"}):
         other.table.view.restore(nonsense)
-        assert other.table.view.layout_now()["order"] == before["order"]
-        assert "name" in other.table.view.layout_now()["columns"]
+        assert other.table.view.layout_state()["order"] == before["order"]
+        assert "name" in other.table.view.layout_state()["columns"]
 
 
 def choose(page, *wanted):
@@ -290,12 +290,12 @@ def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
     step = 7 * run
     status = RunStatus(state, run=run, step=step, total_steps=total_steps)
     view = JobView("s", "mine", parse_job(raw).config, stamp(1), status)
-    line = line_of(view)
-    assert shown(line, JobColumn.PROGRESS).replace("\xa0", " ") == words
-    assert shown(line, JobColumn.ARGUMENTS) == "--type LSTM --learning-rate 0.05"
-    assert shown(line, JobColumn.LR) == "0.05"
-    other = line_of(job("other", state, HERE, begun=1, took=1))
-    assert shown(other, JobColumn.ARGUMENTS) == "–"
+    line = summary_of(view)
+    assert cell_text(line, JobColumn.PROGRESS).replace("\xa0", " ") == words
+    assert cell_text(line, JobColumn.ARGUMENTS) == "--type LSTM --learning-rate 0.05"
+    assert cell_text(line, JobColumn.LR) == "0.05"
+    other = summary_of(job("other", state, HERE, begun=1, took=1))
+    assert cell_text(other, JobColumn.ARGUMENTS) == "–"
     ring, running = owned(qtbot, RankRing()), owned(qtbot, RunningJob())
     ring.set_progress(view.state, view.progress)
     assert ("percent" in ring.accessibleName()) == (percent != "–")
@@ -368,14 +368,14 @@ def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
     bar = page.table.bar
     assert bar.isVisible()
     assert the(Label, bar).text() == "2 jobs selected"
-    with asks(page.job_actions, do.COMPARE_ALL) as compared:
-        bar._acts[do.COMPARE_ALL].click()
+    with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
+        bar._acts[job_actions.COMPARE_ALL].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
     assert compared.args == [ids]
     assert first == names(page)[0]
-    assert bar._acts[do.STOP_ALL].isEnabled(), "one of them runs"
-    assert not bar._acts[do.TRASH_ALL].isEnabled(), "one of them runs"
-    assert bar._acts[do.CLONE_ALL].isEnabled(), "a draft each"
+    assert bar._acts[job_actions.STOP_ALL].isEnabled(), "one of them runs"
+    assert not bar._acts[job_actions.TRASH_ALL].isEnabled(), "one of them runs"
+    assert bar._acts[job_actions.CLONE_ALL].isEnabled(), "a draft each"
     qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert bar.isHidden()
 
@@ -497,9 +497,9 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
 )
 def test_a_duration_is_never_cut_in_the_column_took(theme_manager, seconds):
     room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
-    line = line_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
-    line = line._replace(started=1.0, ended=1.0 + seconds, earlier_s=0.0)
-    assert text_width(shown(line, JobColumn.TOOK)) <= room
+    line = summary_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
+    line = line._replace(started_s=1.0, ended_s=1.0 + seconds, earlier_s=0.0)
+    assert text_width(cell_text(line, JobColumn.TOOK)) <= room
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 22, 30, 300])

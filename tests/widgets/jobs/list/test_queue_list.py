@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck
-from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuePlace, Waiting
+from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuedJob, WaitReason
 from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets import drags
@@ -25,7 +25,7 @@ from widgets.common.actions import fill_menu
 from widgets.common.banner import Banner
 from widgets.common.fields import LineEdit, SpinBox
 from widgets.common.labels import Label
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
@@ -37,12 +37,12 @@ from widgets.shell.main_window import MainWindow
 QUEUED = changed(CREATED, state=JobState.QUEUED)
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end"
 REASONS = {
-    "retinanet-r50": Waiting(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
-    "vit-s16 lr 0.08": Waiting(
+    "retinanet-r50": WaitReason(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
+    "vit-s16 lr 0.08": WaitReason(
         Cause.TURN, "Waiting for “retinanet-r50”, which is before it in the queue on gpu06."
     ),
-    LONG: Waiting(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
-    "nightly": Waiting(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
+    LONG: WaitReason(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
+    "nightly": WaitReason(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
 }
 
 
@@ -50,7 +50,7 @@ def place(name, number, *, priority=0, starts_in_s=None, **more):
     entry = QueueEntry(
         name, name, 1, (Placement("this-computer", 2),), "m1", priority=priority, **more
     )
-    return QueuePlace(entry, number, REASONS.get(name), starts_in_s)
+    return QueuedJob(entry, number, REASONS.get(name), starts_in_s)
 
 
 def queue(*names, paused=""):
@@ -72,7 +72,7 @@ def page(qtbot):
     page.show()
     show_jobs(page, (job("live", LIVE), *(job(name) for name in NAMES), job("draft", CREATED)))
     # Wherever the pointer stands.
-    page.show_queue(queue(*NAMES), at_once=True)
+    page.show_queue(queue(*NAMES), is_immediate=True)
     return page
 
 
@@ -140,11 +140,11 @@ def drag(page, name, row, upper):
 def test_a_row_is_dragged_before_or_after_another(qtbot, page):
     takes, drop = drag(page, "nightly", 1, upper=True)
     assert takes
-    with asks(page.job_actions, do.MOVE_QUEUED) as moved:
+    with asks(page.job_actions, job_actions.MOVE_QUEUED) as moved:
         drop()
     assert moved.args == ["nightly", "retinanet-r50", ""]
     _, drop = drag(page, "nightly", 2, upper=False)
-    with asks(page.job_actions, do.MOVE_QUEUED) as moved:
+    with asks(page.job_actions, job_actions.MOVE_QUEUED) as moved:
         drop()
     assert moved.args == ["nightly", "", "vit-s16 lr 0.08"]
 
@@ -172,7 +172,7 @@ def test_a_dragged_row_does_not_open(page, monkeypatch, opened, row):
 def test_no_row_is_dropped_on_a_running_job_a_draft_or_itself(page, row):
     takes, drop = drag(page, "nightly", row, upper=True)
     moves = []
-    page.job_actions.on(do.MOVE_QUEUED, lambda *args: moves.append(args))
+    page.job_actions.on(job_actions.MOVE_QUEUED, lambda *args: moves.append(args))
     drop()
     assert not takes
     assert moves == []
@@ -184,7 +184,7 @@ def test_a_file_held_over_the_list_is_left_to_the_window(page, tmp_path):
 
 def test_a_row_moves_by_key_too(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
-    with asks(page.job_actions, do.MOVE_QUEUED) as moved:
+    with asks(page.job_actions, job_actions.MOVE_QUEUED) as moved:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
     assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
 
@@ -197,8 +197,10 @@ def test_a_row_moved_by_hand_moves_under_the_pointer(page):
 
 def acts(page, view, where):
     menu = QMenu(page)
-    on = do.JobFacts(view, None, where)
-    fill_menu(menu, [do.QUEUE_ACTIONS], on, lambda action: page.job_actions.ask(action, view.id))
+    on = job_actions.JobSubject(view, None, where)
+    fill_menu(
+        menu, [job_actions.QUEUE_ACTIONS], on, lambda action: page.job_actions.ask(action, view.id)
+    )
     return {action.text(): action for action in menu.actions()}, menu
 
 
@@ -209,7 +211,7 @@ def test_the_menu_offers_suitable_actions(qtbot, page):
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     found, _kept = acts(page, job("nightly"), place("nightly", 4))
     assert set(found) == {"Move to the top", "Priority and time…", "Remove from queue"}
-    with asks(page.job_actions, do.LEAVE) as requested:
+    with asks(page.job_actions, job_actions.LEAVE_QUEUE) as requested:
         found["Remove from queue"].trigger()
     assert requested.args == ["nightly"]
     first, _kept = acts(page, job("a"), place("a", 1))
@@ -220,11 +222,11 @@ def test_the_detail_says_why_a_job_waits_and_removes_it_from_the_queue(qtbot, pa
     page.open_job("vit-s16 lr 0.08")
     assert "Place 2. Waiting for “retinanet-r50”" in the(Banner, page.detail).accessibleName()
     assert button(page.detail.header, "Remove from queue").text() == "Remove from queue"
-    with asks(page.job_actions, do.LEAVE):
+    with asks(page.job_actions, job_actions.LEAVE_QUEUE):
         button(page.detail.header, "Remove from queue").click()
     page.open_job("draft")
     assert button(page.detail.header, "Queue").text() == "Queue"
-    with asks(page.job_actions, do.QUEUE):
+    with asks(page.job_actions, job_actions.QUEUE):
         button(page.detail.header, "Queue").click()
     page.open_job("live")
     assert not button(page.detail.header, "Queue resume").isVisible()
@@ -242,12 +244,12 @@ def test_the_detail_shows_state_and_place_in_either_order(page):
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page.list.strip
     assert the(Label, strip).text() == "4 jobs are queued and will start automatically."
-    with asks(page.job_actions, do.PAUSE_QUEUE) as requested:
+    with asks(page.job_actions, job_actions.PAUSE_QUEUE) as requested:
         button(strip, "Pause").click()
     assert requested.args == [True]
     page.show_queue(queue(*NAMES, paused="The queue is paused by ben."))
     assert the(Label, strip).text() == "The queue is paused by ben."
-    with asks(page.job_actions, do.PAUSE_QUEUE) as requested:
+    with asks(page.job_actions, job_actions.PAUSE_QUEUE) as requested:
         button(strip, "Resume").click()
     assert requested.args == [False]
     page.show_queue(Queue())
@@ -265,7 +267,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     the(LineEdit, dialog).setText("+2h")
     the(SpinBox, dialog).setValue(7)
     before = datetime.now().astimezone()
-    with asks(actions, do.CHANGE_QUEUED) as requested:
+    with asks(actions, job_actions.CHANGE_QUEUED) as requested:
         button(dialog, "Save").click()
     after = datetime.now().astimezone()
     _job_id, priority, not_before = requested.args
@@ -273,7 +275,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     begin = not_before - timedelta(hours=2)
     assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
     the(LineEdit, dialog).clear()
-    with asks(actions, do.CHANGE_QUEUED) as requested:
+    with asks(actions, job_actions.CHANGE_QUEUED) as requested:
         button(dialog, "Save").click()
     assert requested.args == ["nightly", 7, None]
 

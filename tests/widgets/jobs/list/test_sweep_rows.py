@@ -5,8 +5,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QMenu
 
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobQuery, line_of
-from backend.records.sweeps.summary import Folds
+from backend.records.jobs.summary import JobQuery, summary_of
+from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.index import JobIndex
 from tests.asks import asks
 from tests.job_views import changed
@@ -18,11 +18,11 @@ from widgets.common import formats
 from widgets.common.labels import Label
 from widgets.common.state_badge import StateBadge
 from widgets.common.theme import ONE_PANE_BELOW_W, RAIL_W
-from widgets.jobs.actions import job_actions as do
+from widgets.jobs.actions import job_actions
 from widgets.jobs.list.job_columns import JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
 from widgets.jobs.list.job_rows import JobRows
-from widgets.jobs.list.sweep_text import counted
+from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
 OTHERS = VIEWS[:6]
@@ -74,15 +74,15 @@ def click(qtbot, view, index, dx=40):
 @pytest.mark.parametrize("in_columns", [False, True])
 def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
     index = JobIndex()
-    index.take(map(line_of, EVERY))
+    index.update(map(summary_of, EVERY))
     model = JobListModel(in_columns=in_columns)
 
     def show(query=JobQuery(), **folds):  # noqa: B008 - frozen
-        found = index.fold(index.find(query), query, Folds(folds))
+        found = index.fold(index.find(query), query, FoldState(folds))
         model.show_rows(
             JobRows(
-                found.lines, found.order, index.slot, found.total,
-                hits=found.hits, head_of=found.head_of,
+                found.summaries, found.order, index.slot, found.total_count,
+                hit_count=found.match_count, sweep_slots=found.sweep_slots,
             )
         )  # fmt: skip
 
@@ -221,7 +221,9 @@ def test_a_sweep_without_jobs_is_closed(page):
 
 
 @pytest.mark.parametrize(
-    "action", [do.COMPARE_ALL, do.TAG_ALL, do.EXPORT_ALL, do.CSV_ALL], ids=lambda one: one.id
+    "action",
+    [job_actions.COMPARE_ALL, job_actions.TAG_ALL, job_actions.EXPORT_ALL, job_actions.CSV_ALL],
+    ids=lambda one: one.id,
 )
 def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, action):
     page.open_sweep(LR)
@@ -253,8 +255,8 @@ def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, w
     jobs = [changed(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
-    stopper = page.sweep._buttons[do.STOP_ALL]
-    assert counted(head(page.model).data(JOB_ROLE).sweep) == words
+    stopper = page.sweep._buttons[job_actions.STOP_ALL]
+    assert count_message(head(page.model).data(JOB_ROLE).sweep) == words
     assert stopper.isEnabled() is bool(stop)
     assert stopper.text() == (stop or "Stop")
     rests = not stop
@@ -268,13 +270,13 @@ def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, w
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
     requests = []
-    page.job_actions.on(do.TRASH_ALL, requests.append)
-    page.sweep.act(do.TRASH_ALL)
+    page.job_actions.on(job_actions.TRASH_ALL, requests.append)
+    page.sweep.act(job_actions.TRASH_ALL)
     assert requests == []
     ended = tuple(changed(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
-    with asks(page.job_actions, do.TRASH_ALL) as requested:
-        page.sweep.act(do.TRASH_ALL)
+    with asks(page.job_actions, job_actions.TRASH_ALL) as requested:
+        page.sweep.act(job_actions.TRASH_ALL)
     assert requested.args[0] == IDS
 
 
@@ -286,7 +288,7 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
     acts = {action.text(): action for action in menu.actions()}
     assert next(iter(acts)) == "Unfold"
     assert not acts["Move to trash…"].isEnabled()
-    with asks(page.job_actions, do.STOP_ALL) as requested:
+    with asks(page.job_actions, job_actions.STOP_ALL) as requested:
         acts["Stop 2"].trigger()
     assert requested.args[0] == IDS
 
@@ -294,11 +296,11 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
 def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
     requests = []
-    for action in (do.STOP, do.CLONE, do.CLONE_ALL):
+    for action in (job_actions.STOP, job_actions.CLONE, job_actions.CLONE_ALL):
         page.job_actions.on(action, requests.append)
-    with asks(page.job_actions, do.STOP_ALL):
+    with asks(page.job_actions, job_actions.STOP_ALL):
         qtbot.keyClick(page.list.view, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
-    with asks(page.job_actions, do.EXPORT_ALL):
+    with asks(page.job_actions, job_actions.EXPORT_ALL):
         qtbot.keyClick(page.list.view, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClick(page.list.view, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert requests == []
@@ -386,10 +388,10 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     line = head(page.model).data(JOB_ROLE)
     page.sweeps.fill(menu, LIST, line, page.job_actions, is_open=False)
     (act,) = (one for one in menu.actions() if one.text().startswith(text or "Stop"))
-    button = page.sweep._buttons[do.STOP_ALL]
+    button = page.sweep._buttons[job_actions.STOP_ALL]
     page.show_table()
     page.table.view.selectAll()
-    bar = page.table.bar._acts[do.STOP_ALL]
+    bar = page.table.bar._acts[job_actions.STOP_ALL]
     assert {act.text(), button.text(), bar.text()} == {text or "Stop"}
     assert {act.isEnabled(), button.isEnabled(), bar.isEnabled()} == {bool(text)}
 
@@ -398,7 +400,7 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
 @pytest.mark.parametrize("what", ["job", "sweep"])
 def test_a_narrow_window_shows_the_list_or_the_open_job_and_has_a_way_back(page, what, width):
     page.resize(width, 600)
-    page.job_actions.ask(do.BACK)
+    page.job_actions.ask(job_actions.BACK)
     assert page.list.isVisible()
     if what == "job":
         page.open_job(OTHERS[0].id)

@@ -17,7 +17,7 @@ from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
 from tests.windows import button, line_of, says, texts, the
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox, SearchField
-from widgets.jobs.log.log_ansi import Piece, Style, pieces, plain
+from widgets.jobs.log.log_ansi import StyledText, Style, split_styles, strip_codes
 from widgets.jobs.log.log_tab import LogSearch, LogTab
 from widgets.jobs.log.log_view import CHUNK
 
@@ -244,28 +244,31 @@ def test_updates_of_another_log_change_nothing(tab):
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("plain", (Piece(0, "plain"),)),
+        ("plain", (StyledText(0, "plain"),)),
         (
             "a \x1b[31mred\x1b[0m b",
-            (Piece(0, "a "), Piece(2, "red", Style("bad")), Piece(5, " b")),
+            (StyledText(0, "a "), StyledText(2, "red", Style("bad")), StyledText(5, " b")),
         ),
-        ("\x1b[1;32mok", (Piece(0, "ok", Style("good", bold=True)),)),
-        ("\x1b[38;5;196mhot", (Piece(0, "hot", Style("bad")),)),
-        ("\x1b[38;2;20;40;250mblue\x1b[39m.", (Piece(0, "blue", Style("live")), Piece(4, "."))),
-        ("\x1b[48;5;196mground", (Piece(0, "ground"),)),
-        ("a\tb", (Piece(0, "a       b"),)),
-        ("\x1b]0;title\x07text\x00\x08", (Piece(0, "text"),)),
-        ("<b>bold</b> &amp;", (Piece(0, "<b>bold</b> &amp;"),)),
+        ("\x1b[1;32mok", (StyledText(0, "ok", Style("good", bold=True)),)),
+        ("\x1b[38;5;196mhot", (StyledText(0, "hot", Style("bad")),)),
+        (
+            "\x1b[38;2;20;40;250mblue\x1b[39m.",
+            (StyledText(0, "blue", Style("live")), StyledText(4, ".")),
+        ),
+        ("\x1b[48;5;196mground", (StyledText(0, "ground"),)),
+        ("a\tb", (StyledText(0, "a       b"),)),
+        ("\x1b]0;title\x07text\x00\x08", (StyledText(0, "text"),)),
+        ("<b>bold</b> &amp;", (StyledText(0, "<b>bold</b> &amp;"),)),
         ("\x1b[2K\x1b[1A", ()),
-        ("\x1b[38mbroken \x1b[", (Piece(0, "broken "),)),
+        ("\x1b[38mbroken \x1b[", (StyledText(0, "broken "),)),
     ],
 )
 def test_colours_are_styles_of_plain_text_and_markup_is_text(line, wanted):
-    assert pieces(line) == wanted
+    assert split_styles(line) == wanted
 
 
 def test_plain_text_of_a_log_has_no_colours_and_no_old_progress():
-    assert plain("\x1b[1mone\x1b[0m\r\n10%\r20%\n") == "one\n20%\n"
+    assert strip_codes("\x1b[1mone\x1b[0m\r\n10%\r20%\n") == "one\n20%\n"
 
 
 def test_an_update_of_the_log_does_not_restart_a_search(tab, qtbot):

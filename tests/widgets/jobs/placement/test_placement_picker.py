@@ -15,9 +15,9 @@ from tests.widgets.nodes import samples
 from tests.windows import button, owned, the
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.labels import Label
-from widgets.jobs.placement.gpu_choice import choose, why_away
+from widgets.jobs.placement.gpu_choice import choose_gpus, unavailable_reason
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
@@ -28,7 +28,7 @@ NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False)
 def full(state):
     """The node's own memory is full: nothing is wrong with any GPU of it."""
     reading = replace(state.reading, memory_used_bytes=state.reading.memory_total_bytes)
-    return replace(state, reading=reading, health=Health().after(reading, 0.0).findings)
+    return replace(state, reading=reading, health=Health().after_reading(reading, 0.0).findings)
 
 
 @pytest.fixture
@@ -59,16 +59,16 @@ def test_whole_free_nodes_come_first_and_unhealthy_gpus_never():
         NEW,
         samples.state("gpu08"),
     )
-    assert choose(nodes, 16) == {"gpu03": EIGHT, "gpu08": EIGHT}
-    assert choose(nodes, 3) == {"gpu03": EIGHT[:3]}
+    assert choose_gpus(nodes, 16) == {"gpu03": EIGHT, "gpu08": EIGHT}
+    assert choose_gpus(nodes, 3) == {"gpu03": EIGHT[:3]}
     # The rest of what is free: seven healthy ones of the unhealthy node, half of the busy one.
-    assert choose(nodes, 99) == {
+    assert choose_gpus(nodes, 99) == {
         "gpu03": EIGHT,
         "gpu08": EIGHT,
         "gpu02": tuple(uuid for uuid in EIGHT if uuid != "GPU-3"),
         "gpu01": EIGHT[4:],
     }
-    assert choose(nodes, 0) == {}
+    assert choose_gpus(nodes, 0) == {}
 
 
 def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
@@ -142,7 +142,7 @@ def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
     ],
 )
 def test_an_offline_node_says_why_and_offers_nothing(picker, qtbot, state, why):
-    assert why_away(state) == why
+    assert unavailable_reason(state) == why
     picker.show_nodes((state,))
     cells = row(picker, state.name).cells
     assert cells.accessibleDescription() == why
@@ -369,13 +369,13 @@ def test_a_long_name_is_whole_where_there_is_room(picker):
 def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker):
     nodes = samples.cluster(64)
     picker.show_nodes(nodes)
-    assert the(Scroll, picker).height() == 360
+    assert the(VerticalScrollArea, picker).height() == 360
     shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
     assert "gpu02" in shown
     assert "gpu03" not in shown, "all of it is in use by other users"
     button(picker, "Free only").setChecked(False)
     assert all(one.isVisibleTo(picker) for one in picker._rows.values())
-    assert the(Scroll, picker).height() == 360
+    assert the(VerticalScrollArea, picker).height() == 360
 
 
 def test_a_chosen_node_is_shown_although_it_is_offline(picker):

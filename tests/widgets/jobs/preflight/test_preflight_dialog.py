@@ -12,11 +12,11 @@ from backend.records.nodes.preflight import Fix, PreflightFinding, placement_aft
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
 from tests.windows import button, says, texts, the
-from widgets.common.cards import ProgressLine, Scroll
+from widgets.common.cards import ProgressLine, VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.preflight import preflight_text as words
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
-from widgets.jobs.preflight.preflight_row import DoneRow, PreflightRow
+from widgets.jobs.preflight.preflight_row import FixedRow, PreflightRow
 from widgets.shell.main_window import MainWindow
 
 LEFT = Qt.MouseButton.LeftButton
@@ -48,20 +48,22 @@ def row_of(dialog: PreflightDialog, finding: PreflightFinding) -> PreflightRow:
     return found
 
 
-def scroll_of(dialog: PreflightDialog) -> Scroll:
-    (found,) = (one for one in dialog.findChildren(Scroll) if one.isAncestorOf(rows(dialog)[0]))
+def scroll_of(dialog: PreflightDialog) -> VerticalScrollArea:
+    (found,) = (
+        one for one in dialog.findChildren(VerticalScrollArea) if one.isAncestorOf(rows(dialog)[0])
+    )
     return found
 
 
 def done(dialog: PreflightDialog) -> list[str]:
     QApplication.processEvents()
-    return [row.sentence for row in dialog.findChildren(DoneRow) if not row.isHidden()]
+    return [row.message for row in dialog.findChildren(FixedRow) if not row.isHidden()]
 
 
 def test_all_findings_stand_there_at_once_each_with_its_place_and_button(
     dialog: PreflightDialog,
 ) -> None:
-    dialog.show_found(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
     assert "3 problems prevent this job from starting" in texts(dialog)
     assert [row.button.text() for row in rows(dialog)] == [
         "Set up gpu12",
@@ -75,7 +77,7 @@ def test_all_findings_stand_there_at_once_each_with_its_place_and_button(
 
 
 def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) -> None:
-    dialog.show_found(samples.many(64), PLACEMENT)
+    dialog.show_preflight(samples.many(64), PLACEMENT)
     QApplication.processEvents()
     bottom = rows(dialog)[-1]
     scroll_of(dialog).ensureWidgetVisible(bottom)
@@ -84,7 +86,7 @@ def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) ->
 
 
 def test_all_64_are_fixed(dialog: PreflightDialog, qtbot: QtBot) -> None:
-    dialog.show_found(samples.many(64), PLACEMENT)
+    dialog.show_preflight(samples.many(64), PLACEMENT)
     assert button(dialog, "Fix all 64").text() == "Fix all 64"
     with qtbot.waitSignal(dialog.fix_all_requested) as requested:
         button(dialog, "Fix all 64").click()
@@ -95,7 +97,7 @@ def test_all_64_are_fixed(dialog: PreflightDialog, qtbot: QtBot) -> None:
 
 
 def test_a_row_shows_its_fix_and_then_the_result(dialog: PreflightDialog, qtbot: QtBot) -> None:
-    dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI, AGENT), PLACEMENT)
     with qtbot.waitSignal(dialog.fix_requested) as requested:
         qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
     assert requested.args == [MPI]
@@ -105,10 +107,10 @@ def test_a_row_shows_its_fix_and_then_the_result(dialog: PreflightDialog, qtbot:
     assert not row.button.isVisible()
     assert not button(dialog, "Check again").isEnabled(), "a second check would find half-done work"
     assert row_of(dialog, AGENT).button.isEnabled()
-    dialog.show_found(samples.found(AGENT), PLACEMENT)
+    dialog.show_preflight(samples.found(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]
     assert "1 problem prevents this job from starting" in texts(dialog)
-    dialog.show_found(samples.found(), PLACEMENT)
+    dialog.show_preflight(samples.found(), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up", "Agent: gpu12 is OK now"]
     assert button(dialog, "Start on 16 GPUs").isVisible()
     assert button(dialog, "Start on 16 GPUs").text() == "Start on 16 GPUs"
@@ -117,33 +119,33 @@ def test_a_row_shows_its_fix_and_then_the_result(dialog: PreflightDialog, qtbot:
 def test_a_row_continues_its_fix_while_another_is_checked(
     dialog: PreflightDialog,
 ) -> None:
-    dialog.show_found(samples.found(MPI, AGENT), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI, AGENT), PLACEMENT)
     dialog.show_fixing((MPI, AGENT))
-    dialog.show_found(samples.found(MPI), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI), PLACEMENT)
     assert row_of(dialog, MPI).is_working
 
 
 def test_a_failed_fix_says_why_and_the_button_is_back(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
-    dialog.show_found(samples.found(AGENT), PLACEMENT)
+    dialog.show_preflight(samples.found(AGENT), PLACEMENT)
     qtbot.mouseClick(row_of(dialog, AGENT).button, LEFT)
     dialog.show_fixing((AGENT,))
-    dialog.show_not_repaired(AGENT, "The agent of gpu12 does not start.", "Set gpu12 up again.")
+    dialog.show_fix_error(AGENT, "The agent of gpu12 does not start.", "Set gpu12 up again.")
     row = row_of(dialog, AGENT)
     assert "The agent of gpu12 does not start. Set gpu12 up again." in texts(row)
     assert row.button.isVisible()
-    dialog.show_found(samples.found(), PLACEMENT)
+    dialog.show_preflight(samples.found(), PLACEMENT)
     assert done(dialog) == ["Agent: gpu12 is OK now"], "it was not the program that did it"
 
 
 def test_a_finding_that_leaves_with_its_node_is_not_called_fixed(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
-    dialog.show_found(samples.found(MPI, ROOT), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI, ROOT), PLACEMENT)
     qtbot.mouseClick(row_of(dialog, ROOT).button, LEFT)
     left = placement_after(PLACEMENT, ROOT)
-    dialog.show_found(samples.found(placement=left), left)
+    dialog.show_preflight(samples.found(placement=left), left)
     assert done(dialog) == ["Data root: gpu12 is left out of this job"]
     assert button(dialog, "Start on 8 GPUs").text() == "Start on 8 GPUs"
 
@@ -152,7 +154,7 @@ def test_fix_all_leaves_intended_states_to_the_user(dialog: PreflightDialog, qtb
     out = PreflightFinding(
         "node", False, "gpu12 is out of service.", "", ("gpu12",), Fix.PUT_INTO_SERVICE
     )
-    dialog.show_found(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
+    dialog.show_preflight(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
     assert row_of(dialog, out).button.text() == "Put into service"
     assert button(dialog, "Fix all 2").text() == "Fix all 2"
     with qtbot.waitSignal(dialog.fix_all_requested) as requested:
@@ -161,14 +163,14 @@ def test_fix_all_leaves_intended_states_to_the_user(dialog: PreflightDialog, qtb
 
 
 def test_a_hint_does_not_prevent_a_start(dialog: PreflightDialog, qtbot: QtBot) -> None:
-    dialog.show_found(samples.found(CLOCK), PLACEMENT)
+    dialog.show_preflight(samples.found(CLOCK), PLACEMENT)
     assert "This job can start" in texts(dialog)
     with qtbot.waitSignal(dialog.start_requested):
         qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
 
 
 def test_a_fault_without_a_button_says_what_the_user_can_do(dialog: PreflightDialog) -> None:
-    dialog.show_found(samples.found(FULL), PLACEMENT)
+    dialog.show_preflight(samples.found(FULL), PLACEMENT)
     row = row_of(dialog, FULL)
     assert not row.button.isVisible()
     assert "Free some space, or keep fewer checkpoints." in texts(row)
@@ -178,7 +180,7 @@ def test_a_fault_without_a_button_says_what_the_user_can_do(dialog: PreflightDia
 def test_a_check_can_be_cancelled_and_disables_the_other_buttons(
     dialog: PreflightDialog, qtbot: QtBot
 ) -> None:
-    dialog.show_found(samples.found(MPI), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI), PLACEMENT)
     dialog.show_busy("Checking gpu12")
     assert not button(dialog, "Check again").isEnabled()
     assert not row_of(dialog, MPI).button.isEnabled()
@@ -191,25 +193,25 @@ def test_a_check_can_be_cancelled_and_disables_the_other_buttons(
 def test_one_batch_is_tried_where_nothing_blocks_and_the_job_is_there(
     dialog: PreflightDialog, window: MainWindow, qtbot: QtBot
 ) -> None:
-    dialog.show_found(samples.found(MPI), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI), PLACEMENT)
     assert not button(dialog, "Try one batch").isVisible()
-    dialog.show_found(samples.found(), PLACEMENT)
-    with qtbot.waitSignal(dialog.canary_requested):
+    dialog.show_preflight(samples.found(), PLACEMENT)
+    with qtbot.waitSignal(dialog.trial_requested):
         qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
-    dialog.show_canary(samples.BROKEN)
+    dialog.show_trial(samples.BROKEN)
     assert says(dialog, "Rank 9 on gpu12: CUDA out of memory")
     assert says(dialog, "loss.backward()")
     assert "One batch of this job could not be trained" in texts(dialog)
-    dialog.show_found(samples.found(), PLACEMENT)
+    dialog.show_preflight(samples.found(), PLACEMENT)
     assert not says(dialog, "CUDA out of memory"), "it was about what was before"
     unmade = PreflightDialog(False, window)
     unmade.show()
-    unmade.show_found(samples.found(), PLACEMENT)
+    unmade.show_preflight(samples.found(), PLACEMENT)
     assert not button(unmade, "Try one batch").isVisible()
 
 
 def test_the_report_is_text_for_a_mail(dialog: PreflightDialog, qtbot: QtBot) -> None:
-    dialog.show_found(samples.found(BUSY, CLOCK), PLACEMENT)
+    dialog.show_preflight(samples.found(BUSY, CLOCK), PLACEMENT)
     qtbot.mouseClick(button(dialog, "Copy report"), LEFT)
     lines = QGuiApplication.clipboard().text().splitlines()
     assert lines[0] == "1 problem prevents this job from starting"
@@ -220,11 +222,11 @@ def test_the_report_is_text_for_a_mail(dialog: PreflightDialog, qtbot: QtBot) ->
 
 def test_names_too_long_for_a_button_stay_off_it() -> None:
     found = samples.many(64)
-    assert {words.button(finding) for finding in found.faults} == {"Set it up"}
-    assert words.circumstances(found).startswith("Checked 8 points on 64 nodes in")
+    assert {words.button_text(finding) for finding in found.blocking_findings} == {"Set it up"}
+    assert words.summary_text(found).startswith("Checked 8 points on 64 nodes in")
 
 
 def test_four_findings_need_no_scrolling(dialog: PreflightDialog) -> None:
-    dialog.show_found(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
+    dialog.show_preflight(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
     QApplication.processEvents()
     assert not scroll_of(dialog).verticalScrollBar().isVisible()

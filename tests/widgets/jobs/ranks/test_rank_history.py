@@ -17,7 +17,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.records.nodes.health import CALM_READINGS, Health
 from backend.records.nodes.history import PastGpu, PastReading
-from backend.records.nodes.reading import bad_gpus, words_by_gpu
+from backend.records.nodes.reading import bad_gpus, problems_by_gpu
 from tests.backend.node.metrics.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.job_views import changed
@@ -27,14 +27,14 @@ from tests.widgets.nodes import samples
 from tests.windows import open_tab, says, the
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
-from widgets.common.cards import Scroll
+from widgets.common.cards import VerticalScrollArea
 from widgets.common.fields import ComboBox
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
-from widgets.nodes.history.node_history import NodeHistory, past_of
+from widgets.nodes.history.node_history import NodeHistory, to_history_data
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 NOON = 1_700_000_000.0
@@ -50,7 +50,9 @@ def at(unix_s):
 def job(*placement, state=JobState.TRAINING, ended="", **changes):
     config = replace(LIVE.config, placement=placement)
     started = at(NOON)
-    return changed(LIVE, state=state, started=started, updated=ended, config=config, **changes)
+    return changed(
+        LIVE, state=state, started_at=started, updated_at=ended, config=config, **changes
+    )
 
 
 def curve(view, seconds=3000, began_s=NOON):
@@ -63,7 +65,7 @@ def curve(view, seconds=3000, began_s=NOON):
         {"loss": [1 / step for step in steps], "samples_per_second": [100.0 for _ in steps]},
         (RunStart(1, 1),),
         0,
-        began_s=began_s,
+        started_s=began_s,
     )
     return RunUpdate(view, history)
 
@@ -77,12 +79,12 @@ def past(*uuids, words="slowed by heat", is_bad=True, over_s=3000, before_s=0):
         well = [PastGpu(uuid, 66.0, 1410.0, 94.0, 76.0, 372.0) for uuid in uuids]
         gpus = (*well[:-1], unhealthy if hot else well[-1])
         lines.append(PastReading(NOON + second, 40.0, 1e9, tuple(gpus)))
-    return past_of(lines)
+    return to_history_data(lines)
 
 
 def history_of(node_past):
     history = NodeHistory()
-    history.put_past(node_past)
+    history.set_agent_history(node_past)
     return history
 
 
@@ -135,7 +137,7 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
         reading = replace(hot if 50 <= beat < 80 else cool, heartbeat=beat)
         kept.append(kept.lines(reading), reading)
     lines = read_past(root.node("gpu1"), NOON + 3000, 0.0, 86_400.0)
-    history = history_of(past_of(lines))
+    history = history_of(to_history_data(lines))
 
     uuid = cool.gpus[1].uuid
     view = job(Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended=at(NOON + 3000))
@@ -148,7 +150,7 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
     detail.show_pasts({"gpu1": history}, {}, NOON + 3000)
 
     (in_curves,) = the(LargePlot, detail.curves).marks.spans
-    assert (in_curves.tone, in_curves.text) == ("warn", "gpu1 slowed by heat")
+    assert (in_curves.color_role, in_curves.text) == ("warn", "gpu1 slowed by heat")
     # It lasts until some readings in a row were without it.
     last_s = 80 * EVERY_S + (CALM_READINGS - 1) * EVERY_S
     assert (in_curves.x0, in_curves.x1) == pytest.approx((1000, last_s))
@@ -166,8 +168,8 @@ def test_s13_software_that_lowers_a_clock_for_heat_is_less_bad_than_hardware():
     (gpu,) = samples.gpus("free", 1)
     for reason, is_bad in (("hardware thermal slowdown", True), ("software thermal slowdown", 0)):
         hot = replace(gpu, clock_event_reasons=(reason,))
-        found = Health().after(samples.reading("gpu1", gpus=(hot,)), 0.0).findings
-        assert words_by_gpu(found) == {gpu.uuid: "slowed by heat"}
+        found = Health().after_reading(samples.reading("gpu1", gpus=(hot,)), 0.0).findings
+        assert problems_by_gpu(found) == {gpu.uuid: "slowed by heat"}
         assert bad_gpus(found) == (frozenset([gpu.uuid]) if is_bad else frozenset())
 
 
@@ -190,7 +192,10 @@ def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
     assert {span.tone for span in history.plot.marks.spans} == {"warn"}
-    assert [span.tone for span in the(LargePlot, detail.curves).marks.spans] == ["warn", "warn"]
+    assert [span.color_role for span in the(LargePlot, detail.curves).marks.spans] == [
+        "warn",
+        "warn",
+    ]
 
 
 def test_the_axis_covers_the_time_of_the_job_and_not_the_history_of_the_node(detail):
@@ -270,15 +275,15 @@ def test_a_narrow_window_keeps_the_node_of_each_rank_and_never_scrolls_sideways(
         open_tab(detail, key)
         for _ in range(3):
             QApplication.processEvents()
-        scroll = page.findChild(Scroll)
+        scroll = page.findChild(VerticalScrollArea)
         assert scroll.widget().width() <= scroll.viewport().width()
 
 
 def test_the_read_out_names_a_span_however_narrow(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
-    rows, _ = the(LargePlot, detail.curves).read(130)
+    rows, _ = the(LargePlot, detail.curves).readout(130)
     assert ("gpu1 slowed by heat", "") in rows
-    rows, _ = the(LargePlot, detail.curves).read(200)
+    rows, _ = the(LargePlot, detail.curves).readout(200)
     assert [name for name, _ in rows if "heat" in name] == []
 
 
@@ -286,8 +291,15 @@ def test_a_rank_shows_its_node_and_the_figures_of_its_gpu():
     node = samples.state("gpu1", "ours", 2)
     view = job(Placement("gpu1", gpus=("GPU-0", "GPU-1")), id="j1", rank_step_ms=(100.0, 140.0))
     first, second = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
-    assert (first.node, first.gpu, first.pid, first.beat) == ("gpu1", "GPU 0", "4200", "now")
-    figures = [text.replace("\xa0", " ") for text in (second.step, second.memory, second.use)]
+    assert (first.node, first.gpu, first.pid, first.heartbeat_age) == (
+        "gpu1",
+        "GPU 0",
+        "4200",
+        "now",
+    )
+    figures = [
+        text.replace("\xa0", " ") for text in (second.step_time, second.memory, second.gpu_use)
+    ]
     assert figures == ["140 ms", "61 of 80 GiB", "97 %"]
 
 
@@ -320,7 +332,7 @@ def test_a_server_is_named_and_its_missing_step_time_counts_for_no_other_rank():
     view = replace(view, config=replace(view.config, strategy=StrategyConfig("downpour")))
     rows = rank_rows(view)
     assert [row.is_server for row in rows] == [True, False, False]
-    assert [row.step.replace("\xa0", " ") for row in rows[:2]] == ["–", "100 ms"]
+    assert [row.step_time.replace("\xa0", " ") for row in rows[:2]] == ["–", "100 ms"]
     assert view.slowest() == (2, 0.5)
     strip = RankStrip()
     strip.show_view(view)
@@ -348,7 +360,9 @@ def test_a_rank_is_a_server_by_its_strategy_and_not_by_a_step_time_of_zero(
     strip.show_view(view)
     shown = [strip._cells.words(rank) for rank in range(2)]
     assert [(name, took.replace("\xa0", " ")) for name, took in shown] == cells
-    assert [row.step.replace("\xa0", " ") for row in rank_rows(view)] == [took for _, took in cells]
+    assert [row.step_time.replace("\xa0", " ") for row in rank_rows(view)] == [
+        took for _, took in cells
+    ]
 
 
 def test_the_rank_that_failed_is_red():
@@ -361,7 +375,7 @@ def test_an_ended_job_has_no_process_and_no_current_figures():
     node = samples.state("gpu1", "ours", 2)
     view = job(TWO[0], id="j1", state=JobState.FINISHED, ended=at(NOON))
     first, _ = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
-    assert {first.pid, first.memory, first.use, first.beat} == {"–"}
+    assert {first.pid, first.memory, first.gpu_use, first.heartbeat_age} == {"–"}
 
 
 def test_ranks_on_processors_and_on_missing_nodes_show_dashes():

@@ -18,9 +18,9 @@ from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import on_screen, says, texts, the
 from widgets.common import theme
-from widgets.nodes.history.history_card import HistoryCard, Stretch
-from widgets.nodes.history.job_timeline import JobBar, bars_of, lanes_of
-from widgets.nodes.history.node_history import BY_KEY, HOT_C, NodeHistory, past_of
+from widgets.nodes.history.history_card import HistoryCard, JobPeriod
+from widgets.nodes.history.job_timeline import JobBar, job_bars, arrange_bars
+from widgets.nodes.history.node_history import BY_KEY, HOT_C, NodeHistory, to_history_data
 from widgets.plots.end_labels import name_width
 from widgets.plots.plot_view import PlotView
 
@@ -37,7 +37,7 @@ def line(age_s, heat=60.0, unhealthy=""):
 
 def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
     """A line each 20 seconds; the second GPU was slowed by heat for half an hour."""
-    return past_of(
+    return to_history_data(
         [
             line(age, 91.0, "slowed by heat") if hot_to_s < age <= hot_from_s else line(age)
             for age in range(over_s, 0, -20)
@@ -62,8 +62,8 @@ def job(name, began, ended=None, nodes=("gpu07",)):
     return changed(
         LIVE,
         state=state,
-        started=at(NOON - began),
-        updated="" if ended is None else at(NOON - ended),
+        started_at=at(NOON - began),
+        updated_at="" if ended is None else at(NOON - ended),
         name=name,
         config=config,
     )
@@ -72,7 +72,7 @@ def job(name, began, ended=None, nodes=("gpu07",)):
 def test_earlier_hours_precede_the_readings_of_the_window():
     history = NodeHistory()
     history.append(STATE.reading, NOON)
-    assert history.put_past(hours())
+    assert history.set_agent_history(hours())
     history.append(STATE.reading, NOON + 2)
     times = history.times()
     assert times[0] == NOON - 10_800
@@ -86,16 +86,16 @@ def test_readings_of_both_agent_and_window_appear_once():
     history = NodeHistory()
     for second in range(0, 600, 2):
         history.append(STATE.reading, NOON - 600 + second)
-    history.put_past(hours())
+    history.set_agent_history(hours())
     times = history.times()
     assert (np.diff(times) > 0).all()
     assert (times[times >= NOON - 600] == np.arange(NOON - 600, NOON, 2)).all()
 
 
 def test_a_time_without_readings_is_a_gap_and_no_line():
-    past = past_of([line(4000), line(3980), line(200), line(180)])
+    past = to_history_data([line(4000), line(3980), line(200), line(180)])
     history = NodeHistory()
-    history.put_past(past)
+    history.set_agent_history(past)
     history.append(STATE.reading, NOON)
     history.append(STATE.reading, NOON + 500)
     heat = history.series("GPU-0", "temperature")
@@ -107,7 +107,7 @@ def test_a_time_without_readings_is_a_gap_and_no_line():
 
 def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qtbot):
     history = NodeHistory()
-    history.put_past(hours())
+    history.set_agent_history(hours())
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     (span,) = card.plot.marks.spans
@@ -133,7 +133,7 @@ def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qt
 
 def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
     history = NodeHistory()
-    history.put_past(hours(hot_from_s=3620, hot_to_s=3600))
+    history.set_agent_history(hours(hot_from_s=3620, hot_to_s=3600))
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     (span,) = card.plot.marks.spans
@@ -147,7 +147,7 @@ def test_the_card_shows_only_chosen_and_known_hours(card):
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     assert says(card, "Since ")
-    history.put_past(hours(over_s=40_000))
+    history.set_agent_history(hours(over_s=40_000))
     card.show_past()
     assert "Last 3 hours" in texts(card)
     card._stretch.choose("1")
@@ -174,7 +174,7 @@ def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card)
 
 def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
     history = NodeHistory()
-    history.put_past(past_of([line(age, 65.0 if age != 5000 else 11.0) for age in
+    history.set_agent_history(to_history_data([line(age, 65.0 if age != 5000 else 11.0) for age in
                               range(10_800, 0, -20)]))  # fmt: skip
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
@@ -184,7 +184,9 @@ def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
 
 def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
     history = NodeHistory()
-    history.put_past(past_of([line(age, 31.0 + age % 3) for age in range(10_800, 0, -20)]))
+    history.set_agent_history(
+        to_history_data([line(age, 31.0 + age % 3) for age in range(10_800, 0, -20)])
+    )
     card.show_history(history, STATE)
     low, high = card.plot.y_range()
     assert 17 < low <= 20
@@ -192,10 +194,12 @@ def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
 
 
 def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job(card):
-    card.show_stretch(Stretch("During this job", NOON - 10_800, names={"GPU-1": "GPU 1, rank 11"}))
+    card.show_stretch(
+        JobPeriod("During this job", NOON - 10_800, gpu_names={"GPU-1": "GPU 1, rank 11"})
+    )
     history = NodeHistory()
     history.append(STATE.reading, NOON)
-    history.put_past(hours(hot_to_s=0))
+    history.set_agent_history(hours(hot_to_s=0))
     card.show_history(history, samples.hot(STATE, 1))
     card._build()
     QApplication.processEvents()
@@ -224,7 +228,7 @@ def test_new_readings_are_added_to_the_plot_that_exists(card):
 
 def test_the_lane_shows_the_jobs_of_the_node_on_the_same_axis(card):
     history = NodeHistory()
-    history.put_past(hours())
+    history.set_agent_history(hours())
     history.append(STATE.reading, NOON)
     jobs = (
         job("over", 9000, 5400),
@@ -246,25 +250,25 @@ def test_the_lane_shows_the_jobs_of_the_node_on_the_same_axis(card):
 
 
 def test_jobs_side_by_side_have_a_lane_each():
-    bars = bars_of((job("b", 3000), job("a", 9000, 5400), job("c", 2000, 1000)), "gpu07")
+    bars = job_bars((job("b", 3000), job("a", 9000, 5400), job("c", 2000, 1000)), "gpu07")
     assert [bar.name for bar in bars] == ["a", "b", "c"]
-    names = [[bar.name for bar in lane] for lane in lanes_of(bars, NOON - 10_800)]
+    names = [[bar.name for bar in lane] for lane in arrange_bars(bars, NOON - 10_800)]
     assert names == [["a", "b"], ["c"]]
     many = [JobBar(str(n), NOON + n) for n in range(9)]
-    assert [[bar.name for bar in lane] for lane in lanes_of(many, 0)] == [["6"], ["7"], ["8"]]
+    assert [[bar.name for bar in lane] for lane in arrange_bars(many, 0)] == [["6"], ["7"], ["8"]]
 
 
 def test_the_last_minutes_are_evenly_spaced_whatever_recorded_them():
     history = NodeHistory()
-    history.put_past(hours(hot_from_s=600, hot_to_s=300))
+    history.set_agent_history(hours(hot_from_s=600, hot_to_s=300))
     history.append(STATE.reading, NOON)
-    heat = history.lately("GPU-1", "temperature")
+    heat = history.recent_values("GPU-1", "temperature")
     assert len(heat) == 120
     # A quarter of twenty minutes was hot.
     assert abs(np.count_nonzero(heat == 91.0) - 30) <= 2
     alone = NodeHistory()
     alone.append(STATE.reading, NOON)
-    assert list(alone.lately("GPU-1", "temperature")) == [66.0]
+    assert list(alone.recent_values("GPU-1", "temperature")) == [66.0]
 
 
 def settled():
@@ -274,7 +278,7 @@ def settled():
 
 def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
     history = NodeHistory()
-    history.put_past(hours(hot_to_s=0))
+    history.set_agent_history(hours(hot_to_s=0))
     history.append(STATE.reading, NOON)
     card.show_history(history, samples.hot(STATE, 1))
     settled()
@@ -295,7 +299,7 @@ def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
 
 def test_the_plots_of_heat_and_clock_zoom_together(card):
     history = NodeHistory()
-    history.put_past(hours())
+    history.set_agent_history(hours())
     card.show_history(history, STATE)
     settled()
     whole = card.plot.x_range()
@@ -335,14 +339,16 @@ def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
 def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
     wide = [replace(line(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)]
     history = NodeHistory()
-    history.put_past(past_of([*wide, *(line(age) for age in range(86_400, 0, -20))]))
+    history.set_agent_history(
+        to_history_data([*wide, *(line(age) for age in range(86_400, 0, -20))])
+    )
     card._stretch.choose("168")
     card.show_history(history, STATE)
     assert "Last 7 days" in texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 7 * 86_400, abs=300)
     assert not np.isnan(history.series("GPU-0", "temperature")).any()
     shorter = NodeHistory()
-    shorter.put_past(past_of(wide[-300:]))
+    shorter.set_agent_history(to_history_data(wide[-300:]))
     card.show_history(shorter, STATE)
     assert says(card, "Since ")
     assert not card._title.text().removeprefix("Since ")[0].isdecimal(), "another day is named"
@@ -350,7 +356,7 @@ def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
 
 def test_the_picture_of_two_plots_shows_both(card):
     history = NodeHistory()
-    history.put_past(hours())
+    history.set_agent_history(hours())
     card.show_history(history, STATE)
     settled()
     picture = card._plots.as_picture()

@@ -58,7 +58,7 @@ def page(qtbot):
 def show(page, reading):
     state = samples.judged(NodeState(reading.name, Presence.ONLINE, reading))
     history = NodeHistory()
-    history.append(reading, NOON, {one.gpu_uuid: one.words for one in state.health})
+    history.append(reading, NOON, {one.gpu_uuid: one.description for one in state.health})
     page.show_node(state, history)
 
 
@@ -77,7 +77,7 @@ def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
     history.append(reading, NOON, {})
     state = NodeState(reading.name, Presence.ONLINE, reading)
     the(HistoryCard, page).show_history(history, state)
-    picker = the(HistoryCard, page)._picker
+    picker = the(HistoryCard, page)._view_picker
     buttons = dict(zip(picker._keys, picker._group.buttons(), strict=True))
     assert [key for key, button in buttons.items() if not button.isHidden()] == shown
     assert picker.key() in shown
@@ -119,7 +119,7 @@ def test_a_check_says_how_long_it_has_taken(page, monkeypatch, taken_s, words):
 def test_the_head_says_the_condition_of_a_node_once(page, presence, message, head):
     state = samples.state("gpu11")
     page.show_node(replace(state, presence=presence, message=message), NodeHistory())
-    assert the(PageHeader, page).sentence.text() == head
+    assert the(PageHeader, page).subtitle.text() == head
 
 
 def test_no_driver_is_said_and_nothing_else_is_missing(page):
@@ -131,7 +131,7 @@ def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
     hot = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
     show(page, replace(READING, gpus=(hot,)))
     assert the(GpuCard, page).property("edge") == "warn"
-    assert the(PageHeader, page).sentence.text() == "Needs attention: GPU 0 slowed by heat"
+    assert the(PageHeader, page).subtitle.text() == "Needs attention: GPU 0 slowed by heat"
     assert "Slowed by heat" in texts(the(GpuCard, page))
 
 
@@ -233,7 +233,7 @@ def test_check_requests_once_and_shows_faults_first(page, qtbot):
 
 def test_little_disk_space_is_shown_in_the_header_and_next_to_findings_of_a_check(page):
     show(page, replace(READING, disk_free_bytes=10**8))
-    assert the(PageHeader, page).sentence.text() == "Needs attention: 0.1 GB left for the data root"
+    assert the(PageHeader, page).subtitle.text() == "Needs attention: 0.1 GB left for the data root"
     page.show_findings((Finding("a", True, "fine"),))
     show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
     assert [finding_texts(page)[0], finding_texts(page)[-1]] == [

@@ -22,9 +22,9 @@ from widgets.common.cards import PageHeader
 from widgets.common.fields import SearchField
 from widgets.common.key_value_row import KeyValueRow
 from widgets.nodes.history.history_card import HistoryCard
-from widgets.nodes.history.node_history import past_of
+from widgets.nodes.history.node_history import to_history_data
 from widgets.nodes.page import node_actions as do
-from widgets.nodes.page.attention import AttentionCards, attentions
+from widgets.nodes.page.attention import AttentionCards, attention_cards
 from widgets.nodes.page.gpu_card import GpuCard
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
 from widgets.nodes.page.nodes_page import NodesPage
@@ -95,7 +95,7 @@ def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
 
 def test_cards_name_the_fault_its_time_and_the_job_that_it_costs(page, clock):
     page.show_nodes(samples.cluster(12), {"gpu07": clock.now - 120})
-    unhealthy, offline = the(AttentionCards, page).shown
+    unhealthy, offline = the(AttentionCards, page).cards
     assert unhealthy.title == "gpu07: GPU 3 slowed by heat"
     assert unhealthy.text.replace("\xa0", " ").endswith(
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
@@ -108,7 +108,7 @@ def test_the_job_on_a_missing_node_is_named(page):
     there = replace(LIVE.config.placement[0], node="gpu11")
     page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(there,))),))
     page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
-    first = the(AttentionCards, page).shown[0]
+    first = the(AttentionCards, page).cards[0]
     assert first.node == "gpu11", "what costs a job comes first"
     assert f"{LIVE.name} ran on it." in first.text
 
@@ -126,9 +126,9 @@ def test_twelve_nodes_are_seen_without_scrolling(page):
 
 def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
     page.show_nodes(tuple(samples.gone(state) for state in samples.cluster(9)))
-    assert len(the(AttentionCards, page).shown) == 3
+    assert len(the(AttentionCards, page).cards) == 3
     page.show_nodes((samples.state("a"), samples.state("b")))
-    assert the(AttentionCards, page).shown == ()
+    assert the(AttentionCards, page).cards == ()
     assert not the(AttentionCards, page).isVisible()
 
 
@@ -151,7 +151,7 @@ def test_an_added_node_asks_for_its_set_up_and_then_shows_its_step(page, qtbot):
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
     assert page.rack.rows_model.rows[1].line == "Inspect, 2 of 2"
-    assert the(AttentionCards, page).shown == (), "a running set-up needs no card"
+    assert the(AttentionCards, page).cards == (), "a running set-up needs no card"
 
 
 def test_filter_and_search_dim_other_nodes(page, qtbot):
@@ -180,7 +180,7 @@ def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu07")
     assert page.detail.isVisible()
-    assert the(PageHeader, page.detail).sentence.text() == "Needs attention: GPU 3 slowed by heat"
+    assert the(PageHeader, page.detail).subtitle.text() == "Needs attention: GPU 3 slowed by heat"
     assert not button(page.detail, "Add a node").isVisible()
     with qtbot.waitSignal(page.opened) as opened:
         qtbot.keyClick(page.detail, Qt.Key.Key_Escape)
@@ -211,7 +211,7 @@ def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
     QApplication.processEvents()
     plot = the(HistoryCard, page.detail).plot
     assert len(plot.curves) == 8
-    named, _ = plot.read(clock.now - 4)
+    named, _ = plot.readout(clock.now - 4)
     assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in named] == [
         ("GPU 3", "91 °C"),
         ("Slowed by heat, runs hot, 91 °C", ""),
@@ -225,7 +225,7 @@ def test_findings_reach_only_the_open_node(page, qtbot):
         press(qtbot, page.detail, "Check")
     assert requested.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
-    assert the(FindingsCard, page.detail)._found == ()
+    assert the(FindingsCard, page.detail)._findings == ()
     page.show_check_error("gpu01", "gpu01 did not answer.")
     assert the(FindingsCard, page.detail).isVisible()
     page.open_node("gpu02")
@@ -275,7 +275,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     page.open_node("gpu11")
     assert "Try again" in texts(page.detail)
     assert not any(one.isVisible() for one in page.detail.findChildren(GpuCard))
-    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail).facts}
+    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail).items}
     assert captions["Processor"] == "128 cores"
     with asks(page.node_actions, do.RETRY) as requested:
         press(qtbot, page.detail, "Try again")
@@ -284,7 +284,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
 
 def test_an_offline_node_s_card_says_once_since_when():
     gone = samples.gone(samples.state("gpu11"), "no news since 14:02")
-    (card,) = attentions((gone,), {"gpu11": node_row(gone)}, (), {"gpu11": 0.0}, 60.0)
+    (card,) = attention_cards((gone,), {"gpu11": node_row(gone)}, (), {"gpu11": 0.0}, 60.0)
     assert card.text == "No news since 14:02."
 
 
@@ -322,12 +322,12 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    with asks(page.node_actions, do.READ_PAST) as requested:
+    with asks(page.node_actions, do.READ_HISTORY) as requested:
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
-    page.show_past("gpu07", past_of([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
+    page.show_past("gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
     assert says(the(HistoryCard, page.detail), "Since ")
-    page.show_past("gone", past_of([]))
+    page.show_past("gone", to_history_data([]))
 
 
 def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
@@ -335,7 +335,9 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
     page.open_node("cpu01")
     assert not the(HistoryCard, page.detail).isVisible()
     now = page._clock()
-    page.show_past("cpu01", past_of([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
+    page.show_past(
+        "cpu01", to_history_data([PastReading(now - age, 40.0) for age in (7200, 7180, 60)])
+    )
     assert the(HistoryCard, page.detail).isVisible()
     assert tuple(the(HistoryCard, page.detail).plot.curves) == ("node",)
 
@@ -352,6 +354,6 @@ def test_updates_of_a_hidden_page_wait_until_it_is_shown(qtbot, clock):
     assert page.rack.model().rowCount() == 0
     online = {one.name for one in nodes if one.presence is not Presence.OFFLINE}
     assert set(page.histories) == online, "what was not seen is lost"
-    assert len(page.beats()) == 12
+    assert len(page.heartbeats()) == 12
     stack.setCurrentWidget(page)
     assert page.rack.model().rowCount() == 12

@@ -12,7 +12,7 @@ from widgets.common.task_status import TaskStatus
 from widgets.nodes.provisioning.add_node_dialog import (
     AddNodeDialog,
     NodeRequest,
-    host_fault,
+    host_error,
     suggested_name,
 )
 from widgets.nodes.provisioning.host_key_pages import ChangedKeyPage, PassphrasePage, TrustPage
@@ -69,7 +69,7 @@ def test_the_dialog_suggests_a_name_for_a_node(host, name):
 
 @pytest.mark.parametrize("host", ["mai@gpu13", "gpu 13", "-oProxyCommand=x", "ssh://gpu13", ""])
 def test_an_invalid_host_has_a_fault(host):
-    assert host_fault(host)
+    assert host_error(host)
 
 
 @pytest.mark.parametrize(

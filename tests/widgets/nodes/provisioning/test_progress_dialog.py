@@ -35,12 +35,12 @@ def set_up(node="gpu13", at=4, state=RUNNING, **changes):
     )
 
 
-LIVE = set_up(sentence="building", output=OUTPUT, seconds=108.0)
+LIVE = set_up(message="building", output=OUTPUT, seconds=108.0)
 BROKEN = set_up(
-    state=FAILED, sentence="cmake was not found.", remedy="Install it.", output=OUTPUT, seconds=9.0
+    state=FAILED, message="cmake was not found.", remedy="Install it.", output=OUTPUT, seconds=9.0
 )
 READY = set_up(at=7)
-GIVEN_UP = set_up(state=StepState.CANCELLED, sentence="Cancelled.", output=OUTPUT, seconds=9.0)
+GIVEN_UP = set_up(state=StepState.CANCELLED, message="Cancelled.", output=OUTPUT, seconds=9.0)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def dialog(qtbot):
 
 def test_the_plan_is_shown_before_the_set_up_begins(dialog):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
-    assert [the(SetUpView, dialog).step(title)._words.text() for title in STEPS] == list(
+    assert [the(SetUpView, dialog).step(title)._message.text() for title in STEPS] == list(
         STEPS.values()
     )
     assert "mai@10.0.4.23" in texts(dialog)
@@ -72,10 +72,12 @@ def test_the_first_steps_replace_the_plan_at_once(dialog, update):
 def test_the_trusted_host_key_stands_above_the_steps(dialog):
     dialog.show_set_up(LIVE)
     assert not the(TrustedKey, dialog).isVisible()
-    dialog.show_set_up(replace(LIVE, trusted=KEY.fingerprint))
+    dialog.show_set_up(replace(LIVE, trusted_fingerprint=KEY.fingerprint))
     assert the(TrustedKey, dialog).isVisible()
     assert KEY.fingerprint in texts(the(TrustedKey, dialog))
-    dialog.show_set_up(replace(LIVE, trusted="SHA256:old", key=KEY, accepted="SHA256:old"))
+    dialog.show_set_up(
+        replace(LIVE, trusted_fingerprint="SHA256:old", key=KEY, accepted_fingerprint="SHA256:old")
+    )
     assert not the(TrustedKey, dialog).isVisible(), "that one is in question"
 
 
@@ -84,7 +86,7 @@ def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, mon
     monkeypatch.setattr(time, "monotonic", lambda: shown_s)
     dialog.show_set_up(LIVE)
     step = the(SetUpView, dialog).step("PyTorch")
-    assert step.details._log_shown == ["[ 61%] Building b", "last"]
+    assert step.details._shown_lines == ["[ 61%] Building b", "last"]
     assert "1:48" in texts(step)
     monkeypatch.setattr(time, "monotonic", lambda: shown_s + 30)
     the(SetUpView, dialog)._tick()
@@ -144,7 +146,7 @@ def test_steps_that_fit_do_not_scroll(dialog, qtbot):
 def test_a_question_about_a_key_is_no_higher_than_it_is_long(dialog, qtbot):
     dialog.show_set_up(LIVE)
     high = dialog.height()
-    dialog.show_set_up(replace(set_up(at=0, state=FAILED, sentence="Unknown."), key=KEY))
+    dialog.show_set_up(replace(set_up(at=0, state=FAILED, message="Unknown."), key=KEY))
     assert dialog.height() < high
     dialog.show_set_up(LIVE)
     assert dialog.height() >= high
@@ -235,8 +237,8 @@ def test_times_of_steps(seconds, text):
     assert step_time(seconds).replace("\xa0", " ") == text
 
 
-UNKNOWN = replace(set_up(at=0, state=FAILED, sentence="Its key is unknown."), key=KEY)
-CHANGED = replace(UNKNOWN, accepted="SHA256:old")
+UNKNOWN = replace(set_up(at=0, state=FAILED, message="Its key is unknown."), key=KEY)
+CHANGED = replace(UNKNOWN, accepted_fingerprint="SHA256:old")
 
 
 def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
@@ -244,7 +246,7 @@ def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
     assert "Is this gpu13?" in texts(dialog)
     assert not dialog._scroll.isVisible()
     assert default(dialog).text() == "Do not trust"
-    the(KeyPlate, dialog).trust.fingerprint.setFocus()
+    the(KeyPlate, dialog).trust_page.fingerprint.setFocus()
     assert default(dialog).text() == "Do not trust"
     with qtbot.assertNotEmitted(dialog.trusted):
         qtbot.keyClick(dialog, Qt.Key.Key_Return)
@@ -255,7 +257,7 @@ def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
 def test_trust_is_given_by_its_own_button_alone(dialog, qtbot):
     dialog.show_set_up(UNKNOWN)
     with qtbot.waitSignal(dialog.trusted) as given:
-        qtbot.mouseClick(the(KeyPlate, dialog).trust.trust, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(the(KeyPlate, dialog).trust_page.trust, Qt.MouseButton.LeftButton)
     assert given.args == ["gpu13", KEY]
 
 

@@ -16,7 +16,7 @@ from tests.widgets.nodes import samples
 from tests.windows import button, on_screen, owned
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.options_form import OptionsForm
-from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, state_words
+from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, installation_text
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 LEFT = Qt.MouseButton.LeftButton
@@ -25,8 +25,8 @@ LEFT = Qt.MouseButton.LeftButton
 def node(name, *, ready=True, **changes):
     entry = samples.entry(name, ready=ready)
     facts = {"mpirun": "/usr/bin/mpirun", "mpi_version": "4.1.4", "data_root": "/lab/ring"}
-    facts = replace(entry.facts, **{**facts, "data_root_writable": True, **changes})
-    return replace(entry, facts=facts)
+    facts = replace(entry.info, **{**facts, "data_root_writable": True, **changes})
+    return replace(entry, info=facts)
 
 
 THREE = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
@@ -121,7 +121,7 @@ def test_a_key_of_the_users_own_is_not_limited_and_the_dialog_says_so(qtbot):
     choices = owned(qtbot, OptionsForm())
     choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
     assert not choices.switch(LIMITS_KEY).isEnabled()
-    assert "key of your own" in choices.below(LIMITS_KEY)
+    assert "key of your own" in choices.hint_text(LIMITS_KEY)
     assert choices.options().own_key == "/home/mai/.ssh/lab"
 
 
@@ -129,8 +129,8 @@ def test_words_describe_how_a_node_is_set_up():
     own = node("gpu1")
     changes = {"mpirun": "/usr/bin/mpirun", "limits_key": True, "without_horovod": True}
     own = replace(own, installation=replace(own.installation, **changes))
-    assert state_words(own) == "its own Open MPI 5.0.11, restricted key, no Horovod"
-    assert state_words(node("gpu2", ready=False)) == "not set up"
+    assert installation_text(own) == "its own Open MPI 5.0.11, restricted key, no Horovod"
+    assert installation_text(node("gpu2", ready=False)) == "not set up"
 
 
 def test_the_choices_are_behind_more_where_a_node_is_added(qtbot):
