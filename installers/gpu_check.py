@@ -186,10 +186,10 @@ def require(ended: RunExit) -> None:
 # --- training --------------------------------------------------------------------------------
 
 
-def check_training(context: CheckContext, mixed: bool) -> Iterator[Row]:
-    """Check that the example learns on the chosen device, with mixed precision if requested."""
-    name = "mixed precision" if mixed else "training"
-    folder, ended = context.train(name.replace(" ", "-"), EXAMPLE, mixed_precision=mixed, epochs=10)
+def check_training(context: CheckContext, precision: str) -> Iterator[Row]:
+    """Check that the example learns on the chosen device in this precision."""
+    name = "training" if precision == "float32" else precision
+    folder, ended = context.train(name, EXAMPLE, precision=precision, epochs=10)
     require(ended)
     from backend.training.checkpoint import load_checkpoint
 
@@ -198,7 +198,9 @@ def check_training(context: CheckContext, mixed: bool) -> Iterator[Row]:
     newest = read_json(folder.latest)["name"]
     scale = load_checkpoint(folder.checkpoints / f"{newest}.pt")["scaler"].get("scale", 0)
     passed = (
-        accuracy >= 0.9 and bool(scale) == mixed and bool(made_with["cuda"]) == bool(context.gpu)
+        accuracy >= 0.9
+        and bool(scale) == (precision == "float16")
+        and bool(made_with["cuda"]) == bool(context.gpu)
     )
     remark = f"CUDA {made_with['cuda'] or '–'}, loss scale {scale:g}"
     yield Row(name, passed, f"{accuracy:.1%}", f"The example on {made_with['device']}; {remark}.")
@@ -496,8 +498,9 @@ def attempt(name: str, check: Callable[[], Iterable[Row]]) -> Iterator[Row]:
 def check_all(context: CheckContext) -> Iterator[Row]:
     checks: dict[str, Callable[[], Iterable[Row]]] = {
         "foreign process, readings": lambda: check_with_foreign_process(context),
-        "training": lambda: check_training(context, mixed=False),
-        "mixed precision": lambda: check_training(context, mixed=True),
+        "training": lambda: check_training(context, "float32"),
+        "bfloat16": lambda: check_training(context, "bfloat16"),
+        "float16": lambda: check_training(context, "float16"),
         "pin by UUID": lambda: check_pin(context),
         "out of memory": lambda: check_out_of_memory(context),
         "steps": lambda: check_steps(context),

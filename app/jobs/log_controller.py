@@ -16,7 +16,7 @@ from widgets.jobs.log.log_tab import LogRange, LogSearch, LogTab
 
 
 class LogController(QObject):
-    """Serve the log tab. Reads and searches have their own queues, so that scrolling never waits."""
+    """Serve the log tab; reads and searches have queues of their own, so scrolling never waits."""
 
     def __init__(
         self, logs: LogService, runner: Runner, tab: LogTab, parent: QObject | None = None

@@ -1,7 +1,7 @@
 """Keep glibc from holding the memory that was freed.
 
-By default glibc makes up to eight heaps for each core. With 64 nodes and 20 live jobs the free space
-between used pieces then grows by 15 MB in four minutes (tests/benchmarks/soak.py).
+By default glibc makes up to eight heaps for each core. With 64 nodes and 20 live jobs the free
+space between used pieces then grows by 15 MB in four minutes (tests/benchmarks/soak.py).
 """
 
 from __future__ import annotations

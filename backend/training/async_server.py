@@ -374,7 +374,7 @@ class AsyncServer(Leader):
     def _rate(self) -> float:
         state = self._state
         step = (state.epoch - 1) * self._steps_per_epoch + self._epoch_steps
-        return learning_rate(self._config, self._steps_per_epoch, step)
+        return learning_rate(self._config, self._steps_per_epoch, step, plateaus=state.plateaus)
 
     def _apply_push(self, worker: int, message: Any, gradients: Sequence[torch.Tensor]) -> None:
         """Apply a push, and record it as a step of the job."""

@@ -40,7 +40,7 @@ from backend.training.data import (
     deal_portions,
     seed_everything,
 )
-from backend.training.evaluation import Evaluation
+from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch, norm_of
 from backend.training.loop import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
@@ -93,6 +93,7 @@ class AsyncWorker:
 
     def _set_up(self) -> None:
         config, strategy = self.launch.config, self.launch.config.strategy
+        set_precision(self.device, config.precision)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self._servers = [
             Channel(self.rendezvous, self.rendezvous.rank, server, keepalive=True)
@@ -122,7 +123,7 @@ class AsyncWorker:
                 self.device,
                 self.beat,
                 self.batch,
-                False,
+                config.precision,
             )
             saved_random = random_state(self.device)
             self._evaluation.rehearse(self._model)
@@ -157,7 +158,8 @@ class AsyncWorker:
             names: list[str] | None = rank_state.get("frozen")
             return names
         if launch.start_from:
-            fit_weights(self._model, load_weights(path), path.name, subject.pass_batch)
+            leave_out, weights = launch.config.start_from_except, load_weights(path)
+            fit_weights(self._model, weights, path.name, subject.pass_batch, leave_out)
         return None
 
     @cached_property
@@ -313,9 +315,16 @@ class AsyncWorker:
         if self.device.type == "cuda":
             data = user_code.to_device(data, self.device)
             target = user_code.to_device(target, self.device)
+<<<<<<< HEAD
         self.batch.data, self.batch.target, self.batch.stage = data, target, "forward"
         output = user_code.compute_output(self._model, data)
         loss = user_code.compute_loss(self._model, output, target)
+=======
+        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
+        with precision(self.device, self.launch.config.precision):
+            output = user_code.compute_output(self._model, data)
+            loss = user_code.compute_loss(self._model, output, target)
+>>>>>>> work
         metrics = user_code.compute_metrics(self._model, output, target)
         self.batch.stage = "backward"
         torch.autograd.backward(loss * weight)

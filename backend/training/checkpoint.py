@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -37,6 +38,7 @@ from backend.records.base.layout import (
     JobFolder,
     checkpoint_name,
 )
+from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import (
     Checkpoint,
     finite,
@@ -52,6 +54,8 @@ from backend.training.finite import not_finite_names
 FORMAT = 1
 _WAIT_S = 60.0
 _PAUSE_S = 1.0
+_MOST_PREFIXES = 4
+"""Of names that the remedy proposes to leave out: with more, it is another model."""
 
 
 class Checkpointer:
@@ -505,6 +509,7 @@ def fit_weights(
     weights: Mapping[str, Any],
     source: str,
     pass_batch: Callable[[], None] | None = None,
+    leave_out: Sequence[str] = (),
 ) -> str:
     """Load ``weights`` into the model, all or none. Of tied weights, one is enough.
 
@@ -513,6 +518,7 @@ def fit_weights(
 
     Args:
         pass_batch: Passes a batch to the model, which ties the weights of some.
+        leave_out: How the names begin of what keeps the values that it has.
 
     Returns:
         A sentence on the prefix that was removed or added, otherwise "".
@@ -532,11 +538,53 @@ def fit_weights(
     fitting_weights, message = max(candidates, key=lambda candidate: len(candidate[0].keys() & set(names)))
     if pass_batch is not None and _add_tied(model.state_dict(), fitting_weights).keys() < set(names):
         pass_batch()
+<<<<<<< HEAD
     _load_weights_into(model, fitting_weights, source)
     return message
 
 
 def _add_tied(model_state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+=======
+    if leave_out:
+        fitting = _without(model, fitting, leave_out)
+    _put(model, fitting, source)
+    return sentence
+
+
+def _without(
+    model: torch.nn.Module, weights: Mapping[str, Any], leave_out: Sequence[str]
+) -> dict[str, Any]:
+    """Return the weights with the model's own values in place of those to leave out.
+
+    Raises:
+        BackendError: The model has nothing of such a name.
+    """
+    own = model.state_dict()
+    names_with_prefix(own, leave_out, "start_from_except")
+    prefixes = tuple(leave_out)
+    others = {name: value for name, value in weights.items() if not name.startswith(prefixes)}
+    return others | {name: value for name, value in own.items() if name.startswith(prefixes)}
+
+
+def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: str) -> set[str]:
+    """Return the names that begin with a prefix.
+
+    Raises:
+        BackendError: None begins with one of them.
+    """
+    known = list(names)
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in known):
+            raise BackendError(
+                f"The setting {setting} has “{sanitize(prefix)}”, but no name of the model begins "
+                f"with it; it has {number_format.name_list(known)}.",
+                "Give the beginning of a name, such as “layers.0.”.",
+            )
+    return {name for name in known if name.startswith(tuple(prefixes))}
+
+
+def _with_tied(own: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
+>>>>>>> work
     """Add to ``weights`` what is in the memory of others of them, such as tied weights.
 
     Files often hold these once: safetensors' ``save_model`` drops the second name.
@@ -625,8 +673,15 @@ def _load_weights_into(model: torch.nn.Module, weights: Mapping[str, Any], sourc
             else "no name matches the model's"
         )
         raise BackendError(
+<<<<<<< HEAD
             f"The weights in {source} do not belong to this model: {summary}; {'; '.join(parts)}.",
             "Choose weights that were trained with this model.",
+=======
+            f"The weights in {source} do not belong to this model: {how}; {'; '.join(parts)}.",
+            _leave_out_remedy([*missing, *(part.split(" ")[0] for part in wrong), *surplus])
+            if fitting
+            else "Choose weights that were trained with this model.",
+>>>>>>> work
         )
     try:
         model.load_state_dict(dict(weights))
@@ -637,6 +692,20 @@ def _load_weights_into(model: torch.nn.Module, weights: Mapping[str, Any], sourc
         ) from error
 
 
+<<<<<<< HEAD
 def _first_line(error: BaseException) -> str:
+=======
+def _leave_out_remedy(names: Sequence[str]) -> str:
+    prefixes = dict.fromkeys(name.rpartition(".")[0] + "." for name in names if "." in name)
+    if not prefixes or len(prefixes) > _MOST_PREFIXES:
+        return "Choose weights that were trained with this model."
+    return (
+        f"To start these with new weights, set start_from_except = {json.dumps(list(prefixes))}; "
+        "or choose weights that were trained with this model."
+    )
+
+
+def _first(error: BaseException) -> str:
+>>>>>>> work
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__).strip().rstrip(".")[:200]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -59,9 +59,19 @@ class TrainingOrder(Sampler[BatchIndices]):
         done: The places in the order that asynchronous workers have taken.
     """
 
-    def __init__(self, samples: int, batch_size: int, rank: int, world_size: int, seed: int):
+    def __init__(
+        self,
+        samples: int,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        seed: int,
+        accumulate: int = 1,
+    ) -> None:
+        """``accumulate``: the batches of a rank in a step; together they are one larger batch."""
         self._samples = samples
-        self._batch_size = batch_size
+        self._accumulate = accumulate
+        self._batch_size = batch_size * accumulate
         self._rank = rank
         self._world_size = world_size
         self._seed = seed
@@ -69,9 +79,12 @@ class TrainingOrder(Sampler[BatchIndices]):
         if self.steps_per_epoch == 0:
             raise BackendError(
                 f"The dataset has {number_format.count(samples)} samples, but one step of "
-                f"{world_size} × {batch_size} needs {number_format.count(self.global_batch)}.",
-                f"Choose a batch size of {number_format.count(max(1, samples // world_size))} "
-                + ("or less, or fewer processes." if world_size > 1 else "or less."),
+                f"{world_size} × {self._batch_size} needs "
+                f"{number_format.count(self.global_batch)}.",
+                "Choose a batch size of "
+                f"{number_format.count(max(1, samples // (world_size * accumulate)))} or less"
+                + (", or fewer passes of a step" if accumulate > 1 else "")
+                + (", or fewer processes." if world_size > 1 else "."),
             )
 
     def seek(self, epoch: int, position: int, done_spans: Sequence[Span] = ()) -> None:
@@ -114,7 +127,11 @@ class TrainingOrder(Sampler[BatchIndices]):
             return []
         return list(_split_evenly(positions, self._batch_size))
 
+<<<<<<< HEAD
     def batches(self, batch_positions: Sequence[torch.Tensor]) -> Iterator[BatchIndices]:
+=======
+    def batches(self, pieces: Iterable[torch.Tensor]) -> Iterator[BatchIndices]:
+>>>>>>> work
         """Make the batches with the samples at these places."""
         generator = torch.Generator()
         generator.manual_seed(mixed_seed(self._seed, self.epoch))
@@ -124,12 +141,22 @@ class TrainingOrder(Sampler[BatchIndices]):
             yield BatchIndices(order[positions].tolist(), number)
 
     def __len__(self) -> int:
+<<<<<<< HEAD
         return self.remaining_steps
 
     def __iter__(self) -> Iterator[BatchIndices]:
         positions = self._split_positions()[1][: self.remaining_steps * self.global_batch]
         batch_positions = torch.split(positions, self._batch_size)[self._rank :: self._world_size]
         return self.batches(batch_positions)
+=======
+        return self.steps_left * self._accumulate
+
+    def __iter__(self) -> Iterator[BatchIndices]:
+        left = self._places()[1][: self.steps_left * self.global_batch]
+        pieces = torch.split(left, self._batch_size)[self._rank :: self._world_size]
+        passes = (part for piece in pieces for part in piece.chunk(self._accumulate))
+        return self.batches(passes)
+>>>>>>> work
 
 
 def deal_portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[BatchIndices]]:

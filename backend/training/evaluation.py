@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from backend.base.errors import BackendError
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
 from backend.training import average_precision, user_code
@@ -25,9 +26,31 @@ if TYPE_CHECKING:
     from backend.training.train_state import Batch
 
 
-def precision(mixed: bool) -> AbstractContextManager[Any]:
-    """Return the context of a forward pass."""
-    return torch.autocast("cuda") if mixed else nullcontext()
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def precision(device: torch.device, name: str) -> AbstractContextManager[Any]:
+    """Return the context of a forward pass with this setting ``precision``."""
+    dtype = _DTYPES.get(name)
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
+
+
+def set_precision(device: torch.device, name: str) -> None:
+    """Choose the multiplication of 32-bit numbers on GPUs.
+
+    Raises:
+        BackendError: The GPU cannot compute in this precision.
+    """
+    if device.type == "cuda":
+        # TF32 and bfloat16 came with the same generation of GPUs.
+        is_new = torch.cuda.get_device_capability(device) >= (8, 0)
+        if name in ("tf32", "bfloat16") and not is_new:
+            raise BackendError(
+                f"{torch.cuda.get_device_name(device)} cannot compute in {name}.",
+                "Choose the precision float16 or float32, or a GPU of the generation of 2020 "
+                "(Ampere) or later.",
+            )
+        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
 
 
 _STOP_CHECK_S = 0.25
@@ -42,7 +65,7 @@ class Evaluation:
         device: torch.device,
         beat: RankHeartbeat,
         batch: Batch,
-        mixed_precision: bool,
+        precision_name: str,
     ) -> None:
         self._batches = batches
         self._order = order
@@ -50,7 +73,7 @@ class Evaluation:
         self._device = device
         self._beat = beat
         self._batch = batch
-        self._mixed_precision = mixed_precision
+        self._precision_name = precision_name
 
     def rehearse(self, model: torch.nn.Module) -> float:
         """Compute the first batch and the last, smallest one, so that errors show at once.
@@ -134,7 +157,7 @@ class Evaluation:
             data = user_code.to_device(data, self._device)
             target = user_code.to_device(target, self._device)
         self._batch.data, self._batch.target = data, target
-        with precision(self._mixed_precision and on_gpu):
+        with precision(self._device, self._precision_name):
             output = self._strategy.output(model, data)
             if output is None:
                 return None

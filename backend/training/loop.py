@@ -39,12 +39,12 @@ from backend.training.data import (
     mixed_seed,
     seed_everything,
 )
-from backend.training.evaluation import Evaluation, precision
+from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch
 from backend.training.lbfgs import Lbfgs
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
-from backend.training.step_sync import StepResult, StepSync
+from backend.training.step_sync import StepResult, StepSync, means
 from backend.training.step_times import RankStep
 from backend.training.strategies.base import ForwardPass, Strategy, average_gradients, optimized_names, trainable_parameters
 from backend.training.subject import open_subject, require_same_traits, collect_traits
@@ -99,14 +99,22 @@ class Trainer:
     def _set_up(self) -> None:
         config, rank, size = self.config, self.strategy.rank, self.strategy.world_size
         self.beat.beat(Phase.SETUP)
+        set_precision(self.device, config.precision)
         subject = open_subject(self.launch, self.device, rank, self.beat)
         training, validation, self._model = subject.training, subject.validation, subject.model
         own_traits, *other_traits = self._gather(collect_traits(subject, self.launch, self.device))
         for other_rank, rank_traits in enumerate(other_traits, 1):
             require_same_traits(own_traits, rank_traits, other_rank, self.launch)
         is_split = self.strategy.is_split
+<<<<<<< HEAD
         shard = (0, 1) if is_split else (rank, size)
         self._order = TrainingOrder(len(training), config.batch_size, *shard, config.seed)
+=======
+        place = (0, 1) if is_split else (rank, size)
+        self._order = TrainingOrder(
+            len(training), config.batch_size, *place, config.seed, config.accumulate
+        )
+>>>>>>> work
         on_gpu = self.device.type == "cuda"
         self._loader = make_loader(training, self._order, config.loader_workers, on_gpu, is_split)
         self._evaluation: Evaluation | None = None
@@ -119,12 +127,18 @@ class Trainer:
                 self.device,
                 self.beat,
                 self.batch,
-                config.mixed_precision,
+                config.precision,
             )
         self._state_shapes = user_code.state_shapes(self._model)
+<<<<<<< HEAD
         self._optimizer = make_optimizer(config.optimizer, trained_parameters(self._model))
         self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
         self._is_adopted = False
+=======
+        self._optimizer = make_optimizer(config.optimizer, trained(self._model))
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
+        self._adopted = False
+>>>>>>> work
         # The names of all parameters that were trained until now, and those that were reported.
         self._trained_names = dict.fromkeys(optimized_names(self._model, self._optimizer))
         self._reported_names: set[str] = set()
@@ -214,17 +228,26 @@ class Trainer:
         batches: Iterator[Any] = iter(self._loader)
         started_s = time.perf_counter()
         for number in range(steps):
+<<<<<<< HEAD
             self.beat.beat(Phase.LOADING_DATA)
             self.batch.stage = "loader"
             data, target = user_code.split_batch(next(batches))
+=======
+>>>>>>> work
             rate = learning_rate(
                 config,
                 self._order.steps_per_epoch,
                 schedule_step + number,
                 self.launch.lr_factor,
+                train_state.plateaus,
             )
+<<<<<<< HEAD
             step_results = self._step(data, target, rate, started_s)
             started_s = time.perf_counter()
+=======
+            step_results = self._step(batches, rate, began)
+            began = time.perf_counter()
+>>>>>>> work
             train_state.epoch_step += 1
             train_state.position += self._order.global_batch
             train_state.step += 1
@@ -255,6 +278,7 @@ class Trainer:
 
     _save_at_end = False
 
+<<<<<<< HEAD
     def _step(self, data: Any, target: Any, rate: float, started_s: float) -> list[StepResult]:
         """Make one optimizer step; return the known results of this and earlier ones."""
         loaded_s = time.perf_counter()
@@ -266,10 +290,66 @@ class Trainer:
             target = user_code.to_device(target, self.device)
         self.batch.data, self.batch.target, self.batch.stage = data, target, "forward"
         config, strategy, model = self.config, self.strategy, self._model
+=======
+    def _pass(self, data: Any, target: Any) -> tuple[torch.Tensor, dict[str, float]]:
+        """Return loss and metrics of one batch, before its backward pass."""
+        if self.device.type == "cuda":
+            data = user_code.to_device(data, self.device)
+            target = user_code.to_device(target, self.device)
+        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
+        with precision(self.device, self.config.precision):
+            loss = self._forward(data, target)
+        output = self._forward_pass.output
+        return loss, {} if output is None else user_code.compute_metrics(
+            self._model, output, target
+        )
+
+    def _load(self, batches: Iterator[Any]) -> tuple[Any, Any]:
+        self.beat.beat(Phase.LOADING_DATA)
+        self.batch.where = "loader"
+        batch: tuple[Any, Any] = user_code.split_batch(next(batches))
+        self.beat.beat(Phase.COMPUTING)
+        return batch
+
+    def _accumulate(
+        self, batch: tuple[Any, Any], batches: Iterator[Any]
+    ) -> tuple[torch.Tensor, torch.Tensor, dict[str, float], float]:
+        """Make all passes of a step but the backward pass of the last one.
+
+        Returns:
+            The loss of the last pass as its share of the step's, the mean loss, the mean metrics,
+            and the seconds in which later batches were loaded.
+        """
+        count, loaded_s = self.config.accumulate, 0.0
+        losses: list[torch.Tensor] = []
+        metrics: list[dict[str, float]] = []
+        while True:
+            loss, of_batch = self._pass(*batch)
+            if not self._adopted:
+                self._adopt(of_batch)
+            losses.append(loss.detach())
+            metrics.append(of_batch)
+            if len(losses) == count:
+                mean = loss if count == 1 else torch.stack(losses).mean()
+                return loss / count if count > 1 else loss, mean, means(metrics), loaded_s
+            self.batch.where = "backward"
+            self.strategy.backward(self._scaler.scale(loss / count), is_last=False)
+            start_s = time.perf_counter()
+            batch = self._load(batches)
+            loaded_s += time.perf_counter() - start_s
+
+    def _step(self, batches: Iterator[Any], rate: float, began: float) -> list[StepResult]:
+        """Make one optimizer step; return the known results of this and earlier ones."""
+        batch = self._load(batches)
+        loaded = time.perf_counter()
+        self._cpu_wait.begin()
+        config, strategy = self.config, self.strategy
+>>>>>>> work
         strategy.zero()
         for parameter in self._thawed_parameters:
             parameter.grad = None
         self._buffers.keep()
+<<<<<<< HEAD
         with precision(config.mixed_precision and on_gpu):
             loss = self._forward(data, target)
         output = self._forward_pass.output
@@ -277,6 +357,10 @@ class Trainer:
         if not self._is_adopted:
             self._adopt(metrics)
         has_new_parameters = self._has_new_parameters()
+=======
+        share, loss, metrics, later_s = self._accumulate(batch, batches)
+        wants_others = self._wants_others()
+>>>>>>> work
         self._step_sync.fill(
             stop=self._progress.stop_is_requested,
             save=self._progress.is_due,
@@ -286,10 +370,17 @@ class Trainer:
             wants_parameters=has_new_parameters,
             has_nan_buffer=self._buffers.has_nan(),
         )
+<<<<<<< HEAD
         self.batch.stage = "backward"
         strategy.backward(self._scaler.scale(loss))
         computed_s = time.perf_counter()
         cpu_wait_ms = self._cpu_wait.end_step()
+=======
+        self.batch.where = "backward"
+        strategy.backward(self._scaler.scale(share))
+        computed = time.perf_counter()
+        cpu_wait_ms = self._cpu_wait.end()
+>>>>>>> work
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
         if self._step_sync.read_parameter_request():
@@ -309,10 +400,17 @@ class Trainer:
             strategy.step(self._update)
         ended_s = time.perf_counter()
         # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
+<<<<<<< HEAD
         self._step_times = RankStep(
             (loaded_s - started_s) * 1e3,
             (computed_s - loaded_s + ended_s - reduced_s) * 1e3,
             (reduced_s - computed_s) * 1e3,
+=======
+        self._times = RankStep(
+            (loaded - began + later_s) * 1e3,
+            (computed - loaded - later_s + ended - reduced) * 1e3,
+            (reduced - computed) * 1e3,
+>>>>>>> work
             cpu_wait_ms,
         )
         train_state = self.train_state
@@ -399,7 +497,9 @@ class Trainer:
         if self.rank0_services is not None and names and not names.keys() <= self._reported_names:
             self._reported_names |= names.keys()
             step = self.train_state.step + 1
-            sys.stdout.write(f"From step {step} on these are trained, too: {name_list(list(names))}\n")
+            sys.stdout.write(
+                f"From step {step} on these are trained, too: {name_list(list(names))}\n"
+            )
 
     def _complete(self, result: StepResult) -> StepResult:
         """Exchange the metrics of a step in which a rank had one that is new."""
@@ -479,7 +579,7 @@ def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     if not parameters:
         raise BackendError(
             "The model has no parameters to train.",
-            "Build layers in UserModel.__init__ and leave requires_grad on for some.",
+            "Build layers in UserModel.__init__, leave requires_grad on for some, or freeze fewer.",
         )
     return parameters
 

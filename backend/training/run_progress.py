@@ -69,9 +69,17 @@ class RunProgress:
             restore_buffers(model, saved["ranks"][0]["buffers"])
             restore(saved)
         elif self._launch.start_from:
+<<<<<<< HEAD
             message = fit_weights(model, load_weights(source), source.name, subject.pass_batch)
             if message and self._services is not None:
                 sys.stdout.write(f"{message}\n")
+=======
+            leave_out = self._config.start_from_except
+            weights = load_weights(source)
+            sentence = fit_weights(model, weights, source.name, subject.pass_batch, leave_out)
+            if sentence and self._services is not None:
+                sys.stdout.write(f"{sentence}\n")
+>>>>>>> work
 
     def plan(
         self,
@@ -172,8 +180,16 @@ class RunProgress:
         self.recorder.release(validation)
         if rule is not None:
             # Rank 0 has all values.
+<<<<<<< HEAD
             self.state.check_early_stop(rule, self._gather(metrics.get(rule.metric))[0], metrics)
         is_due |= epoch_interval is not None and self.state.epoch % epoch_interval == 0
+=======
+            self.state.judge(rule, self._gather(measured.get(rule.metric))[0], measured)
+        if self._config.schedule.name == "plateau":
+            metric = self._config.checkpoint.best_metric
+            self.state.judge_plateau(self._config, self._gather(measured.get(metric))[0])
+        is_due |= every is not None and self.state.epoch % every == 0
+>>>>>>> work
         self.state.next_epoch()
         if self._is_over or is_due:
             save("last" if self._is_over else "policy", metrics)

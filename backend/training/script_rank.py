@@ -481,8 +481,15 @@ class ScriptReports:
         } - self._nan_names
         if new_names:
             self._nan_names |= new_names
+<<<<<<< HEAD
             message = f"The script wrote NaN for {number_format.name_list(sorted(self._nan_names))}."
             self._reporter.add_alarm(Alarm(BAD_CURVE, point.step, message))
+=======
+            message = (
+                f"The script wrote NaN for {number_format.name_list(sorted(self._nan_names))}."
+            )
+            self._reporter.alarm(Alarm(BAD_CURVE, point.step, message))
+>>>>>>> work
 
     def set_stopping(self) -> None:
         self._reporter.set_stopping()

@@ -143,6 +143,7 @@ class StepRecorder:
         metrics, train_state.held_metrics = train_state.held_metrics, None
         if metrics is None and validation:
             # Too few samples were left of the epoch for a step, after a resume with another batch.
+<<<<<<< HEAD
             metrics = train_state.last_metrics or {}
         watched_metrics = {LOSS, config.checkpoint.best_metric}
         watched_metrics |= {config.early_stop.metric} if config.early_stop is not None else set()
@@ -151,6 +152,18 @@ class StepRecorder:
             message = f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
             self._rank0_services.reporter.add_alarm(Alarm(BAD_VALIDATION, train_state.step, message))
         if self._rank0_services is None or metrics is None:
+=======
+            held = train_state.last or {}
+        watched = {LOSS, config.checkpoint.best_metric}
+        watched |= {config.early_stop.metric} if config.early_stop is not None else set()
+        bad = [name for name, value in validation.items() if not math.isfinite(value)]
+        if self._workers is not None and (names := [name for name in bad if name in watched]):
+            sentence = (
+                f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
+            )
+            self._workers.reporter.alarm(Alarm(BAD_VALIDATION, train_state.step, sentence))
+        if self._workers is None or held is None:
+>>>>>>> work
             return
         validation = self._admit_metrics(VALIDATION, validation, train_state.step)
         seconds, result = self._held_result

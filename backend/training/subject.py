@@ -13,7 +13,13 @@ from backend.records.base import number_format
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
-from backend.training.checkpoint_content import random_state, restore_random_state
+from backend.training.checkpoint import names_with_prefix
+from backend.training.checkpoint_content import (
+    freeze,
+    frozen,
+    random_state,
+    restore_random_state,
+)
 from backend.training.data import fingerprint, mixed_seed, seed_everything
 
 
@@ -61,6 +67,10 @@ def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHe
         pass_batch()
         user_code.require_shapes(model)
     beat.beat(Phase.SETUP)
+    if config.freeze:
+        parameters = (name for name, _ in model.named_parameters())
+        names = names_with_prefix(parameters, config.freeze, "freeze")
+        freeze(model, {*frozen(model), *names})
     user_code.require_restorable(model)
     return Subject(training, validation, model, pass_batch)
 

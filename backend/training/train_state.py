@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.records.jobs.config import EarlyStop
+from backend.records.jobs.config import EarlyStop, JobConfig
 from backend.training.checkpoint import Checkpointer
 from backend.training.reporter import Reporter
 from backend.training.stop_watcher import StopWatcher
@@ -32,7 +32,8 @@ class TrainState:
     that its values are recorded at that step; ``last`` is the last step that was recorded, for a
     validation before which a run makes no step. ``done`` are the places in the order of the epoch
     that asynchronous workers have trained on: not always the first ones. ``has_converged``: no step
-    of the optimizer lowers the loss.
+    of the optimizer lowers the loss. ``plateaus`` counts the drops of the rate by the schedule
+    "plateau", ``plateau_epochs`` the epochs since the last gain or drop.
     """
 
     epoch: int = 1
@@ -41,6 +42,9 @@ class TrainState:
     step: int = 0
     best_value: float | None = None
     epochs_without_gain: int = 0
+    plateau_best: float | None = None
+    plateau_epochs: int = 0
+    plateaus: int = 0
     ended_early: bool = False
     has_converged: bool = False
     held_metrics: dict[str, float] | None = None
@@ -72,18 +76,52 @@ class TrainState:
                 f"The early stop watches “{rule.metric}”, which this job does not measure.",
                 f"It measures {', '.join(sorted(metrics))}.",
             )
+<<<<<<< HEAD
         gain = math.inf if self.best_value is None else self.best_value - value
         if rule.mode == "max" and self.best_value is not None:
             gain = value - self.best_value
         if math.isfinite(value) and gain > rule.min_delta:
             self.best_value = value
+=======
+        if _is_gain(value, self.best, rule.mode, rule.min_delta):
+            self.best = value
+>>>>>>> work
             self.epochs_without_gain = 0
         else:
             self.epochs_without_gain += 1
         self.ended_early = self.epochs_without_gain >= rule.patience_epochs
 
+    def judge_plateau(self, config: JobConfig, value: float | None) -> None:
+        """Apply the schedule "plateau" to the value that the judged metric has in an epoch.
+
+        Raises:
+            BackendError: The job does not measure the metric.
+        """
+        schedule, policy = config.schedule, config.checkpoint
+        if value is None:
+            raise BackendError(
+                f"The schedule “plateau” follows “{policy.best_metric}”, which this job does not "
+                "measure.",
+                "Choose another metric as “Best by”, or another schedule.",
+            )
+        least = float(schedule.setting("min_delta"))
+        if _is_gain(value, self.plateau_best, policy.best_mode, least):
+            self.plateau_best = value
+            self.plateau_epochs = 0
+        else:
+            self.plateau_epochs += 1
+        if self.plateau_epochs >= int(schedule.setting("patience")):
+            self.plateaus += 1
+            self.plateau_epochs = 0
+
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+def _is_gain(value: float, best: float | None, mode: str, least: float) -> bool:
+    if not math.isfinite(value):
+        return False
+    return best is None or (value - best if mode == "max" else best - value) > least
 
 
 @dataclass

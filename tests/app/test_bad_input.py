@@ -122,9 +122,9 @@ LOADED = [
         "One batch of each worker takes 2 × 300 samples, but the dataset has 512; choose 256 or",
     ),
     (
-        "mixed_precision",
-        {"mixed_precision": True},
-        "Half precision needs GPUs; the job runs on CPUs.",
+        "precision",
+        {"precision": "float16"},
+        "Precision “tf32” and “float16” need GPUs; the job runs on CPUs.",
     ),
 ]
 PLACED = [
@@ -156,7 +156,11 @@ def errors_of(form):
     assert not acts_of(form).start.isEnabled()
     assert not acts_of(form).queue.isEnabled()
     assert not button(form, "Save draft").isEnabled()
-    assert acts_of(form).start.text() == the(FormFoot, form).start_buttons.start.text() == "1 problem to fix"
+    assert (
+        acts_of(form).start.text()
+        == the(FormFoot, form).start_buttons.start.text()
+        == "1 problem to fix"
+    )
     press_start(form)
     the(FormFoot, form).start_buttons.start.click()
     at_fault = {path: f.error() for path, f in all_fields(form).items() if f.error()}

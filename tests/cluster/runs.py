@@ -59,7 +59,9 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
         view = jobs.create(raw)
         begun.append(view.id)
         jobs.lifecycle.start(view.id)
-        return jobs.queries.wait(view.id, is_finished=lambda v: is_training(v) or not v.state.is_live)
+        return jobs.queries.wait(
+            view.id, is_finished=lambda v: is_training(v) or not v.state.is_live
+        )
 
     yield start
     for job_id in begun:

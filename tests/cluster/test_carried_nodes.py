@@ -55,7 +55,9 @@ def desktop(
             no_share=True,
         )
     own_key = str(home / "ssh" / cluster_key.PRIVATE_NAME)
-    done = services.provisioning.set_up(NODES, lambda _: None, options=SetUpOptions(own_key=own_key))
+    done = services.provisioning.set_up(
+        NODES, lambda _: None, options=SetUpOptions(own_key=own_key)
+    )
     assert all(isinstance(one, NodeEntry) for one in done.values()), done
     made = ReadyCluster(cluster, services)
     stock(made, folder)

@@ -105,7 +105,9 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
         for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
             assert STALE.fullmatch(now.contact_warning)
             # How long it takes and how fast it is are known only from updates.
-            assert replace(now, contact_warning="") == changed(last, eta_s=None, samples_per_second=None)
+            assert replace(now, contact_warning="") == changed(
+                last, eta_s=None, samples_per_second=None
+            )
         assert not len(seen.history.steps)
         clock.ahead_s += HOUR_S
     remote = [node for node in desktop.nodes.list() if node.entry is not None]

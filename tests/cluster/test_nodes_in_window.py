@@ -45,7 +45,11 @@ def test_a_node_with_an_ended_agent_is_read_over_ssh_until_its_next_heartbeat(
     ready_cluster.stop_agent("node2")
     qtbot.waitUntil(lambda: row_of(program, "node2").subtitle == "Agent stopped")
     row = row_of(program, "node2")
-    assert (row.condition, row.heartbeat, shows_figures(row)) == (Condition.OFFLINE, "over SSH", True)
+    assert (row.condition, row.heartbeat, shows_figures(row)) == (
+        Condition.OFFLINE,
+        "over SSH",
+        True,
+    )
     ready_cluster.start_agent("node2")
     qtbot.waitUntil(lambda: row_of(program, "node2").heartbeat == "now")
 

@@ -229,7 +229,9 @@ def test_the_program_fixes_repairable_faults(
                 stack.enter_context(FAULTS[name].made(ready_cluster, node))
                 expected |= FAULTS[name].expected(node)
         before = preflight.run(config())
-        assert problems_of(before) == expected, [finding.message for finding in before.blocking_findings]
+        assert problems_of(before) == expected, [
+            finding.message for finding in before.blocking_findings
+        ]
         assert preflight.fix_all((*before.blocking_findings, *before.warnings)) == {}
         after = preflight.run(config())
         assert after.succeeded, after.blocking_findings

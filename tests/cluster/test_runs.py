@@ -260,7 +260,9 @@ def test_f44_a_node_with_a_clock_ten_minutes_wrong_is_healthy_and_trains(
     stocked["node2"].set_clock(offset_s)
     doubts = set()
     view = run("node2", "node1", epochs=2)
-    view = stocked.services.jobs.queries.wait(view.id, lambda update: doubts.add(update.view.contact_warning))
+    view = stocked.services.jobs.queries.wait(
+        view.id, lambda update: doubts.add(update.view.contact_warning)
+    )
     assert (view.state, doubts) == (JobState.FINISHED, {""})
     wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
 

@@ -54,7 +54,9 @@ def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, taken:
         assert made.read(state).decode() == step
 
     jobs.lifecycle.resume(job_id, record.name, placement=(Placement("node2", 1),))
-    view = jobs.queries.wait(job_id, is_finished=lambda v: v.state.is_over or v.step > int(step) + 1)
+    view = jobs.queries.wait(
+        job_id, is_finished=lambda v: v.state.is_over or v.step > int(step) + 1
+    )
     assert view.state is JobState.TRAINING, (view.error, view.status.message)
     assert f"begins at {step}\n" in jobs.queries.log(job_id, 0).text
     jobs.lifecycle.stop(job_id)

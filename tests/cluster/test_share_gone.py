@@ -111,7 +111,9 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     with without(stocked, unmounted):
         end = time.monotonic() + OUTAGE_S
         update = jobs.queries.poll(view.id)
-        jobs.queries.wait(view.id, is_finished=lambda v: v.state not in LIVE or time.monotonic() > end)
+        jobs.queries.wait(
+            view.id, is_finished=lambda v: v.state not in LIVE or time.monotonic() > end
+        )
         update = jobs.queries.poll(view.id, update.cursor)
         assert update.view.state in LIVE
         assert STALE.fullmatch(update.view.contact_warning)

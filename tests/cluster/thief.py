@@ -44,7 +44,9 @@ def _set_up(
     ready: ReadyCluster, nodes: Sequence[str], options: SetUpOptions
 ) -> dict[str, NodeEntry]:
     done = {}
-    for name, entry in ready.services.provisioning.set_up(nodes, lambda _: None, options=options).items():
+    for name, entry in ready.services.provisioning.set_up(
+        nodes, lambda _: None, options=options
+    ).items():
         assert isinstance(entry, NodeEntry), entry
         assert entry.installation is not None
         assert entry.installation.limits_key is options.limits_key

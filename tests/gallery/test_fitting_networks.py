@@ -48,7 +48,9 @@ def test_what_is_said_to_fit_takes_the_settings_of_the_data(shape: DataShape) ->
         if not shape.misfit_reason(entry.card):
             entry.card.values(settings)
             assert shape.task in ("", entry.card.task)
-    assert not shape.misfit_reason(first(shape).card) or all(shape.misfit_reason(e.card) for e in MODELS)
+    assert not shape.misfit_reason(first(shape).card) or all(
+        shape.misfit_reason(e.card) for e in MODELS
+    )
 
 
 def test_each_misfit_has_its_reason() -> None:

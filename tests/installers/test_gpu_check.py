@@ -173,16 +173,16 @@ def test_a_job_that_needs_too_much_memory_is_explained(on_processors: CheckConte
 
 
 def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: CheckContext) -> None:
-    row = row_of("mixed", lambda: gpu_check.check_training(on_processors, mixed=True))
+    row = row_of("float16", lambda: gpu_check.check_training(on_processors, "float16"))
     assert (row.passed, row.sentence) == (
         False,
-        "The job cannot be used: mixed_precision: needs GPUs; the job runs on CPUs.",
+        "The job cannot be used: precision: “tf32” and “float16” need GPUs; the job runs on CPUs.",
     )
 
 
 @pytest.mark.slow
 def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckContext) -> None:
-    row = row_of("training", lambda: gpu_check.check_training(on_processors, mixed=False))
+    row = row_of("training", lambda: gpu_check.check_training(on_processors, "float32"))
     assert row.passed, row
     steps, busy = gpu_check.attempt("steps", lambda: gpu_check.check_steps(on_processors))
     assert "in a bare loop and" in steps.sentence
@@ -228,7 +228,7 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
     assert {row.check: row.sentence for row in rows if not row.passed} == {
         "machine": f"{sys.executable} lacks lacking: give --wheels a folder of it.",
         **dict.fromkeys(
-            ("training", "mixed precision", "pin by UUID", "out of memory", "steps"),
+            ("training", "bfloat16", "float16", "pin by UUID", "out of memory", "steps"),
             "There is no CUDA.",
         ),
     }

@@ -47,7 +47,10 @@ def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     job = services.jobs.create(raw_job())
     many = replace(job.config, placement=(Placement("this-computer", 10_000),))
     without = PreflightService(
-        services.data_root, services.cluster, services.provisioning, lambda: str(tmp_path / "no-python")
+        services.data_root,
+        services.cluster,
+        services.provisioning,
+        lambda: str(tmp_path / "no-python"),
     )
     (tmp_path / "mpirun").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)

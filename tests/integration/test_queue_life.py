@@ -186,7 +186,9 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
     assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
     # The first may be started before the rest is listed.
     assert [one["name"] for one in cli.json("queue", "resume")["jobs"]][-1] == "late"
-    begun = queue.jobs.queries.wait(first.id, is_finished=lambda view: view.state is not JobState.QUEUED)
+    begun = queue.jobs.queries.wait(
+        first.id, is_finished=lambda view: view.state is not JobState.QUEUED
+    )
     assert begun.run == 1
     wait_for(lambda: list(said(queue)) == ["late"], "the queue to know that it left")
     queue.jobs.queries.wait(first.id, is_finished=is_training)

@@ -126,7 +126,8 @@ def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
     assert waits is not None
     assert (waits.cause, "12 more files" in waits.message) == (Cause.DISK, True)
     assert (
-        wait_reason(entry, (), ClusterState(now, {"gpu03": replace(view, disk_free_files=None)})) is None
+        wait_reason(entry, (), ClusterState(now, {"gpu03": replace(view, disk_free_files=None)}))
+        is None
     )
     few = Health().after_reading(replace(reading(GPU), disk_free_files=12), 0.0)
     assert ("files", BAD) in [(one.key, one.severity) for one in few.findings]

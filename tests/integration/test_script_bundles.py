@@ -70,7 +70,9 @@ def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_ro
         assert (known.file, known.sha256) == (record.file, record.sha256)
         jobs.lifecycle.resume(view.id)
         step = int(Path(record.path).name.rpartition("-")[2])
-        view = jobs.queries.wait(view.id, is_finished=lambda v: v.step > step + 1 or v.state.is_over)
+        view = jobs.queries.wait(
+            view.id, is_finished=lambda v: v.step > step + 1 or v.state.is_over
+        )
         log = second.data_root.job(view.id).rank_log(0).read_text()
         assert f"begins at {step}" in log
         jobs.lifecycle.stop(view.id)

@@ -60,7 +60,9 @@ def best_lines():
 def library():
     model = EntryModel()
     items = [LibraryItem(Kind.MODEL, f"m{n}", 1, "0" * 64, 9, 1, "") for n in range(4)]
-    return model, lambda some: model.set_entries(group_by_name(tuple(items[number] for number in some)))
+    return model, lambda some: model.set_entries(
+        group_by_name(tuple(items[number] for number in some))
+    )
 
 
 def layers():
@@ -88,7 +90,9 @@ MODELS = {
     "jobs of a sweep": (_LineModel, best_lines),
     "what a job can start from": (
         start_from._RowModel,
-        lambda: records(start_from._RowModel, lambda n: start_from._Row(f"row {n}", action="value"), 2),
+        lambda: records(
+            start_from._RowModel, lambda n: start_from._Row(f"row {n}", action="value"), 2
+        ),
     ),
     "library": (EntryModel, library),
     "layers": (LayerModel, layers),

@@ -56,7 +56,9 @@ class PlotMarks:
         if not mapping.log_x:
             return self
         return PlotMarks(
-            tuple(replace(mark, x=mapping.x(mark.x)) for mark in self.vertical_markers if mark.x > 0),
+            tuple(
+                replace(mark, x=mapping.x(mark.x)) for mark in self.vertical_markers if mark.x > 0
+            ),
             tuple(replace(mark, x=mapping.x(mark.x)) for mark in self.boundaries if mark.x > 0),
             tuple(
                 replace(mark, x0=mapping.x(max(mark.x0, _MIN_X)), x1=mapping.x(mark.x1))
@@ -81,7 +83,9 @@ class PlotMarks:
         """
         paint_span_texts(painter, frame, self.spans)
         paint_boundaries(painter, frame, self.boundaries)
-        visible_thresholds = [replace(threshold, y=mapping.y(threshold.y)) for threshold in self.thresholds]
+        visible_thresholds = [
+            replace(threshold, y=mapping.y(threshold.y)) for threshold in self.thresholds
+        ]
         paint_thresholds(painter, frame, visible_thresholds)
         paint_vertical_markers(painter, frame, self.vertical_markers, count_points_under)
         self.axis_marks.paint(painter, frame)
@@ -126,7 +130,9 @@ class CurveEnds:
 
         def count(rect: QRectF) -> int:
             crossing_count = sum(_count_crossings(x, y, rect) for x, y in lines if len(x))
-            return crossing_count + _NAME_OVERLAP_COST * sum(rect.intersects(name) for name in names)
+            return crossing_count + _NAME_OVERLAP_COST * sum(
+                rect.intersects(name) for name in names
+            )
 
         return count
 
@@ -207,7 +213,9 @@ def _best_shift(
         name_offset = max(min(shift, max_shift), min_shift)
         return int((np.abs(offsets - name_offset) < NAME_H / 2).sum())
 
-    return min((0.0, _SHIFT_STEP, -_SHIFT_STEP, 2 * _SHIFT_STEP, -2 * _SHIFT_STEP), key=count_covered)
+    return min(
+        (0.0, _SHIFT_STEP, -_SHIFT_STEP, 2 * _SHIFT_STEP, -2 * _SHIFT_STEP), key=count_covered
+    )
 
 
 def _sort_by_alpha(curve_ends: Sequence[CurveEnd]) -> list[CurveEnd]:

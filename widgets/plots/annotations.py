@@ -174,8 +174,12 @@ def paint_vertical_markers(
         painter.setPen(pen)
         painter.drawLine(QPointF(x, frame.rect.top()), QPointF(x, frame.rect.bottom()))
         if marker.text:
-            text_rects.append(_marker_text_rect(frame, x, marker.text, text_rects, count_points_under))
-            _paint_on_background(painter, text_rects[-1], marker.text, "small_strong", marker.color_role)
+            text_rects.append(
+                _marker_text_rect(frame, x, marker.text, text_rects, count_points_under)
+            )
+            _paint_on_background(
+                painter, text_rects[-1], marker.text, "small_strong", marker.color_role
+            )
 
 
 def _marker_text_rect(
@@ -189,14 +193,20 @@ def _marker_text_rect(
     top, height = frame.rect.top(), frame.rect.height() - NAME_H
     rects = [
         _line_label_rect(
-            frame, x, top + min(height * _MARKER_TEXT_TOP + line * NAME_H, height), text, "small_strong"
+            frame,
+            x,
+            top + min(height * _MARKER_TEXT_TOP + line * NAME_H, height),
+            text,
+            "small_strong",
         )
         for line in range(max(int(height * (1 - _MARKER_TEXT_TOP) / NAME_H), 1))
     ]
 
     def overlap_cost(rect: QRectF) -> int:
         padded_rect = rect.adjusted(-NAME_GAP, 1, NAME_GAP, -1)
-        return count_points_under(rect) + _TEXT_OVERLAP_COST * sum(padded_rect.intersects(text_rect) for text_rect in text_rects)
+        return count_points_under(rect) + _TEXT_OVERLAP_COST * sum(
+            padded_rect.intersects(text_rect) for text_rect in text_rects
+        )
 
     return min(rects, key=overlap_cost)
 
@@ -295,7 +305,8 @@ def paint_read_out(
     names_w = 0 if is_single else max((text_width(row.name, "small") for row in rows), default=0)
     values_w = max((text_width(row.value, "small_strong") for row in rows), default=0)
     width = max(
-        names_w + values_w + (18 if is_single else 26) + 2 * _SIDE, text_width(title, "tiny") + 2 * _SIDE
+        names_w + values_w + (18 if is_single else 26) + 2 * _SIDE,
+        text_width(title, "tiny") + 2 * _SIDE,
     )
     width = min(width, int(frame.rect.width()) - 8)
     header_h = _TITLE_H if title else _UNTITLED_TOP
@@ -307,7 +318,9 @@ def paint_read_out(
     box = QRectF(box_x, frame.rect.top() + 4, width, height)
     dots = [row.point for row in rows if row.point is not None]
     if any(box.adjusted(-DOT, 0, DOT, DOT).contains(dot) for dot in dots):
-        lower_box = box.translated(0, frame.rect.height() - height - 2 * (box.top() - frame.rect.top()))
+        lower_box = box.translated(
+            0, frame.rect.height() - height - 2 * (box.top() - frame.rect.top())
+        )
         if not any(lower_box.adjusted(-DOT, -DOT, DOT, 0).contains(dot) for dot in dots):
             box = lower_box
     painter.setPen(QPen(t.q("line_strong", 0.6), 1))
@@ -329,7 +342,13 @@ def paint_read_out(
 
 
 def _paint_line_label(
-    painter: QPainter, frame: PlotGeometry, x: float, y: float, text: str, role: Role, color_role: str
+    painter: QPainter,
+    frame: PlotGeometry,
+    x: float,
+    y: float,
+    text: str,
+    role: Role,
+    color_role: str,
 ) -> None:
     _paint_on_background(painter, _line_label_rect(frame, x, y, text, role), text, role, color_role)
 
@@ -341,7 +360,9 @@ def _line_label_rect(frame: PlotGeometry, x: float, y: float, text: str, role: R
     return QRectF(label_x, y, width, NAME_H)
 
 
-def _paint_on_background(painter: QPainter, rect: QRectF, text: str, role: Role, color_role: str) -> None:
+def _paint_on_background(
+    painter: QPainter, rect: QRectF, text: str, role: Role, color_role: str
+) -> None:
     width = min(text_width(text, role), rect.width())
     background = QRectF(rect.left() - 2, rect.top() + 1, width + 4, rect.height() - 2)
     painter.fillRect(background, theme.current().q("surface", _BACKGROUND_ALPHA))

@@ -56,7 +56,10 @@ class AxisMarks:
             kind: sorted((mark for mark in marks if mark.kind is kind), key=_mark_x)
             for kind in MarkKind
         }
-        self._x_by_kind = {kind: [mark.x for mark in kind_marks] for kind, kind_marks in self._marks_by_kind.items()}
+        self._x_by_kind = {
+            kind: [mark.x for mark in kind_marks]
+            for kind, kind_marks in self._marks_by_kind.items()
+        }
 
     def marks_near(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
         """The marks under the pointer, the nearest one of each kind."""
@@ -122,7 +125,12 @@ def _paint(painter: QPainter, foot: QPointF, kind: MarkKind) -> None:
         # A step down, above the checkpoint that is often made at the same step.
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(ink, 1.5))
-        stair = [(-_HALF_W, 2.0 * _MARK_H + 2), (0.0, 2.0 * _MARK_H + 2), (0.0, _MARK_H + 2.0), (_HALF_W, _MARK_H + 2.0)]
+        stair = [
+            (-_HALF_W, 2.0 * _MARK_H + 2),
+            (0.0, 2.0 * _MARK_H + 2),
+            (0.0, _MARK_H + 2.0),
+            (_HALF_W, _MARK_H + 2.0),
+        ]
         painter.drawPolyline(QPolygonF([QPointF(x + dx, y - dy) for dx, dy in stair]))
     elif kind in (MarkKind.STOP, MarkKind.FAILURE):
         painter.drawRect(QRectF(x - 3, y - _MARK_H, 6, 6))

@@ -74,7 +74,9 @@ def _outliers_near(
 ) -> Iterator[float]:
     """The extreme values outside the picture that an arrow near the pointer stands for."""
     reach = HIT_RADIUS_PX * frame.per_px
-    near_values = curve.raw_y[(curve.raw_x >= coordinate - reach) & (curve.raw_x <= coordinate + reach)]
+    near_values = curve.raw_y[
+        (curve.raw_x >= coordinate - reach) & (curve.raw_x <= coordinate + reach)
+    ]
     finite = near_values[np.isfinite(near_values)]
     if not len(finite):
         return

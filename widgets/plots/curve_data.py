@@ -142,7 +142,12 @@ class CurveData:
             raise ValueError("a step is NaN or infinite")
         is_kept = _surviving_points(step)
         if is_kept is not None:
-            step, value, epoch, time_s = step[is_kept], value[is_kept], epoch[is_kept], time_s[is_kept]
+            step, value, epoch, time_s = (
+                step[is_kept],
+                value[is_kept],
+                epoch[is_kept],
+                time_s[is_kept],
+            )
         if self._step.size and step[0] <= self._step.last:
             self.truncate(float(step[0]))
         self._record_nan_starts(value)
@@ -276,7 +281,9 @@ class CurveData:
             if log:
                 part_range = to_coordinates(x.take(np.array([part_start, part_end - 1])))
                 part_px = max(int((part_range[1] - part_range[0]) / (x1 - x0) * width_px), 1)
-            parts.append(levels.blocks(read, part_start, part_end, (part_end - part_start) / part_px))
+            parts.append(
+                levels.blocks(read, part_start, part_end, (part_end - part_start) / part_px)
+            )
         starts, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         block_x = to_coordinates(x.take(starts))
         column_numbers = np.floor((block_x - x0) * (width_px / (x1 - x0)))
@@ -340,7 +347,9 @@ class CurveData:
         if self._gap_reason is GapReason.NO_READING or not new_gaps.any():
             return
         previous_gaps = np.isnan(self._raw.cut(max(self._raw.size - 2, 0), self._raw.size))
-        padded_gaps = np.concatenate((np.array([True, False])[: 2 - len(previous_gaps)], previous_gaps))
+        padded_gaps = np.concatenate(
+            (np.array([True, False])[: 2 - len(previous_gaps)], previous_gaps)
+        )
         all_gaps = np.concatenate((padded_gaps, new_gaps))
         is_start = new_gaps & ~all_gaps[1:-1]
         if self._gap_reason is GapReason.NOT_MEASURED:

@@ -240,5 +240,7 @@ def clip_line(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats
     return np.append(line[:, 0], clipped_ends[-1, 0]), np.append(line[:, 1], clipped_ends[-1, 1])
 
 
-def _line_in_pixels(frame: PlotGeometry, x: Floats, y: Floats, *, to_file: bool) -> tuple[Floats, Floats]:
+def _line_in_pixels(
+    frame: PlotGeometry, x: Floats, y: Floats, *, to_file: bool
+) -> tuple[Floats, Floats]:
     return (clip_line if to_file else to_pixels)(frame, x, y)

@@ -204,7 +204,9 @@ class CurvePanel(QWidget):
         """Set the marks besides the curves; omitted ones stay unchanged."""
         previous_marks = self._value_marks
         self._value_marks = PlotMarks(
-            previous_marks.vertical_markers if vertical_markers is None else tuple(vertical_markers),
+            previous_marks.vertical_markers
+            if vertical_markers is None
+            else tuple(vertical_markers),
             previous_marks.boundaries if boundaries is None else tuple(boundaries),
             previous_marks.spans if spans is None else tuple(spans),
             previous_marks.thresholds if thresholds is None else tuple(thresholds),
@@ -358,7 +360,9 @@ class CurvePanel(QWidget):
         rows, title = self.readout(self._mapping.x_at(x)) if x is not None else ([], "")
         values = [f"{name} {value}".strip() for name, value in rows]
         readout_text = ": ".join(filter(None, (title, ", ".join(values))))
-        self.setAccessibleDescription(". ".join(filter(None, (readout_text, self.hidden_values_message()))))
+        self.setAccessibleDescription(
+            ". ".join(filter(None, (readout_text, self.hidden_values_message())))
+        )
 
     def readout(self, x: float) -> tuple[list[tuple[str, str]], str]:
         """The name and value of every curve at `x`, and the place: the text of the read-out."""
@@ -403,12 +407,12 @@ class CurvePanel(QWidget):
         keys = Qt.Key
         low, high = self.x_range()
         start, end = max(low, self.data_start()), min(high, self.data_end())
-        x = (
-            self.pointer_x if self.pointer_x is not None and low <= self.pointer_x <= high else None
-        )
+        x = self.pointer_x if self.pointer_x is not None and low <= self.pointer_x <= high else None
         direction = -1 if key in (keys.Key_Left, keys.Key_PageUp) else 1
         if key in (keys.Key_Left, keys.Key_Right) and is_pan:
-            self._show_range(low + direction * _PAN * (high - low), high + direction * _PAN * (high - low))
+            self._show_range(
+                low + direction * _PAN * (high - low), high + direction * _PAN * (high - low)
+            )
         elif key in (keys.Key_Left, keys.Key_Right, keys.Key_PageUp, keys.Key_PageDown):
             share = _STEP if key in (keys.Key_Left, keys.Key_Right) else _LEAP
             target = (low + end) / 2 if x is None else x + direction * share * (high - low)
@@ -594,7 +598,11 @@ class CurvePanel(QWidget):
             painter.setPen(theme.current().q("text3"))
             painter.drawText(frame.rect, _WRAPPED_TEXT, self._empty_text)
             return
-        mapping, highlighted_key, is_faint = self._mapping, self.curves.highlighted_key, self.curves.is_faint
+        mapping, highlighted_key, is_faint = (
+            self._mapping,
+            self.curves.highlighted_key,
+            self.curves.is_faint,
+        )
         curves = tuple(self.curves.items())
         painter.save()
         # Qt paints a translucent line with many turns six times as fast with a clip.
@@ -604,9 +612,13 @@ class CurvePanel(QWidget):
         for key, curve in sorted(curves, key=lambda item: item[0] == highlighted_key):
             curve.paint_line(painter, frame, mapping, faint=is_faint(key), to_file=self._to_file)
         painter.restore()
-        curve_ends = CurveEnds(mapping, self._has_end_names(), highlighted_key, self._end_text, self.marks)
+        curve_ends = CurveEnds(
+            mapping, self._has_end_names(), highlighted_key, self._end_text, self.marks
+        )
         count_points_under = (
-            curve_ends.points_counter(frame, curves) if self.marks.vertical_markers else lambda _rect: 0
+            curve_ends.points_counter(frame, curves)
+            if self.marks.vertical_markers
+            else lambda _rect: 0
         )
         self.marks.paint(painter, frame, mapping, count_points_under)
         curve_ends.paint(painter, frame, curves)
@@ -625,7 +637,9 @@ class CurvePanel(QWidget):
         curves = self.curves.values()
         mapping, is_single_run = self._mapping, not self._several_runs
         x = mapping.x_at(coordinate)
-        rows, nearest = read_rows(curves, x, frame, mapping, self._value_text, is_single_run=is_single_run)
+        rows, nearest = read_rows(
+            curves, x, frame, mapping, self._value_text, is_single_run=is_single_run
+        )
         # A span too narrow for its text shows it under the pointer.
         rows += [
             ReadOutRow(theme.current().fill(span.color_role), span.text, "")
@@ -636,7 +650,9 @@ class CurvePanel(QWidget):
         events += nan_start_labels(curves, coordinate, frame, mapping)
         x_text = self._x_text
         position = (
-            x_text(x) if x_text is not None else position_text(self._axis, x, nearest, is_single_run=is_single_run)
+            x_text(x)
+            if x_text is not None
+            else position_text(self._axis, x, nearest, is_single_run=is_single_run)
         )
         return rows, " · ".join([position, *events] if position else events)
 

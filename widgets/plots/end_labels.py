@@ -69,7 +69,9 @@ def name_rects(frame: PlotGeometry, curve_ends: Sequence[CurveEnd]) -> list[QRec
     # Only names that share a part of the x axis can touch.
     for group in _overlapping_groups(spans):
         preferred_centres = [curve_ends[i].point.y() + curve_ends[i].shift for i in group]
-        group_centres = spread_labels(preferred_centres, NAME_H, rect.top() - TOP_MARGIN, rect.bottom())
+        group_centres = spread_labels(
+            preferred_centres, NAME_H, rect.top() - TOP_MARGIN, rect.bottom()
+        )
         for i, centre in zip(group, group_centres, strict=True):
             centres[i] = centre
     return [
@@ -91,7 +93,13 @@ def _overlapping_groups(spans: Sequence[tuple[float, float]]) -> list[list[int]]
     return groups
 
 
+<<<<<<< HEAD
 def spread_labels(preferred_centres: Sequence[float], height: float, low: float, high: float) -> list[float]:
+=======
+def spread_labels(
+    preferred: Sequence[float], height: float, low: float, high: float
+) -> list[float]:
+>>>>>>> work
     """Return centres for labels of one height, without overlap, all within low…high.
 
     Each is as near to its preferred place as the others allow: labels that would touch form a

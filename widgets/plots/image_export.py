@@ -105,7 +105,8 @@ class Picture:
 def stack_pictures(pictures: Sequence[Picture]) -> Picture:
     """Several plots one below the other, under the title of the first."""
     size = QSize(
-        max(picture.size.width() for picture in pictures), sum(picture.size.height() for picture in pictures)
+        max(picture.size.width() for picture in pictures),
+        sum(picture.size.height() for picture in pictures),
     )
 
     def paint(painter: QPainter) -> None:

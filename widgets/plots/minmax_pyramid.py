@@ -86,7 +86,10 @@ class Pyramid:
             The start of each block, its minimum and its maximum.
         """
         level, block_size = 0, 1
-        while level < len(self._levels) and block_size * FACTOR * _BLOCKS_PER_COLUMN <= points_per_column:
+        while (
+            level < len(self._levels)
+            and block_size * FACTOR * _BLOCKS_PER_COLUMN <= points_per_column
+        ):
             level, block_size = level + 1, block_size * FACTOR
         if not level:
             values = read(start, end)
@@ -99,8 +102,16 @@ class Pyramid:
         head, tail = read(start, block_start * block_size), read(tail_start, end)
         inner_starts = np.arange(block_start, block_end) * block_size
         starts = np.concatenate(([start][: len(head)], inner_starts, [tail_start][: len(tail)]))
-        low = (_reduce_to_one(np.fmin, head), stored_level.low.cut(block_start, block_end), _reduce_to_one(np.fmin, tail))
-        high = (_reduce_to_one(np.fmax, head), stored_level.high.cut(block_start, block_end), _reduce_to_one(np.fmax, tail))
+        low = (
+            _reduce_to_one(np.fmin, head),
+            stored_level.low.cut(block_start, block_end),
+            _reduce_to_one(np.fmin, tail),
+        )
+        high = (
+            _reduce_to_one(np.fmax, head),
+            stored_level.high.cut(block_start, block_end),
+            _reduce_to_one(np.fmax, tail),
+        )
         return starts.astype(np.int64), np.concatenate(low), np.concatenate(high)
 
 

@@ -35,11 +35,7 @@ class MonotonicAxis:
     @property
     def first(self) -> float:
         """The first known value, NaN if there is none."""
-        return (
-            self.value_at(self.nan_count)
-            if self.size > self.nan_count
-            else math.nan
-        )
+        return self.value_at(self.nan_count) if self.size > self.nan_count else math.nan
 
     @property
     def last(self) -> float:
@@ -56,11 +52,7 @@ class MonotonicAxis:
     def value_at(self, index: int) -> float:
         if index >= self._even_end:
             return self._column.value_at(index - self._even_end)
-        return (
-            self._even_value(index - self.nan_count)
-            if index >= self.nan_count
-            else math.nan
-        )
+        return self._even_value(index - self.nan_count) if index >= self.nan_count else math.nan
 
     def cut(self, start: int, end: int) -> Floats:
         """Return those from ``begin`` up to, not including, ``end``."""
@@ -68,11 +60,13 @@ class MonotonicAxis:
         if start >= column_start:
             return self._column.cut(start - column_start, end - column_start)
         nans = np.full(max(min(end, self.nan_count) - start, 0), math.nan)
-        numbers = (
-            np.arange(max(start, self.nan_count), min(end, column_start)) - self.nan_count
-        )
+        numbers = np.arange(max(start, self.nan_count), min(end, column_start)) - self.nan_count
         return np.concatenate(
-            (nans, self._start + self._stride * numbers, self._column.cut(0, max(end - column_start, 0)))
+            (
+                nans,
+                self._start + self._stride * numbers,
+                self._column.cut(0, max(end - column_start, 0)),
+            )
         )
 
     def take(self, indices: Indices) -> Floats:
@@ -120,7 +114,9 @@ class MonotonicAxis:
         if self._even_count < 2 <= self._even_count + len(values):
             self._stride = float(values[1 - self._even_count]) - self._start
         with np.errstate(over="ignore", invalid="ignore"):
-            even_values = self._start + self._stride * np.arange(self._even_count, self._even_count + len(values))
+            even_values = self._start + self._stride * np.arange(
+                self._even_count, self._even_count + len(values)
+            )
         is_even = values == even_values
         count = len(values) if is_even.all() else int(is_even.argmin())
         self._even_count += count

@@ -50,7 +50,9 @@ class PlotCurves(dict[str, DrawnCurve]):
     ) -> str:
         """Sentences about the points that the axes do not show; "" if they show all."""
         has_nonpositive = mapping.log_y and any(bool((c.raw_y <= 0).any()) for c in self.values())
-        hidden_count = sum(c.data.nonpositive_count(mapping.axis) for c in self.values() if mapping.log_x)
+        hidden_count = sum(
+            c.data.nonpositive_count(mapping.axis) for c in self.values() if mapping.log_x
+        )
         messages = ["Values at or below 0 are gaps."] if has_nonpositive else []
         if hidden_count:
             verb = "is" if hidden_count == 1 else "are"

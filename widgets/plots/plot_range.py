@@ -73,7 +73,9 @@ def full_range(
     """
     if not ranges:
         return None
-    low, high = widen_empty_range(min(x_range[0] for x_range in ranges), max(x_range[1] for x_range in ranges))
+    low, high = widen_empty_range(
+        min(x_range[0] for x_range in ranges), max(x_range[1] for x_range in ranges)
+    )
     if 0 < low < _NEAR_ZERO_SHARE * high and not log:
         low = 0.0
     return widen_for_names((low, high), names)

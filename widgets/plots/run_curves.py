@@ -117,7 +117,9 @@ class RunCurves:
             column = np.asarray(values, np.float64)
             if is_sparse(name):
                 is_measured = ~np.isnan(column)
-                data.extend(steps[is_measured], column[is_measured], epochs[is_measured], times[is_measured])
+                data.extend(
+                    steps[is_measured], column[is_measured], epochs[is_measured], times[is_measured]
+                )
             else:
                 data.extend(steps, column, epochs, times)
         return tuple(new_metrics)

@@ -126,7 +126,9 @@ def _multiples(low: float, high: float, max_count: int) -> list[float]:
         return []
     min_step = (high - low) / max_count
     power = 10.0 ** math.floor(math.log10(min_step))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= min_step * _STEP_TOLERANCE)
+    step = next(
+        power * factor for factor in (1, 2, 5, 10) if power * factor >= min_step * _STEP_TOLERANCE
+    )
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     # i * step has the rounding error of one multiplication, a running sum of many.
     digits = max(0, 1 - math.floor(math.log10(step)))
@@ -150,10 +152,18 @@ def _elapsed_text(seconds: float, step: int) -> str:
     whole_seconds = round(seconds)
     if step < _MINUTE:
         minutes, remaining_seconds = divmod(whole_seconds, _MINUTE)
-        return f"{minutes}:{remaining_seconds:02d} min" if abs(whole_seconds) >= _MINUTE else f"{whole_seconds} s"
+        return (
+            f"{minutes}:{remaining_seconds:02d} min"
+            if abs(whole_seconds) >= _MINUTE
+            else f"{whole_seconds} s"
+        )
     if step < _HOUR:
         hours, remaining_seconds = divmod(whole_seconds, _HOUR)
-        return f"{hours}:{remaining_seconds // 60:02d} h" if abs(whole_seconds) >= _HOUR else f"{whole_seconds // 60} min"
+        return (
+            f"{hours}:{remaining_seconds // 60:02d} h"
+            if abs(whole_seconds) >= _HOUR
+            else f"{whole_seconds // 60} min"
+        )
     if step < _DAY:
         return f"{whole_seconds // _HOUR} h"
     return f"{whole_seconds // _DAY} d"
@@ -165,5 +175,9 @@ def _clock_text(time_s: float, step: int) -> str:
     if step < _DAY:
         local_time = datetime.fromtimestamp(time_s).astimezone()
         # Midnight begins a day, so its label is the day.
-        return formats.day(time_s) if local_time.hour == local_time.minute == 0 else formats.clock(time_s)
+        return (
+            formats.day(time_s)
+            if local_time.hour == local_time.minute == 0
+            else formats.clock(time_s)
+        )
     return formats.day(time_s)

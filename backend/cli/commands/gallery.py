@@ -79,7 +79,11 @@ def plan(
     except ValueError as error:
         raise BackendError(str(error)) from error
     rows = (
-        (str(number), *map(str, (one.convolutions, one.side, one.receptive_field)), f"{one.c_value:.3f}")
+        (
+            str(number),
+            *map(str, (one.convolutions, one.side, one.receptive_field)),
+            f"{one.c_value:.3f}",
+        )
         for number, one in enumerate(found.stages, 1)
     )
     settings = " ".join(f"--set {key}={value}" for key, value in found.settings.items())

@@ -105,7 +105,8 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
     yield Note(f"{table.title}. {table.question}")
     yield Note(f"Source: {table.source}")
     head = [
-        f"{column.label} {column.unit}".strip().upper() for column in (table.value, *table.further_columns)
+        f"{column.label} {column.unit}".strip().upper()
+        for column in (table.value, *table.further_columns)
     ]
     seed_titles = [label.upper() for label in seed_difference_titles(table)]
     rows = (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from backend.records.base import schema
-from backend.records.base.schema import STRICT, SchemaError, Reader, Rules
+from backend.records.base.schema import STRICT, Reader, Rules, SchemaError
 from backend.records.base.validation import sanitize
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json, cached_reader
+from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
 

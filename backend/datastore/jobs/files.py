@@ -28,12 +28,12 @@ from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json, cached_reader
+from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
 from backend.records.jobs.metric_labels import measures_quality, usual_mode
-from backend.records.jobs.settings import CHANGEABLE, is_of, default_value, value_at
+from backend.records.jobs.settings import CHANGEABLE, default_value, is_of, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested

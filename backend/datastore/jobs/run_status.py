@@ -298,7 +298,9 @@ class RunStateReader:
         if run != self._nodes[0]:
             launch = launch_of(self._folder.launch, run)
             if launch is not None:
-                nodes = () if launch.is_staged else dict.fromkeys(plan.node for plan in launch.ranks)
+                nodes = (
+                    () if launch.is_staged else dict.fromkeys(plan.node for plan in launch.ranks)
+                )
                 self._nodes = run, [node for node in nodes if node != THIS_COMPUTER]
         return self._silent(self._nodes[1])
 
@@ -370,7 +372,8 @@ def with_ends(history: HistoryUpdate, folder: JobFolder) -> HistoryUpdate:
     if not history.run_starts:
         return history
     starts = (
-        replace(start, previous_state=_ended_as(folder, start.run - 1)) for start in history.run_starts
+        replace(start, previous_state=_ended_as(folder, start.run - 1))
+        for start in history.run_starts
     )
     return replace(history, run_starts=tuple(starts))
 

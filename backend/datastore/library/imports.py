@@ -23,7 +23,7 @@ from backend.base.cores import usable_cores
 from backend.base.errors import BackendError, Cancelled, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.base.room import LEAST_FILES, free_files_message, disk_space
+from backend.base.room import LEAST_FILES, disk_space, free_files_message
 from backend.datastore.access.hashes import MANIFEST, files_text, fingerprint, manifest
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.library import library_files

@@ -162,7 +162,9 @@ class ZipSource(ImportSource):
             archive.close()
 
 
-def scan_zip(kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE_FOLDER) -> ZipSource:
+def scan_zip(
+    kind: Kind, path: Path, progress: Progress, part: ProjectPart = WHOLE_FOLDER
+) -> ZipSource:
     """List a zip file, or a part of it, and refuse what cannot be imported.
 
     The files of a whole zip may be at its top or inside one folder, whose name is then dropped.

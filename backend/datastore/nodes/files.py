@@ -18,7 +18,7 @@ from backend.base.log import suppress, swallowed
 from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
 from backend.node.metrics.heartbeats import Heartbeat
-from backend.records.base.atomic_files import read_json, cached_reader
+from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import DataRoot
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry

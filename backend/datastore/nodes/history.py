@@ -14,7 +14,13 @@ from backend.base import worker_yield
 from backend.base.log import swallowed
 from backend.records.base.atomic_files import open_regular_file
 from backend.records.base.layout import NodeFolder
-from backend.records.nodes.history import EVERY_S, MOST_GPUS, WEEK_EVERY_S, HistoryParser, PastReading
+from backend.records.nodes.history import (
+    EVERY_S,
+    MOST_GPUS,
+    WEEK_EVERY_S,
+    HistoryParser,
+    PastReading,
+)
 
 LIMIT_BYTES = 4_000_000
 _PIECE_BYTES = 4096

@@ -92,7 +92,12 @@ class MirrorReader:
         self._refresh_appended(folder.history, history.LIMIT_BYTES)
 
     def refresh_past(self, folder: NodeFolder) -> None:
-        for path in (folder.history, folder.earlier_history, folder.week_history, folder.earlier_week_history):
+        for path in (
+            folder.history,
+            folder.earlier_history,
+            folder.week_history,
+            folder.earlier_week_history,
+        ):
             self._refresh_appended(path, node_history.LIMIT_BYTES)
 
     def _refresh_appended(self, path: Path, limit_bytes: int) -> None:

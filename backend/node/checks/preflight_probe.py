@@ -214,7 +214,9 @@ def _measure_route(
                     connection.sendall(bytes(BLOCK_BYTES))
                     sent_bytes += BLOCK_BYTES
                     continue
-                result["bytes"] += BLOCK_BYTES * _read_acknowledgements(connection, started_at + limit_s)
+                result["bytes"] += BLOCK_BYTES * _read_acknowledgements(
+                    connection, started_at + limit_s
+                )
                 result["seconds"] = time.monotonic() - sending_at
     except OSError as error:
         result["why"] = error.strerror or str(error)

@@ -21,11 +21,11 @@ from backend.node.diagnosis.attribution import (
 from backend.node.diagnosis.log_tail import TAIL_SLACK, LogTail, is_ordinary
 from backend.node.diagnosis.log_text import LogPart, tidy
 from backend.node.diagnosis.ranking import RuleMatch, select_causes
-from backend.node.diagnosis.rule import Weight, SearchedText, load
+from backend.node.diagnosis.rule import SearchedText, Weight, load
 from backend.node.diagnosis.tracebacks import (
     LoggedException,
-    final_exceptions,
     blank_ignored_exceptions,
+    final_exceptions,
 )
 from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
 

@@ -97,4 +97,6 @@ def _had_agent(start: _Counters, end: _Counters, duration_s: float) -> bool:
     if start.beat_s is None or end.beat_s is None:
         return True
     beats_s = end.beat_s - start.beat_s
-    return duration_s >= _SHORTEST_BEATS * end.interval_s and beats_s >= _LEAST_BEAT_SHARE * duration_s
+    return (
+        duration_s >= _SHORTEST_BEATS * end.interval_s and beats_s >= _LEAST_BEAT_SHARE * duration_s
+    )

@@ -39,7 +39,9 @@ class HistoryWriter:
         self._clock = clock
         self._health = Health()
         self._hours = _LineFile(folder.history, folder.earlier_history, every_s, limit_bytes)
-        self._week = _LineFile(folder.week_history, folder.earlier_week_history, WEEK_EVERY_S, limit_bytes)
+        self._week = _LineFile(
+            folder.week_history, folder.earlier_week_history, WEEK_EVERY_S, limit_bytes
+        )
 
     def lines(self, reading: NodeReading) -> HistoryLines:
         """Return the lines that are due; problems between them are in the next ones."""
@@ -75,7 +77,11 @@ class _LineFile:
         self._written_uuids: tuple[str, ...] | None = None
 
     def line(
-        self, reading: NodeReading, findings: tuple[HealthFinding, ...], now_s: float, clock_s: float
+        self,
+        reading: NodeReading,
+        findings: tuple[HealthFinding, ...],
+        now_s: float,
+        clock_s: float,
     ) -> bytes | None:
         self._unhealthy_findings.update((finding.key, finding) for finding in findings)
         if self._next_s is not None and now_s < self._next_s:

@@ -16,7 +16,9 @@ class OtherPrograms:
 
     def share(self) -> float | None:
         """Return the share since the beginning, from 0 to 1; None if it is not known."""
-        elapsed_s, busy_s, own_busy_s = (end_s - start_s for end_s, start_s in zip(_read(), self._start))
+        elapsed_s, busy_s, own_busy_s = (
+            end_s - start_s for end_s, start_s in zip(_read(), self._start)
+        )
         return min(1.0, max(0.0, busy_s - own_busy_s) / elapsed_s) if elapsed_s > 0 else None
 
 

@@ -144,7 +144,9 @@ def send_mail(
         raise NotSent(f"{mail.host} did not accept the mail: {_error_text(error)}.") from None
 
 
-def _deliver(mail: Mail, password: str, mail_message: EmailMessage, context: ssl.SSLContext) -> None:
+def _deliver(
+    mail: Mail, password: str, mail_message: EmailMessage, context: ssl.SSLContext
+) -> None:
     server: smtplib.SMTP
     if mail.security == TLS:
         server = smtplib.SMTP_SSL(mail.host, mail.port, timeout=_LIMIT_S, context=context)

@@ -295,8 +295,9 @@ def _scaled_settings(
 ) -> dict[str, Any]:
     """Return the settings that change with the number of processes.
 
-    The batch of a process is rounded from that of the user, however many nodes were lost since. The
-    learning rate is that of `Launch.lr_factor`.
+    With fewer processes each makes more passes, so that a batch needs no more memory than that of
+    the user, from which it is rounded, however many nodes were lost since. The learning rate is
+    that of `Launch.lr_factor`.
     """
     placed_config = replace(config, placement=tuple(placement))
     # A single node leaves no other to continue without.
@@ -304,27 +305,28 @@ def _scaled_settings(
     changes: dict[str, Any] = single_node_changes if placed_config.node_count == 1 else {}
     if not template.chosen_batch:
         return changes
-    batch_size = max(1, round(template.chosen_global_batch / max(1, placed_config.batches)))
-    return {**changes, "batch_size": batch_size}
+    workers = max(1, replace(placed_config, accumulate=1).batches)
+    passes = -(-template.chosen_global_batch // (workers * template.chosen_batch))
+    batch_size = max(1, round(template.chosen_global_batch / (workers * passes)))
+    return {**changes, "batch_size": batch_size, "accumulate": passes}
 
 
 def _batch_message(
     previous_config: JobConfig, changed_config: JobConfig, template: Continuation
 ) -> str:
-    if previous_config.batches == changed_config.batches or previous_config.script:
+    batch_label, old_label = (_process_batch(c) for c in (changed_config, previous_config))
+    is_same = previous_config.batches == changed_config.batches and batch_label == old_label
+    if is_same or previous_config.script:
         return ""
     old_batch = template.chosen_global_batch or previous_config.global_batch_size
     new_batch = changed_config.global_batch_size
-    if previous_config.batch_size == changed_config.batch_size:
+    if batch_label == old_label:
         factor = changed_config.lr_factor / previous_config.lr_factor
         rate_label = (
             "the rate stays" if factor == 1 else f"the rate is {factor:.3g} of the one before"
         )
         return f"The global batch is {new_batch} instead of {old_batch}, and {rate_label}."
-    size_label = (
-        f"The batch per process is {changed_config.batch_size} "
-        f"instead of {previous_config.batch_size}"
-    )
+    size_label = f"The batch per process is {batch_label} instead of {old_label}"
     global_label = (
         f"is {new_batch} as before"
         if old_batch == new_batch
@@ -418,7 +420,9 @@ def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
             if reading is None:
                 continue
             view = node_view_of(reading, live_runs.tags)
-            can_run = fits_launch(entry, launch) and live_runs.is_complete and node not in busy_nodes
+            can_run = (
+                fits_launch(entry, launch) and live_runs.is_complete and node not in busy_nodes
+            )
             capacities[node] = NodeCapacity(
                 host=host_of(entry),
                 gpus={gpu.uuid: gpu.name for gpu in reading.gpus},
@@ -450,3 +454,9 @@ def fits_launch(entry: NodeEntry, launch: Launch) -> bool:
     subnets = launch.argv[launch.argv.index("btl_tcp_if_include") + 1].split(",")
     address = ipaddress.ip_interface(entry.ranks_address or entry.address.host).ip
     return any(address in ipaddress.ip_network(subnet) for subnet in subnets)
+
+
+def _process_batch(config: JobConfig) -> str:
+    """Return the samples of a process in a step: "8", or "2 × 4" for two passes."""
+    passes = f"{config.accumulate} × " if config.accumulate > 1 else ""
+    return f"{passes}{config.batch_size}"

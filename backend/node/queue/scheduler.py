@@ -37,9 +37,9 @@ from backend.records.queue.entry import (
     node_key,
 )
 from backend.records.queue.scheduling import (
+    ClusterState,
     NodeView,
     QuietTimes,
-    ClusterState,
     judge_queue,
     node_view_of,
     wait_reason,
@@ -156,7 +156,9 @@ class Scheduler:
             self._drop_lost_nodes(entry, outcomes[entry.job_id], queue_state)
         return started_ids
 
-    def _drop_lost_nodes(self, entry: QueueEntry, wait: WaitReason | None, queue_state: ClusterState) -> None:
+    def _drop_lost_nodes(
+        self, entry: QueueEntry, wait: WaitReason | None, queue_state: ClusterState
+    ) -> None:
         """Queue a run that the program queued again, without nodes that were lost since then."""
         is_down = wait is not None and wait.cause is Cause.NODE_DOWN
         if wait is None or not is_down or not entry.reason or entry.quiet_s:
@@ -241,7 +243,9 @@ class Scheduler:
 
     # Known facts about the nodes.
 
-    def _read_state(self, entries: Sequence[QueueEntry], running_jobs: RunningJobs) -> ClusterState | None:
+    def _read_state(
+        self, entries: Sequence[QueueEntry], running_jobs: RunningJobs
+    ) -> ClusterState | None:
         """Return None while this computer has no reading of itself."""
         own_reading = self._reading()
         if own_reading is None:

@@ -141,7 +141,9 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
 
     A request of a user stays.
     """
-    request = json_value(StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), pause=pause))
+    request = json_value(
+        StopRequest(run, "", socket.gethostname(), timestamps.utc_now(), pause=pause)
+    )
     try:
         try:
             LocalFiles().create(folder.lock, json.dumps(request).encode())

@@ -16,8 +16,8 @@ from backend.node.metrics.probe import Probe
 from backend.node.queue.retry import (
     RetryPlan,
     carry_out,
-    host_of,
     fits_launch,
+    host_of,
     next_growth,
     usable_again_message,
 )

@@ -81,7 +81,9 @@ def wake_agents(launch: Launch, nodes: Collection[str]) -> None:
     hosts = {plan.host for plan in launch.ranks if plan.node in nodes}
     for host in hosts if launch.ssh_config else ():
         with suppress(OSError):
-            subprocess.Popen(_sweep_command(launch, host, tag), stdin=null, stdout=null, stderr=null)
+            subprocess.Popen(
+                _sweep_command(launch, host, tag), stdin=null, stdout=null, stderr=null
+            )
 
 
 def _sweep_command(launch: Launch, host: str, tag: str) -> list[str]:
@@ -100,7 +102,9 @@ def unreachable_nodes(launch: Launch, nodes: Sequence[str]) -> tuple[str, ...]:
         with suppress(OSError):
             command = [*_ssh_command(launch, hosts[node]), "true"]
             processes[node] = subprocess.Popen(command, stdin=null, stdout=null, stderr=null)
-    return tuple(node for node, process in processes.items() if not _has_answered(process, deadline))
+    return tuple(
+        node for node, process in processes.items() if not _has_answered(process, deadline)
+    )
 
 
 def _has_answered(process: subprocess.Popen[bytes], deadline: float) -> bool:

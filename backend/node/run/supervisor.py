@@ -323,7 +323,9 @@ class Supervisor:
             plan.rank in ended_ranks or launch.can_lose(plan.rank) for plan in visible_ranks
         )
         limit_s = (
-            _REMOTE_RANKS_S if all_ended and len(visible_ranks) < len(launch.ranks) else _AFTER_FAILURE_S
+            _REMOTE_RANKS_S
+            if all_ended and len(visible_ranks) < len(launch.ranks)
+            else _AFTER_FAILURE_S
         )
         if self._over_since_s is None and (
             all_ended

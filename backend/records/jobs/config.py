@@ -34,7 +34,13 @@ from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.placement import Placement, take_placement
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.script import PYTHONS, SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders
-from backend.records.jobs.setting import KEEP_SECTION, WHAT_SECTION, WHERE_SECTION, Setting, setting_metadata
+from backend.records.jobs.setting import (
+    KEEP_SECTION,
+    WHAT_SECTION,
+    WHERE_SECTION,
+    Setting,
+    setting_metadata,
+)
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
 _Record = TypeVar("_Record")
@@ -47,6 +53,13 @@ LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
 """Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
 DEFAULT_OPTIMIZERS = {"downpour": "adagrad", "dc-asgd": "sgd", "sandblaster": "lbfgs"}
 """Dean et al. (NIPS 2012) found Adagrad best for Downpour; dc-asgd is derived for SGD."""
+PRECISIONS = {
+    "float32": "32 bits",
+    "tf32": "TF32",
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+}
+"""Numbers in which a forward pass computes where they are precise enough; weights have 32 bits."""
 _MODES = {"min": "lowest", "max": "highest"}
 """Which value of a metric is the best."""
 
@@ -64,7 +77,9 @@ def _trained(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
 
 
 def _scripted(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
-    return setting_metadata(kind, label, job_kind="script", **{"section": WHAT_SECTION, "term": "script", **more})
+    return setting_metadata(
+        kind, label, job_kind="script", **{"section": WHAT_SECTION, "term": "script", **more}
+    )
 
 
 def _named(options: Mapping[str, Options]) -> dict[str, str]:
@@ -77,7 +92,9 @@ class StrategyConfig:
 
     name: str = field(
         default="allreduce",
-        metadata=setting_metadata("choice", "Strategy", choices=_named(STRATEGIES), term="strategy"),
+        metadata=setting_metadata(
+            "choice", "Strategy", choices=_named(STRATEGIES), term="strategy"
+        ),
     )
     lr_scaling: str = field(
         default="linear",
@@ -137,7 +154,9 @@ class Optimizer:
     """The optimizer. ``settings`` holds only what the user set, by PyTorch's names."""
 
     name: str = field(
-        metadata=setting_metadata("choice", "Optimizer", choices=_named(OPTIMIZERS), term="optimizer")
+        metadata=setting_metadata(
+            "choice", "Optimizer", choices=_named(OPTIMIZERS), term="optimizer"
+        )
     )
     lr: float = field(
         metadata=setting_metadata(
@@ -174,12 +193,18 @@ class CheckpointPolicy:
     )
     every_steps: int | None = field(
         default=None,
-        metadata=_kept("whole", "Checkpoint every, steps", low=1, job_kind="training", term="checkpoint"),
+        metadata=_kept(
+            "whole", "Checkpoint every, steps", low=1, job_kind="training", term="checkpoint"
+        ),
     )
     every_minutes: float | None = field(
         default=None,
         metadata=_kept(
-            "number", "Checkpoint every, min", exclusive_low=0, job_kind="training", term="checkpoint"
+            "number",
+            "Checkpoint every, min",
+            exclusive_low=0,
+            job_kind="training",
+            term="checkpoint",
         ),
     )
     keep_latest: int = field(
@@ -264,7 +289,9 @@ class JobConfig:
 
     name: str = field(metadata=setting_metadata("text", "Name", section=WHAT_SECTION, is_note=True))
     model: str = field(metadata=_trained("text", "Model", section=WHAT_SECTION, term="model"))
-    dataset: str = field(metadata=setting_metadata("text", "Dataset", section=WHAT_SECTION, term="dataset"))
+    dataset: str = field(
+        metadata=setting_metadata("text", "Dataset", section=WHAT_SECTION, term="dataset")
+    )
     loader: str = field(metadata=_trained("text", "Loader", section=WHAT_SECTION, term="loader"))
     epochs: int = field(metadata=_trained("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
     batch_size: int = field(
@@ -281,7 +308,9 @@ class JobConfig:
     placement: tuple[Placement, ...] = field(
         metadata=setting_metadata("table", "Nodes", section=WHERE_SECTION, is_changeable=True)
     )
-    notes: str = field(default="", metadata=setting_metadata("text", section=WHAT_SECTION, is_note=True))
+    notes: str = field(
+        default="", metadata=setting_metadata("text", section=WHAT_SECTION, is_note=True)
+    )
     tags: tuple[str, ...] = field(
         default=(), metadata=setting_metadata("texts", section=WHAT_SECTION, is_note=True)
     )
@@ -290,10 +319,18 @@ class JobConfig:
         metadata=_trained("text", "Validation dataset", section=WHAT_SECTION, term="validation"),
     )
     validation_loader: str = field(
-        default="", metadata=_trained("text", "Validation loader", section=WHAT_SECTION, term="validation")
+        default="",
+        metadata=_trained("text", "Validation loader", section=WHAT_SECTION, term="validation"),
     )
     start_from: str = field(
         default="", metadata=_trained("text", "Start from", section=WHAT_SECTION, term="checkpoint")
+    )
+    start_from_except: tuple[str, ...] = field(
+        default=(),
+        metadata=_trained("texts", "Start new", term="fine-tuning", is_rare=True),
+    )
+    freeze: tuple[str, ...] = field(
+        default=(), metadata=_trained("texts", "Freeze", term="fine-tuning", is_rare=True)
     )
     script: str = field(default="", metadata=_scripted("text", "Script"))
     entry: str = field(default="", metadata=_scripted("text", "Entry"))
@@ -356,14 +393,28 @@ class JobConfig:
             "number", "Gradient norm limit", exclusive_low=0, term="gradient norm", is_rare=True
         ),
     )
-    mixed_precision: bool = field(
-        default=False,
-        metadata=_trained("flag", "Half precision", term="half precision", is_always_written=True),
+    accumulate: int = field(
+        default=1,
+        metadata=_trained(
+            "whole",
+            "Passes of a step",
+            low=1,
+            high=1_000_000,
+            term="accumulation",
+            is_rare=True,
+            is_changeable=True,
+        ),
+    )
+    precision: str = field(
+        default="float32",
+        metadata=_trained("choice", "Precision", choices=PRECISIONS, term="precision"),
     )
     checkpoint: CheckpointPolicy = field(
         default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
     )
-    early_stop: EarlyStop | None = field(default=None, metadata=_kept("table", "", job_kind="training"))
+    early_stop: EarlyStop | None = field(
+        default=None, metadata=_kept("table", "", job_kind="training")
+    )
     on_failure: OnFailure = field(default=OnFailure(), metadata=_kept("table", ""))
     gives_way: bool = field(
         default=False,
@@ -407,18 +458,29 @@ class JobConfig:
     stop_on_nan: bool = field(
         default=True,
         metadata=_kept(
-            "flag", "Stop on NaN", job_kind="training", term="NaN", is_rare=True, is_always_written=True
+            "flag",
+            "Stop on NaN",
+            job_kind="training",
+            term="NaN",
+            is_rare=True,
+            is_always_written=True,
         ),
     )
     stop_on_divergence: bool = field(
         default=False,
         metadata=_kept(
-            "flag", "Stop if the loss diverges", job_kind="training", term="divergence", is_rare=True
+            "flag",
+            "Stop if the loss diverges",
+            job_kind="training",
+            term="divergence",
+            is_rare=True,
         ),
     )
     continue_unsaved: bool = field(
         default=False,
-        metadata=_kept("flag", "Train on unsaved", job_kind="training", term="checkpoint", is_rare=True),
+        metadata=_kept(
+            "flag", "Train on unsaved", job_kind="training", term="checkpoint", is_rare=True
+        ),
     )
     """Train on although two checkpoints in a row could not be written."""
     environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
@@ -460,9 +522,11 @@ class JobConfig:
     def batches(self) -> int:
         """The batches of one update."""
         strategy = self.strategy
-        if strategy.is_split or strategy.has_coordinator:
+        if strategy.has_coordinator:
             return 1
-        return int(strategy.setting("n_push")) if strategy.servers else self.world_size
+        if strategy.servers:
+            return int(strategy.setting("n_push"))
+        return self.accumulate * (1 if strategy.is_split else self.world_size)
 
     @property
     def global_batch_size(self) -> int:
@@ -618,7 +682,13 @@ def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
     strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
     usual = DEFAULT_OPTIMIZERS.get(strategy.name, "")
     has_stop = "early_stop" in top
+    precision: dict[str, str] = {}
+    if "mixed_precision" in top and "precision" not in top:
+        # Job files of before `precision`.
+        is_half = top.flag("mixed_precision", False)
+        precision = {"precision": "float16" if is_half else "float32"}
     return {
+        **precision,
         "strategy": strategy,
         "optimizer": _with_options(Optimizer, top.table("optimizer"), OPTIMIZERS, usual),
         "schedule": _with_options(Schedule, top.table("schedule", {}), SCHEDULES),
@@ -718,7 +788,9 @@ def _with_options(
     kind: type[_Record], table: Table, options: Mapping[str, Options], usual: str = ""
 ) -> _Record:
     """Take a name, the settings of all names, and those of this one that the user set."""
-    name = declared_settings(kind)["name"].take_value(table, "name", usual or _default(kind, "name"))
+    name = declared_settings(kind)["name"].take_value(
+        table, "name", usual or _default(kind, "name")
+    )
     known = options[name]
     settings = {
         key: setting.take_value(table, key, setting.default)

@@ -62,7 +62,7 @@ def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
     other = view.config
     same = (
         *("batch_size", "world_size", "workers", "global_batch_size"),
-        *("uses_gpus", "mixed_precision"),
+        *("uses_gpus", "precision"),
     )
     return all(getattr(config, key) == getattr(other, key) for key in same) and all(
         key in pins and key in view.pins and pins[key].name == view.pins[key].name

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import math
 
-from backend.records.jobs.config import JobConfig
+from backend.records.jobs.config import JobConfig, Schedule
 
 
 def learning_rate(
-    job: JobConfig, steps_per_epoch: int, step: int, lr_factor: float | None = None
+    job: JobConfig,
+    steps_per_epoch: int,
+    step: int,
+    lr_factor: float | None = None,
+    plateaus: int = 0,
 ) -> float:
-    """Return the learning rate of the ``step``-th optimizer step of the job, counted from 0.
-
-    ``lr_factor`` is that of the run, by default the job's own: see `Launch.lr_factor`.
+    """Return the learning rate of an optimizer step of the job.
 
     Warm-up rises linearly from one worker's rate to the scaled rate, as in Goyal et al. 2017
-    (arXiv 1706.02677, section 2.2); without scaling it rises from 0. Then the schedule begins:
-    cosine by step, as in Loshchilov and Hutter 2017 (arXiv 1608.03983, equation 5, without
-    restarts); step and exponential by whole epochs of the job.
+    (arXiv 1706.02677, section 2.2); without scaling it rises from 0. Then the schedule begins.
+    Cosine is by step, as in Loshchilov and Hutter 2017 (arXiv 1608.03983, equation 5), and its
+    first cycle begins after the warm-up. One cycle follows Smith and Topin 2017 (arXiv 1708.07120)
+    in the form of PyTorch's OneCycleLR; polynomial is that of DeepLab (arXiv 1606.00915, section
+    4.1). Step, milestones and exponential are by whole epochs of the job.
+
+    Args:
+        step: The step, from 0.
+        lr_factor: The factor of the run, by default the job's own: see `Launch.lr_factor`.
+        plateaus: How often the judged metric has stopped to improve, for the schedule "plateau".
     """
     schedule = job.schedule
     base = job.optimizer.lr
@@ -31,16 +40,49 @@ def learning_rate(
     if step < warmup_steps:
         start = base if factor > 1 else 0.0
         return start + (peak - start) * min(1.0, (step + 1) / warmup_steps)
+    step_count = max(1.0, job.epochs * steps_per_epoch - warmup_steps)
+    share = min(1.0, (step - warmup_steps) / step_count)
     if schedule.name == "cosine":
-        span = max(1.0, job.epochs * steps_per_epoch - warmup_steps)
+        return _cosine(peak, float(schedule.setting("eta_min")), share)
+    if schedule.name == "cosine-restarts":
+        position = (step - warmup_steps) / steps_per_epoch
         lowest = float(schedule.setting("eta_min"))
-        share = min(1.0, (step - warmup_steps) / span)
-        return lowest + (peak - lowest) * 0.5 * (1 + math.cos(math.pi * share))
+        return _cosine(peak, lowest, _cycle_share(schedule, position))
+    if schedule.name == "polynomial":
+        lowest = float(schedule.setting("eta_min"))
+        return lowest + (peak - lowest) * math.pow(1 - share, float(schedule.setting("power")))
+    if schedule.name == "one-cycle":
+        return _one_cycle(schedule, peak, step, job.epochs * steps_per_epoch)
     epoch = step // steps_per_epoch
     if schedule.name == "step":
-        return peak * float(schedule.setting("gamma")) ** (
-            epoch // int(schedule.setting("step_size"))
-        )
-    if schedule.name == "exponential":
-        return peak * float(schedule.setting("gamma")) ** epoch
-    return peak
+        drops = epoch // int(schedule.setting("step_size"))
+    elif schedule.name == "milestones":
+        drops = sum(epoch >= milestone for milestone in schedule.setting("milestones"))
+    elif schedule.name in ("exponential", "plateau"):
+        drops = epoch if schedule.name == "exponential" else plateaus
+    else:
+        return peak
+    return peak * float(schedule.setting("gamma") ** drops)
+
+
+def _cosine(first: float, last: float, share: float) -> float:
+    """Return the value at a share of the way from ``first`` to ``last``."""
+    return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
+
+
+def _cycle_share(schedule: Schedule, epochs: float) -> float:
+    """Return the share of its cycle that has passed after so many epochs of cycles."""
+    length, factor = int(schedule.setting("t_0")), int(schedule.setting("t_mult"))
+    while epochs >= length:
+        epochs -= length
+        length *= factor
+    return epochs / length
+
+
+def _one_cycle(schedule: Schedule, peak: float, step: int, step_count: int) -> float:
+    first = peak / float(schedule.setting("div_factor"))
+    last = first / float(schedule.setting("final_div_factor"))
+    top = float(schedule.setting("pct_start")) * step_count - 1
+    if step < top:
+        return _cosine(first, peak, step / top)
+    return _cosine(peak, last, min(1.0, (step - top) / max(1.0, step_count - 1 - top)))

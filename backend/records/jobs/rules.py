@@ -197,6 +197,12 @@ RULES = (
         "must be “constant” without warm-up for “sandblaster”.",
     ),
     Rule(
+        "one cycle",
+        ("schedule.warmup_epochs", "schedule.name"),
+        lambda job: job.schedule.name == "one-cycle" and job.schedule.warmup_epochs,
+        "cannot be used with “one-cycle”, which begins with a rise.",
+    ),
+    Rule(
         "gradient norm",
         ("gradient_norm", "strategy.name"),
         lambda job: job.strategy.has_coordinator and job.gradient_norm is not None,
@@ -213,16 +219,44 @@ RULES = (
         "cannot be used with more than one inner round.",
     ),
     Rule(
-        "half precision",
-        ("mixed_precision", "strategy.name"),
-        lambda job: (job.strategy.servers or job.strategy.is_split) and job.mixed_precision,
-        "cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+        "accumulation",
+        ("accumulate", "strategy.name"),
+        lambda job: (job.strategy.servers or job.strategy.is_split) and job.accumulate > 1,
+        "must be 1 with servers, where “Push every” does the same, and in a split network; this is "
+        "“{job.strategy.name}”.",
+    ),
+    Rule(
+        # Each rank would scale its loss by a factor of its own.
+        "float16",
+        ("precision", "strategy.name"),
+        lambda job: (job.strategy.servers or job.strategy.is_split) and job.precision == "float16",
+        "“float16” cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+    ),
+    Rule(
+        # A search along a line compares losses that differ in the last digits.
+        "precision of a search",
+        ("precision", "strategy.name"),
+        lambda job: job.strategy.has_coordinator and job.precision == "bfloat16",
+        "“bfloat16” cannot be used with “sandblaster”.",
+    ),
+    Rule(
+        "precision of rounds",
+        ("precision", "strategy.inner_rounds", "strategy.variant"),
+        lambda job: (
+            job.strategy.is_split
+            and job.precision == "bfloat16"
+            and (
+                job.strategy.setting("inner_rounds") > 1
+                or job.strategy.setting("variant") != "admm"
+            )
+        ),
+        "“bfloat16” needs one round and the variant “admm” in a split network.",
     ),
     Rule(
         "GPUs",
-        ("mixed_precision", "placement"),
-        lambda job: job.mixed_precision and not job.uses_gpus,
-        "needs GPUs; the job runs on CPUs.",
+        ("precision", "placement"),
+        lambda job: job.precision in ("tf32", "float16") and not job.uses_gpus,
+        "“tf32” and “float16” need GPUs; the job runs on CPUs.",
     ),
     Rule(
         "give way",

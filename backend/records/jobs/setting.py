@@ -30,8 +30,8 @@ class Setting:
     """One value of a job file.
 
     Attributes:
-        kind: "text", "texts", "words" (of a command), "whole", "number", "flag", "choice" or "pair"
-            (two numbers); "table" is checked by a function of its own.
+        kind: "text", "texts", "words" (of a command), "whole", "wholes" (a list), "number", "flag",
+            "choice" or "pair" (two numbers); "table" is checked by a function of its own.
         label: With the unit after a comma. One without has no field in the form.
         default: Of a setting of an optimizer, schedule or strategy; those of a job have it in
             their field.
@@ -80,6 +80,8 @@ class Setting:
         if self.kind == "whole":
             high = None if self.high is None else int(self.high)
             return table.whole_number(key, default, int(self.low), high)
+        if self.kind == "wholes":
+            return self._wholes(table, key, default)
         if self.kind == "pair":
             return self._pair(table, key, default)
         return table.number(key, default, self._fits, self._limits())
@@ -96,11 +98,28 @@ class Setting:
         if self.kind == "whole":
             high = None if self.high is None else int(self.high)
             return f"a whole number, {range_text(int(self.low), high)}"
+        if self.kind == "wholes":
+            return f"whole numbers, each {range_text(int(self.low), None)}"
         return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._limits()}"
 
     def _limits(self) -> str:
-        lowest = f"{self.low:g} or more" if self.exclusive_low is None else f"above {self.exclusive_low:g}"
-        return lowest + (f" and below {self.exclusive_high:g}" if self.exclusive_high is not None else "")
+        lowest = (
+            f"{self.low:g} or more"
+            if self.exclusive_low is None
+            else f"above {self.exclusive_low:g}"
+        )
+        return lowest + (
+            f" and below {self.exclusive_high:g}" if self.exclusive_high is not None else ""
+        )
+
+    def _wholes(self, table: Table, key: str, default: Any) -> tuple[int, ...]:
+        value = table.take_value(key, default)
+        if not isinstance(value, (list, tuple)) or not all(
+            isinstance(v, int) and not isinstance(v, bool) and v >= self.low for v in value
+        ):
+            table.add_error(key, f"must be {self.limits()}.")
+            return ()
+        return tuple(value)
 
     def _pair(self, table: Table, key: str, default: Any) -> tuple[float, float]:
         value = table.take_value(key, default)
@@ -124,7 +143,9 @@ def _texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> t
     value = table.take_value(key, default)
     if is_typed and isinstance(value, str):
         # What was typed is passed on as it is if it cannot be split.
-        table.add_error(key, "must be a list of text values; in a line each quotation needs its end.")
+        table.add_error(
+            key, "must be a list of text values; in a line each quotation needs its end."
+        )
         return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
         table.add_error(key, "must be a list of text values.")

@@ -336,7 +336,9 @@ def _defaults() -> Iterable[str]:
     for path in SETTINGS:
         table, _, key = path.rpartition(".")
         if table != "early_stop" and default_value(path) is not None:
-            yield from _settings({table: {key: default_value(path)}} if table else {key: default_value(path)})
+            yield from _settings(
+                {table: {key: default_value(path)}} if table else {key: default_value(path)}
+            )
 
 
 _SAYS_NOTHING = frozenset({"checkpoint", "optimizer", "early_stop", *_defaults()})

@@ -55,6 +55,9 @@ def _decay(default: float) -> Setting:
     return Setting("number", "Weight decay", default, term="weight decay")
 
 
+_ETA_MIN = Setting("number", "Lowest rate", 0.0, term="schedule")
+
+
 def _gamma(default: float) -> Setting:
     return Setting("number", "Factor", default, term="factor")
 
@@ -135,10 +138,44 @@ SCHEDULES: Mapping[str, Options] = {
         },
     ),
     "exponential": Options("Exponential", {"gamma": _gamma(0.95)}),
-    "cosine": Options(
-        "Cosine", {"eta_min": Setting("number", "Lowest rate", 0.0, term="schedule")}
+    "cosine": Options("Cosine", {"eta_min": _ETA_MIN}),
+    "cosine-restarts": Options(
+        "Cosine with restarts",
+        {
+            "t_0": Setting("whole", "First cycle, epochs", 10, 1, term="restart"),
+            "t_mult": Setting("whole", "Next cycle, times", 2, 1, term="restart"),
+            "eta_min": _ETA_MIN,
+        },
+    ),
+    "milestones": Options(
+        "Milestones",
+        {
+            "milestones": Setting("wholes", "Lower after, epochs", (20, 40), 1, term="schedule"),
+            "gamma": _gamma(0.1),
+        },
+    ),
+    "polynomial": Options(
+        "Polynomial",
+        {"power": Setting("number", "Power", 1.0, exclusive_low=0, term="schedule"), "eta_min": _ETA_MIN},
+    ),
+    "one-cycle": Options(
+        "One cycle",
+        {
+            "pct_start": Setting("number", "Share that rises", 0.3, exclusive_high=1.0, term="one cycle"),
+            "div_factor": Setting("number", "First rate, peak by", 25.0, 1, term="one cycle"),
+            "final_div_factor": Setting("number", "Last rate, first by", 1e4, 1, term="one cycle"),
+        },
+    ),
+    "plateau": Options(
+        "Plateau",
+        {
+            "gamma": _gamma(0.1),
+            "patience": Setting("whole", "Epochs without gain", 10, 1, term="plateau"),
+            "min_delta": Setting("number", "Least gain", 0.0, term="plateau"),
+        },
     ),
 }
+"""The theses lower the rate to a tenth after 20 and 40 epochs, as the milestones do by default."""
 
 
 def _choice(label: str, term: str, **choices: str) -> Setting:
@@ -238,7 +275,12 @@ STRATEGIES: Mapping[str, Strategy] = {
         {
             "cut": Setting("texts", "Cut after", (), term="cut"),
             "beta": Setting(
-                "number", "Beta (from 2 rounds)", 1.0, low=0.001, exclusive_high=1e6, term="consensus"
+                "number",
+                "Beta (from 2 rounds)",
+                1.0,
+                low=0.001,
+                exclusive_high=1e6,
+                term="consensus",
             ),
             "inner_rounds": Setting("whole", "Rounds of each batch", 1, 1, term="consensus"),
             "variant": Setting(

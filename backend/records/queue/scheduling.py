@@ -95,7 +95,9 @@ def judge_queue(entries: Iterable[QueueEntry], scene: ClusterState) -> dict[str,
     return found
 
 
-def wait_reason(entry: QueueEntry, ahead: Sequence[QueueEntry], scene: ClusterState) -> WaitReason | None:
+def wait_reason(
+    entry: QueueEntry, ahead: Sequence[QueueEntry], scene: ClusterState
+) -> WaitReason | None:
     """Return why ``entry`` waits; None if it may start.
 
     ``ahead`` are the jobs before it in the queue that keep their place. A cause that the user must
@@ -152,7 +154,9 @@ def _disk(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
     free = scene.nodes[entry.head].disk_free_bytes
     files = scene.nodes[entry.head].disk_free_files
     if files is not None and files < LEAST_FILES:
-        return WaitReason(Cause.DISK, f"The data root {free_files_message(files)}. Remove files from it.")
+        return WaitReason(
+            Cause.DISK, f"The data root {free_files_message(files)}. Remove files from it."
+        )
     if free is None or free >= needed:
         return None
     return WaitReason(
@@ -285,7 +289,9 @@ def _busy(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
         if slot.gpus and there:
             running, one = there[0]
             taken = [node.gpus[gpu] for gpu in slot.gpus if gpu in one.gpus]
-            return WaitReason(Cause.BUSY, f"“{sanitize(running.name)}” is on {taken[0]} of {place}.")
+            return WaitReason(
+                Cause.BUSY, f"“{sanitize(running.name)}” is on {taken[0]} of {place}."
+            )
         taken_slots = sum(one.processes for _, one in there)
         if taken_slots and taken_slots + slot.processes > node.cores:
             free = max(0, node.cores - taken_slots)
@@ -314,8 +320,12 @@ def node_view_of(
         who = _holder(gpu, live, is_a_desk)
         if who:
             foreign[gpu.uuid] = who
-        elif gpu.unlisted_holder is not None and not (is_a_desk and _is_small(gpu.unlisted_holder, gpu)):
-            hidden[gpu.uuid] = f"{gpu.unlisted_holder.owner_label}. {gpu.unlisted_remedy}".rstrip(".")
+        elif gpu.unlisted_holder is not None and not (
+            is_a_desk and _is_small(gpu.unlisted_holder, gpu)
+        ):
+            hidden[gpu.uuid] = f"{gpu.unlisted_holder.owner_label}. {gpu.unlisted_remedy}".rstrip(
+                "."
+            )
     return NodeView(
         cores=max(1, reading.cpu.cores),
         gpus={gpu.uuid: f"GPU {gpu.index}" for gpu in reading.gpus},

@@ -120,7 +120,9 @@ def parallel_plot(
     return ParallelCoordinates(tuple(axes), lines, metric, way)
 
 
-def jobs_in_brushes(lines: Sequence[ParallelLine], brushes: Mapping[int, tuple[float, float]]) -> set[str]:
+def jobs_in_brushes(
+    lines: Sequence[ParallelLine], brushes: Mapping[int, tuple[float, float]]
+) -> set[str]:
     """Return the jobs whose lines pass through every brush, an interval of its axis."""
     return {
         line.job_id
@@ -151,7 +153,9 @@ def _setting_axis(
         return _number_axis(key, title, numbers, shown)
     known = sorted(dict.fromkeys(given))
     places = {text: _share(n, len(known)) for n, text in enumerate(known)}
-    marks = tuple(AxisMark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
+    marks = (
+        tuple(AxisMark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
+    )
     column = [(None, "") if text is None else (places[text], text) for text in texts]
     return ParallelAxis(key, title, marks), column
 

@@ -25,7 +25,7 @@ FORMS = "0.01, 0.03, 0.1 or 0.01..0.1:3"
 ARGUMENT = "argument"
 """The kind of an argument of a script, whose values stay as typed: only the script knows it."""
 _RANGES = ("whole", "number", ARGUMENT)
-_LISTS = ("pair", "texts")
+LISTS = ("pair", "texts", "wholes")
 """Kinds of a field whose value has commas; semicolons separate several."""
 _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NUMBER = r"[-+]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][-+]?\d+)?"
@@ -141,7 +141,7 @@ def parse_axis(path: str, text: str) -> Axis:
     else:
         if kind in ("whole", "number"):
             _refuse_ambiguous(path, kind, text)
-        has_semicolons = kind in _LISTS or (";" in text and kind != "text")
+        has_semicolons = kind in LISTS or (";" in text and kind != "text")
         pieces = text.split(";" if has_semicolons else ",")
         if not all(piece.strip() for piece in pieces):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
@@ -177,7 +177,7 @@ def axis_text(axis: Axis) -> str:
         return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
     texts = [value_text(value) for value in axis.points()]
     has_commas = field_kind(axis.path) == ARGUMENT and any("," in one for one in texts)
-    return ("; " if has_commas or field_kind(axis.path) in _LISTS else ", ").join(texts)
+    return ("; " if has_commas or field_kind(axis.path) in LISTS else ", ").join(texts)
 
 
 def read_value(kind: str, text: str) -> Any:
@@ -190,6 +190,8 @@ def read_value(kind: str, text: str) -> Any:
         return _FLAGS.get(text.lower(), text)
     if kind == "pair":
         return [read_value("number", piece) for piece in text.split(",")]
+    if kind == "wholes":
+        return [read_value("whole", part) for part in text.split(",")]
     if kind == "words":
         with suppress(ValueError):
             return shlex.split(text)

@@ -128,14 +128,19 @@ class ReplayService:
                 f"The job {job_id} is not a replay.",
                 f"Make one with “Replay”, or {COMMAND} job replay ID.",
             )
-        original_update, replay_update = self._jobs.queries.poll(original_id), self._jobs.queries.poll(job_id)
+        original_update, replay_update = (
+            self._jobs.queries.poll(original_id),
+            self._jobs.queries.poll(job_id),
+        )
         result = first_difference(original_update.history, replay_update.history, tolerance)
         if not result.steps:
             raise BackendError(
                 f"The jobs {original_id} and {job_id} have no step in common yet.",
                 "Wait until the replay has run.",
             )
-        recorded_differences = self._recorded_differences(original_id, original_update.view, job_id, replay_update.view)
+        recorded_differences = self._recorded_differences(
+            original_id, original_update.view, job_id, replay_update.view
+        )
         return replace(
             result,
             original=original_id,
@@ -151,12 +156,18 @@ class ReplayService:
         replay_environment = environment_of(self._root.job(job_id), replay_view.run)
         if original_environment is None or replay_environment is None:
             # Runs of an older Ringmaster have no such record; their settings are known.
-            original_environment, replay_environment = _planned_environment(original_view), _planned_environment(replay_view)
+            original_environment, replay_environment = (
+                _planned_environment(original_view),
+                _planned_environment(replay_view),
+            )
         environment_differences = differences(original_environment, replay_environment)
         folder = self._root.job(original_id)
         settings = read_job(folder).config.environment if is_imported(folder) else {}
         empty_variables = [name for name, value in settings.items() if not value]
-        return (*environment_differences, *(f"the variable {name} is empty" for name in empty_variables))
+        return (
+            *environment_differences,
+            *(f"the variable {name} is empty" for name in empty_variables),
+        )
 
 
 def _planned_environment(view: JobView) -> RunEnvironment:
@@ -168,15 +179,29 @@ def first_difference(
 ) -> ReplayResult:
     """Return the first step at which two curves differ by more than ``tolerance`` (relative)."""
     replay_indexes = {int(step): index for index, step in enumerate(replay.steps)}
-    common = [(k, replay_indexes[int(s)], int(s)) for k, s in enumerate(original.steps) if int(s) in replay_indexes]
-    names = [name for name in original.metrics if name in replay.metrics and name not in _NOT_THE_CURVE]
+    common = [
+        (k, replay_indexes[int(s)], int(s))
+        for k, s in enumerate(original.steps)
+        if int(s) in replay_indexes
+    ]
+    names = [
+        name for name in original.metrics if name in replay.metrics and name not in _NOT_THE_CURVE
+    ]
     result = ReplayResult("", "", True, "", steps=len(common))
     for original_index, replay_index, step in common:
         for name in names:
-            a, b = float(original.metrics[name][original_index]), float(replay.metrics[name][replay_index])
+            a, b = (
+                float(original.metrics[name][original_index]),
+                float(replay.metrics[name][replay_index]),
+            )
             if not _are_close(a, b, tolerance):
                 return replace(
-                    result, is_same=False, step=step, metric=name, original_value=_finite_or_none(a), replay_value=_finite_or_none(b)
+                    result,
+                    is_same=False,
+                    step=step,
+                    metric=name,
+                    original_value=_finite_or_none(a),
+                    replay_value=_finite_or_none(b),
                 )
     return result
 
@@ -200,7 +225,11 @@ def _message(
         steps = "the one step" if result.steps == 1 else f"all {result.steps} steps"
         text = f"The same curve: {steps} that this job and {name} made agree within "
         text += f"{100 * tolerance:g} %."
-        return f"{text} Differences between the two: {difference_text}." if recorded_differences else text
+        return (
+            f"{text} Differences between the two: {difference_text}."
+            if recorded_differences
+            else text
+        )
     text = (
         f"The curves differ from step {result.step} on: {result.metric} was {_figure(result.original_value)} "
         f"in {name} and is {_figure(result.replay_value)} in this job."

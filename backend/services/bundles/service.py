@@ -97,7 +97,9 @@ class BundleService:
         folder = self._root.job(job_id)
         file = read_job(folder)
         members: list[ArchiveMember] = [
-            ArchiveMember.from_bytes(JOB_FILE, tomli_w.dumps(shareable_config(file.config)).encode())
+            ArchiveMember.from_bytes(
+                JOB_FILE, tomli_w.dumps(shareable_config(file.config)).encode()
+            )
         ]
         versions = self._add_versions(file, with_data, members, progress)
         record = self._find_checkpoint(folder, file.config, checkpoint, job_id)
@@ -154,7 +156,9 @@ class BundleService:
                 folders[content_key] = key
                 new_members, empty_folders = self._version_members(kind, pin, key, progress)
                 members += new_members
-            elif sibling := next((t for t in versions.values() if t.folder == folders[content_key]), None):
+            elif sibling := next(
+                (t for t in versions.values() if t.folder == folders[content_key]), None
+            ):
                 empty_folders = sibling.empty_folders
             versions[key] = BundledVersion(
                 kind,
@@ -180,7 +184,9 @@ class BundleService:
                 status = (content / path).stat()
                 is_executable = bool(status.st_mode & 0o100)
                 members.append(
-                    ArchiveMember(f"{key}/{path}", digest, status.st_size, content / path, is_executable)
+                    ArchiveMember(
+                        f"{key}/{path}", digest, status.st_size, content / path, is_executable
+                    )
                 )
             empty_folders = tuple(
                 sorted(
@@ -201,7 +207,9 @@ class BundleService:
         if record is None and name:
             raise BackendError(
                 f"The job {job_id} has no checkpoint “{sanitize(name)}”.",
-                f"Its checkpoints: {', '.join(c.name for c in checkpoints)}." if checkpoints else "",
+                f"Its checkpoints: {', '.join(c.name for c in checkpoints)}."
+                if checkpoints
+                else "",
             )
         return record
 
@@ -251,7 +259,9 @@ class BundleService:
         notes: list[str] = []
         try:
             # The largest first, because it is the most likely not to fit or to be cancelled.
-            for key, version in sorted(manifest.versions.items(), key=lambda entry: -entry[1].bytes):
+            for key, version in sorted(
+                manifest.versions.items(), key=lambda entry: -entry[1].bytes
+            ):
                 content_key = (version.kind, version.sha256)
                 item = self.local_version(version)
                 if content_key in imported_pins:

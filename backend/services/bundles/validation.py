@@ -37,7 +37,9 @@ def usable_settings(bundle: VerifiedArchive) -> JobConfig:
         ) from error
     parsed = parse_job(raw)
     finding = parsed.errors[0].message if parsed.errors else job_name_error(manifest.name)
-    required_keys = ("script", *(["dataset"] * ("dataset" in raw))) if "script" in raw else _TRAINING_KEYS
+    required_keys = (
+        ("script", *(["dataset"] * ("dataset" in raw))) if "script" in raw else _TRAINING_KEYS
+    )
     missing_keys = set(required_keys) - manifest.versions.keys()
     for key, version in manifest.versions.items():
         if KINDS.get(key) is not version.kind:

@@ -132,7 +132,11 @@ class Services:
 
     def close(self) -> None:
         instances = vars(self)
-        for resource in (instances.get("event_viewers"), self.data_root.files, instances.get("catalogue")):
+        for resource in (
+            instances.get("event_viewers"),
+            self.data_root.files,
+            instances.get("catalogue"),
+        ):
             if resource is not None:
                 resource.close()
 
@@ -352,7 +356,9 @@ def default_catalogue(data_root: Path | RemoteRoot) -> Path:
     """Return the default path of the catalogue of a data root."""
     import platformdirs
 
-    return platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_root_key(data_root)}.sqlite"
+    return (
+        platformdirs.user_data_path("ringmaster") / "catalogues" / f"{_root_key(data_root)}.sqlite"
+    )
 
 
 def open_services(

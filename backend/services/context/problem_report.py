@@ -85,9 +85,16 @@ class _SecretFilter:
     """Takes secrets and the user's home folder out of a text."""
 
     def __init__(
-        self, environments: Iterable[Mapping[str, str]], job_environments: Iterable[Mapping[str, str]]
+        self,
+        environments: Iterable[Mapping[str, str]],
+        job_environments: Iterable[Mapping[str, str]],
     ) -> None:
-        values = {v for environment in environments for k, v in environment.items() if _SECRET_NAME.search(k)}
+        values = {
+            v
+            for environment in environments
+            for k, v in environment.items()
+            if _SECRET_NAME.search(k)
+        }
         values |= {value for environment in job_environments for value in environment.values()}
         self._values = sorted(
             (value for value in values if len(value) >= _MIN_SECRET_LENGTH), key=len, reverse=True

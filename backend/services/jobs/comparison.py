@@ -157,7 +157,9 @@ def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
 def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object, ...]]:
     steps = [int(step) for step in history.steps]
     metrics: Mapping[str, Sequence[float]] = history.metrics
-    columns = [map(_field, _to_floats(metrics[n])) if n in metrics else _blank_column(steps) for n in names]
+    columns = [
+        map(_field, _to_floats(metrics[n])) if n in metrics else _blank_column(steps) for n in names
+    ]
     epochs_done = history.epochs_done if len(history.epochs_done) else history.epochs
     return zip(
         _runs(steps, history.run_starts),
@@ -217,7 +219,9 @@ def _add_figures(previous: RunFigures, history: HistoryUpdate, last_step_s: floa
     seconds = np.concatenate(([last_step_s], np.asarray(history.seconds, np.float64)))
     durations = np.diff(seconds)
     # From the end of one run to the first step of the next there was no training.
-    is_run_start = np.isin(np.asarray(history.steps), [start.first_step for start in history.run_starts])
+    is_run_start = np.isin(
+        np.asarray(history.steps), [start.first_step for start in history.run_starts]
+    )
     is_counted = ~is_run_start & (durations > 0)
     return RunFigures(
         metrics,

@@ -53,7 +53,11 @@ class JobFeed:
         summaries = self._summaries
         if summaries is None:
             existing_ids = set(ids)
-            summaries = {summary.id: summary for summary in self._jobs.summaries() if summary.id in existing_ids}
+            summaries = {
+                summary.id: summary
+                for summary in self._jobs.summaries()
+                if summary.id in existing_ids
+            }
             new_summaries = list(summaries.values())
         removed_ids = _removed_ids(summaries, ids)
         for job_id in removed_ids:
@@ -106,7 +110,9 @@ class JobFeed:
         checked_count = 0
         for summary in chain(newest, islice(older, offset, None), islice(older, offset)):
             # However slow the data root is, each read makes some progress.
-            may_end = checked_count >= _NEWEST_JOBS + _CHECK_BATCH and checked_count % _CHECK_BATCH == 0
+            may_end = (
+                checked_count >= _NEWEST_JOBS + _CHECK_BATCH and checked_count % _CHECK_BATCH == 0
+            )
             if may_end and time.monotonic() - started_s > self._scan_s:
                 break
             checked_count += 1

@@ -108,7 +108,9 @@ class JobForecaster:
                 if checkpoints:
                     return max(record.bytes for record in checkpoints)
         with suppress(BackendError):
-            parameter_bytes = self._library.show(Kind.MODEL, model.reference).details.get("parameter_bytes")
+            parameter_bytes = self._library.show(Kind.MODEL, model.reference).details.get(
+                "parameter_bytes"
+            )
             if isinstance(parameter_bytes, int):
                 return checkpoint_bytes(parameter_bytes, config)
         return None

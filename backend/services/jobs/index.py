@@ -53,7 +53,9 @@ _NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
     "created": lambda summary: summary.created_s,
     "ended": lambda summary: summary.ended_s,
     "group": lambda summary: summary.group,
-    "earlier_gpu_s": lambda summary: nan if summary.earlier_gpu_s is None else summary.earlier_gpu_s,
+    "earlier_gpu_s": lambda summary: (
+        nan if summary.earlier_gpu_s is None else summary.earlier_gpu_s
+    ),
     "energy": lambda summary: nan if summary.energy_j is None else summary.energy_j,
     **{key: _number_of(key) for key in summary_settings.NUMBERS},
 }
@@ -136,7 +138,9 @@ class JobIndex:
         slot = self._slots.get(summary_id)
         return self._sweeps.slot(summary_id) if slot is None else slot
 
-    def update(self, summaries: Iterable[JobSummary], removed_ids: Iterable[str] = ()) -> IndexUpdate:
+    def update(
+        self, summaries: Iterable[JobSummary], removed_ids: Iterable[str] = ()
+    ) -> IndexUpdate:
         """Add or replace these jobs, remove those in ``gone``."""
         changed = []
         has_removed = order_changed = False
@@ -167,7 +171,9 @@ class JobIndex:
             self._is_job = np.concatenate((self._is_job, is_job))
             self._values_by_key.clear()
         jobs_changed = bool(new_summaries) or has_removed
-        return IndexUpdate((*changed, *sweeps), order_changed or jobs_changed or regrouped, jobs_changed)
+        return IndexUpdate(
+            (*changed, *sweeps), order_changed or jobs_changed or regrouped, jobs_changed
+        )
 
     def _replace(self, slot: int, summary: JobSummary) -> None:
         previous, self.summaries[slot] = self.summaries[slot], summary
@@ -178,7 +184,9 @@ class JobIndex:
             elif _TEXTS[key](previous) != _TEXTS[key](summary):
                 del self._values_by_key[key]
 
-    def find(self, query: JobQuery, queue_positions: Mapping[str, int] | None = None) -> JobQueryResult:
+    def find(
+        self, query: JobQuery, queue_positions: Mapping[str, int] | None = None
+    ) -> JobQueryResult:
         """Return the jobs that match, in the requested order.
 
         Args:
@@ -188,7 +196,9 @@ class JobIndex:
         groups = self._values("group")
         live_count = int(np.count_nonzero(groups[self._is_job] == 0))
         # Drafts are listed with the waiting jobs, but are not in the queue.
-        waiting_count = int(np.count_nonzero(np.isin(self._values("state")[self._is_job], _QUEUED_NUMBERS)))
+        waiting_count = int(
+            np.count_nonzero(np.isin(self._values("state")[self._is_job], _QUEUED_NUMBERS))
+        )
         slots = np.flatnonzero(self._match_mask(query))
         keys = self._default_order(slots, queue_positions or {})
         if query.order:
@@ -208,7 +218,9 @@ class JobIndex:
             if not np.any(self._values(key)[self._is_job] > 0)
         )
         total_count = len(self._slots)
-        return JobQueryResult(self.summaries, order, total_count, live_count, waiting_count, len(order), empty=empty)
+        return JobQueryResult(
+            self.summaries, order, total_count, live_count, waiting_count, len(order), empty=empty
+        )
 
     def fold(self, result: JobQueryResult, query: JobQuery, folds: FoldState) -> JobQueryResult:
         """Add a row for each sweep, with its jobs below it or folded away."""
@@ -246,19 +258,32 @@ class JobIndex:
         for token in tokens:
             # The text is folded already, and contains the name and the tags.
             mask = self._filter_by_word(mask, token)
-        mask = self._filter(mask, lambda summary: _has_all(tokens, summary.name_and_tags.casefold()))
+        mask = self._filter(
+            mask, lambda summary: _has_all(tokens, summary.name_and_tags.casefold())
+        )
         slots = np.flatnonzero(mask)
         newest_first = slots[np.argsort(-self._values("created")[slots], kind="stable")]
         summaries = [self.summaries[slot] for slot in newest_first.tolist()]
         joined = " ".join(tokens)
-        prefix_matches = [summary for summary in summaries if summary.name.casefold().startswith(joined)]
-        other_matches = (summary for summary in summaries if not summary.name.casefold().startswith(joined))
-        return tuple(prefix_matches[:limit] + list(islice(other_matches, max(0, limit - len(prefix_matches)))))
+        prefix_matches = [
+            summary for summary in summaries if summary.name.casefold().startswith(joined)
+        ]
+        other_matches = (
+            summary for summary in summaries if not summary.name.casefold().startswith(joined)
+        )
+        return tuple(
+            prefix_matches[:limit]
+            + list(islice(other_matches, max(0, limit - len(prefix_matches))))
+        )
 
     def find_sweeps(self, text: str, limit: int) -> tuple[JobSummary, ...]:
         """Return the rows of sweeps with every word in `called`."""
         tokens = text.casefold().split()
-        matches = (summary for summary in self._sweeps.summaries() if _has_all(tokens, summary.name_and_tags.casefold()))
+        matches = (
+            summary
+            for summary in self._sweeps.summaries()
+            if _has_all(tokens, summary.name_and_tags.casefold())
+        )
         return tuple(islice(matches, limit))
 
     def _job_summaries(self) -> Iterable[JobSummary]:
@@ -278,14 +303,21 @@ class JobIndex:
             (query.tag, lambda summary: query.tag in summary.tags),
             (query.user, lambda summary: summary.user == query.user),
             (query.node, lambda summary: query.node in summary.nodes),
-            (query.metric, lambda summary: bool(summary.best_metric) and _has_metric(summary, query.metric)),
+            (
+                query.metric,
+                lambda summary: bool(summary.best_metric) and _has_metric(summary, query.metric),
+            ),
         ):
             if value:
                 mask = self._filter(mask, predicate)
         for token in query.text.casefold().split():
             setting_filter = comparison(token)
             search_text = summary_settings.search_key(token)
-            mask = self._filter_by_setting(mask, setting_filter) if setting_filter else self._filter_by_word(mask, search_text)
+            mask = (
+                self._filter_by_setting(mask, setting_filter)
+                if setting_filter
+                else self._filter_by_word(mask, search_text)
+            )
         return mask
 
     def _filter_by_setting(self, mask: Mask, setting_filter: SettingFilter) -> Mask:
@@ -297,7 +329,9 @@ class JobIndex:
         metrics = {setting_filter.name, f"validation/{setting_filter.name}"}
         metric_mask = self._filter(
             mask & operator(self._values("best"), setting_filter.value),
-            lambda summary: summary.best_metric is not None and summary.best_metric[0].casefold() in metrics,
+            lambda summary: (
+                summary.best_metric is not None and summary.best_metric[0].casefold() in metrics
+            ),
         )
         values = np.array(summary_settings.numbers(self.summaries, name), np.float64)
         return metric_mask | (mask & operator(values, setting_filter.value))
@@ -307,7 +341,8 @@ class JobIndex:
         summaries = self.summaries
         slots = np.flatnonzero(mask)
         is_match = [
-            token in (summary := summaries[slot]).text or token in summary.settings for slot in slots.tolist()
+            token in (summary := summaries[slot]).text or token in summary.settings
+            for slot in slots.tolist()
         ]
         filtered = np.zeros_like(mask)
         filtered[slots[np.array(is_match, bool)]] = True
@@ -316,7 +351,9 @@ class JobIndex:
     def _filter(self, mask: Mask, predicate: Callable[[JobSummary], bool]) -> Mask:
         summaries = self.summaries
         slots = np.flatnonzero(mask)
-        is_match = np.fromiter((predicate(summaries[slot]) for slot in slots.tolist()), bool, len(slots))
+        is_match = np.fromiter(
+            (predicate(summaries[slot]) for slot in slots.tolist()), bool, len(slots)
+        )
         filtered = np.zeros_like(mask)
         filtered[slots[is_match]] = True
         return filtered
@@ -326,7 +363,9 @@ class JobIndex:
     ) -> tuple[Numbers, ...]:
         """Order live jobs by start, then the queue, drafts by creation, ended ones by end."""
         group = self._values("group")[slots]
-        started_s = np.where(np.isnan(self._values("started")), self._values("created"), self._values("started"))
+        started_s = np.where(
+            np.isnan(self._values("started")), self._values("created"), self._values("started")
+        )
         sort_time_s = np.where(group == 2, self._values("ended")[slots], started_s[slots])
         positions = np.full(len(self.summaries), inf)
         for job_id, position in queue_positions.items():

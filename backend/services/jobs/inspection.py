@@ -139,7 +139,9 @@ class InspectionService:
         folder, file, _ = self._queries.read(job_id)
         checkpoints = list_checkpoints(folder, file.config.checkpoint)
         names_by_key = {"checkpoint": checkpoint, **({"against": baseline} if baseline else {})}
-        records = {key: require_checkpoint(checkpoints, name, job_id) for key, name in names_by_key.items()}
+        records = {
+            key: require_checkpoint(checkpoints, name, job_id) for key, name in names_by_key.items()
+        }
         pins = file.parts()
         batch_size = min(file.config.batch_size, _MAX_SAMPLES)
 

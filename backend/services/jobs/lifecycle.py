@@ -237,7 +237,9 @@ class JobLifecycle:
         with suppress(Unreachable):
             folder.files.bring_home(folder, progress or Progress())
 
-    def _checkpoint_to_resume(self, folder: OpenJob, file: JobFile, view: JobView, name: str) -> Checkpoint:
+    def _checkpoint_to_resume(
+        self, folder: OpenJob, file: JobFile, view: JobView, name: str
+    ) -> Checkpoint:
         """Return the verified checkpoint that a run continues from, by default `to_resume`.
 
         A refusal offers an older one.
@@ -275,7 +277,9 @@ class JobLifecycle:
         except Unreachable:
             raise
         except BackendError as error:
-            older_checkpoint = _newest_valid(folder, finite(checkpoints[: checkpoints.index(record)]))
+            older_checkpoint = _newest_valid(
+                folder, finite(checkpoints[: checkpoints.index(record)])
+            )
             raise BackendError(
                 error.message,
                 f"An older checkpoint, {older_checkpoint.name}, is valid: "

@@ -62,7 +62,9 @@ class CombinedLogs:
         previous_generations = {name: index.generation for name, index in self._indexes.items()}
         for index in self._indexes.values():
             index.refresh(progress)
-        if any(index.generation != previous_generations[name] for name, index in self._indexes.items()):
+        if any(
+            index.generation != previous_generations[name] for name, index in self._indexes.items()
+        ):
             self._generation += 1
             self._reset()
         for name, index in self._indexes.items():

@@ -119,10 +119,18 @@ class PredictionService:
         partial = partial_path(table)
         path = Path(record.path)
         try:
-            with tool_process.hold_checkpoint(path, self._cache) if is_live else nullcontext(path) as checkpoint_file:
+            with (
+                tool_process.hold_checkpoint(path, self._cache)
+                if is_live
+                else nullcontext(path) as checkpoint_file
+            ):
                 prediction = tool_process.run_tool(
                     "predict",
-                    {**request, "checkpoint": str(checkpoint_file.absolute()), "table": str(partial)},
+                    {
+                        **request,
+                        "checkpoint": str(checkpoint_file.absolute()),
+                        "table": str(partial),
+                    },
                     Prediction.from_dict,
                     "The prediction",
                     _LIMIT_S,

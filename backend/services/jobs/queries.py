@@ -71,9 +71,13 @@ class JobQueries:
             folder = self.folder(job_id)
         except BackendError as error:
             if isinstance(cursor, _Cursor) and cursor.view is not None and self._is_root_missing():
-                return RunUpdate(_unanswered_view(cursor.view, cursor.reader, error), _EMPTY_HISTORY, cursor)
+                return RunUpdate(
+                    _unanswered_view(cursor.view, cursor.reader, error), _EMPTY_HISTORY, cursor
+                )
             raise
-        previous = cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._state_reader(folder))
+        previous = (
+            cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._state_reader(folder))
+        )
         run_state = previous.reader.read()
         file = read_job(folder)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
@@ -201,7 +205,9 @@ class JobQueries:
         prefix_matches = [job_id for job_id in ids if text and job_id.startswith(text)]
         if len(prefix_matches) == 1:
             return prefix_matches[0]
-        name_matches = [] if prefix_matches else [view.id for view in self.list() if view.name == text]
+        name_matches = (
+            [] if prefix_matches else [view.id for view in self.list() if view.name == text]
+        )
         if len(name_matches) == 1:
             return name_matches[0]
         matches = prefix_matches or name_matches
@@ -312,7 +318,9 @@ class JobQueries:
             self._index.put_job(replace(view, contact_warning=""))
         except BackendError as error:
             # The folder is right without an index of it; the error is shown with the job.
-            return replace(view, contact_warning=" ".join(filter(None, (view.contact_warning, error.message))))
+            return replace(
+                view, contact_warning=" ".join(filter(None, (view.contact_warning, error.message)))
+            )
         if view.state.is_live:
             self._catalogued_states[view.id] = (view.run, view.state)
         else:

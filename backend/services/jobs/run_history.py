@@ -55,7 +55,9 @@ def list_runs(folder: OpenJob, view: JobView, read: ReadHistory) -> tuple[JobRun
         runs += _runs_in(earlier_folder, number, read)
     for run in _runs_in(folder, 0, read):
         is_current = run.number == view.run
-        runs.append(replace(run, state=view.state, message=view.status.message) if is_current else run)
+        runs.append(
+            replace(run, state=view.state, message=view.status.message) if is_current else run
+        )
     return tuple(sorted(runs, key=lambda run: run.number, reverse=True))
 
 
@@ -77,7 +79,13 @@ def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
         exit_record = _read_exit(folder, run)
         later_steps = [step for r, step in first_steps.items() if r > run]
         last_step = min(later_steps) - 1 if later_steps else final_step
-        started = status.started_at if status.run == run else exit_record.started_at if exit_record else ""
+        started = (
+            status.started_at
+            if status.run == run
+            else exit_record.started_at
+            if exit_record
+            else ""
+        )
         started = started or _start_stamp(history, first_steps.get(run))
         runs.append(
             JobRun(

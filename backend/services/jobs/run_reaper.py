@@ -29,7 +29,9 @@ class RunReaper:
 
     def unfinished_job_ids(self) -> tuple[str, ...]:
         """Return the ids of all jobs that the catalogue does not know to be over."""
-        finished_ids = {summary.id for summary in self._queries.summaries() if summary.state.is_over}
+        finished_ids = {
+            summary.id for summary in self._queries.summaries() if summary.state.is_over
+        }
         return tuple(job_id for job_id in self._queries.ids() if job_id not in finished_ids)
 
     def agent_nodes(self, job_id: str) -> tuple[str, ...]:

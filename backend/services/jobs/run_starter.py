@@ -105,7 +105,9 @@ class RunStarter:
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
             files = [one for path in weights for _, one in content.files_of(path)]
             required_files = (*files, *(path for path in sidecars if path.exists()))
-            access.provide(plan.staged_nodes, folder, self._version_paths(file), required_files, progress)
+            access.provide(
+                plan.staged_nodes, folder, self._version_paths(file), required_files, progress
+            )
         if plan.config.on_failure.continues:
             self._prepare_other_heads(plan.ranks)
         with self._nodes.head(plan.ranks) as head:
@@ -185,8 +187,13 @@ class RunStarter:
         require_one_kind(used_capacities)
         network = None
         if len(used_capacities) > 1:
-            cidr, hosts = common_subnet({capacity.node: capacity.addresses for capacity in used_capacities})
-            capacities = tuple(replace(capacity, host=hosts.get(capacity.node, capacity.host)) for capacity in capacities)
+            cidr, hosts = common_subnet(
+                {capacity.node: capacity.addresses for capacity in used_capacities}
+            )
+            capacities = tuple(
+                replace(capacity, host=hosts.get(capacity.node, capacity.host))
+                for capacity in capacities
+            )
         ranks = rank_plans(config, capacities)
         site = one_site(used_capacities)
         if len(used_capacities) > 1:
@@ -209,7 +216,9 @@ class RunStarter:
             cores={capacity.node: capacity.cores for capacity in capacities},
             network=network,
         )
-        blind = tuple(dict.fromkeys(rank.node for rank in ranks)) if used_capacities[0].no_share else ()
+        blind = (
+            tuple(dict.fromkeys(rank.node for rank in ranks)) if used_capacities[0].no_share else ()
+        )
         if blind and config.on_failure.continues:
             raise BackendError(
                 f"{blind[0]} does not see the data root, so no node can continue the job after a "
@@ -229,7 +238,9 @@ class RunStarter:
         if site.data_root == str(local_root):
             return str(path.absolute())
         try:
-            return str(PurePosixPath(site.data_root, *path.absolute().relative_to(local_root).parts))
+            return str(
+                PurePosixPath(site.data_root, *path.absolute().relative_to(local_root).parts)
+            )
         except ValueError as error:
             raise BackendError(
                 f"{path} is outside the data root, so the nodes cannot see it.",

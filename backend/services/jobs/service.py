@@ -48,7 +48,12 @@ from backend.records.base.validation import (
 )
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, shareable_config, without_shared_gpus
+from backend.records.jobs.config import (
+    RANDOM_WEIGHTS,
+    JobConfig,
+    shareable_config,
+    without_shared_gpus,
+)
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
@@ -130,7 +135,9 @@ class JobService:
         if check.trial is not None and not checked_job.config.script:
             hint = memory_hint(checked_job.config, check.trial, self._validator.node_states())
             check = replace(check, findings=(*check.findings, *hint))
-        job_forecast = self._forecasts.estimate(checked_job.config, checked_job.pins, check.steps_per_epoch)
+        job_forecast = self._forecasts.estimate(
+            checked_job.config, checked_job.pins, check.steps_per_epoch
+        )
         return replace(check, forecast=job_forecast)
 
     def try_batch(
@@ -145,7 +152,9 @@ class JobService:
             BackendError: They do not fit together, or it cannot be tried.
         """
         model, dataset, loader = (self._validator.check(raw).pins[key] for key in _BATCH_PARTS)
-        is_ready = self._library.is_local(Kind.DATASET, dataset.reference) and training_error() is None
+        is_ready = (
+            self._library.is_local(Kind.DATASET, dataset.reference) and training_error() is None
+        )
         if not (fetch or is_ready):
             return False
         self._library.check_model(model.reference, dataset.reference, loader.reference, progress)
@@ -202,7 +211,9 @@ class JobService:
             try:
                 self._starter.plan(config, "JOB", 1)
             except BackendError as error:
-                checked_job.add_error("placement", " ".join(filter(None, (str(error), error.remedy))))
+                checked_job.add_error(
+                    "placement", " ".join(filter(None, (str(error), error.remedy)))
+                )
         if config.script:
             job_check = JobCheck(
                 errors=tuple(checked_job.errors),
@@ -239,7 +250,9 @@ class JobService:
         # As the node sees it that leads.
         remote_folder = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
         return JobCommand(
-            mpirun.manual_command(launch, name), launch.ranks[0].node, str(remote_folder.manual_run(name).path)
+            mpirun.manual_command(launch, name),
+            launch.ranks[0].node,
+            str(remote_folder.manual_run(name).path),
         )
 
     def create(
@@ -281,7 +294,9 @@ class JobService:
                     self.remove(file.id)
             raise
 
-    def _checked_config(self, raw: Mapping[str, Any], progress: Progress) -> tuple[CheckedJob, JobConfig]:
+    def _checked_config(
+        self, raw: Mapping[str, Any], progress: Progress
+    ) -> tuple[CheckedJob, JobConfig]:
         checked_job = self._validator.check(raw)
         if checked_job.config is not None and not checked_job.errors:
             # A loader may need what only the job gives it; then the ranks will say what is wrong.
@@ -434,7 +449,9 @@ class JobService:
         tags = self.queries.read(job_id)[1].tags
         kept_tags = [tag for tag in tags if tag not in remove]
         new_tags = tuple(dict.fromkeys((*kept_tags, *add)))
-        return self.queries.show(job_id) if new_tags == tags else self.annotate(job_id, tags=new_tags)
+        return (
+            self.queries.show(job_id) if new_tags == tags else self.annotate(job_id, tags=new_tags)
+        )
 
     def size_bytes(self, job_id: str) -> int:
         """Return the disk space of a job in the data root, in bytes."""
@@ -449,7 +466,11 @@ class JobService:
             for entry in folder.path.rglob("*"):
                 # A rank may take a file away meanwhile.
                 with suppress(FileNotFoundError):
-                    if entry.name not in weight_bytes and not entry.is_symlink() and entry.is_file():
+                    if (
+                        entry.name not in weight_bytes
+                        and not entry.is_symlink()
+                        and entry.is_file()
+                    ):
                         other_bytes += entry.stat().st_size
         return other_bytes + sum(weight_bytes.values())
 

@@ -117,7 +117,9 @@ class JobSweeps:
         if not self._slots or not len(order):
             return order
         sweep_slots = self.sweep_slots[order]
-        sweep_slots = np.where((sweep_slots >= 0) & (self._sizes[sweep_slots] >= FEWEST), sweep_slots, -1)
+        sweep_slots = np.where(
+            (sweep_slots >= 0) & (self._sizes[sweep_slots] >= FEWEST), sweep_slots, -1
+        )
         member_rows = np.flatnonzero(sweep_slots >= 0)
         if not len(member_rows):
             return order
@@ -129,15 +131,21 @@ class JobSweeps:
         positions[member_rows] = first_rows[member_sweeps]
         permutation = np.argsort(positions, kind="stable")
         order, sweep_slots = order[permutation], sweep_slots[permutation]
-        sweep_starts = np.flatnonzero((sweep_slots >= 0) & (sweep_slots != np.concatenate(([-1], sweep_slots[:-1]))))
+        sweep_starts = np.flatnonzero(
+            (sweep_slots >= 0) & (sweep_slots != np.concatenate(([-1], sweep_slots[:-1])))
+        )
         is_visible = np.ones(len(order), bool)
         is_member = sweep_slots >= 0
-        is_visible[is_member] = self._open_mask(member_sweeps, folds, is_search=is_search)[sweep_slots[is_member]]
+        is_visible[is_member] = self._open_mask(member_sweeps, folds, is_search=is_search)[
+            sweep_slots[is_member]
+        ]
         rows: Slots = np.insert(order, sweep_starts, sweep_slots[sweep_starts])
         visible_rows: Slots = rows[np.insert(is_visible, sweep_starts, True)]
         return visible_rows
 
-    def _open_mask(self, member_sweeps: Slots, folds: FoldState, *, is_search: bool) -> npt.NDArray[np.bool_]:
+    def _open_mask(
+        self, member_sweeps: Slots, folds: FoldState, *, is_search: bool
+    ) -> npt.NDArray[np.bool_]:
         """Return by slot of a sweep whether it is open; ``swept`` has it once for each match."""
         is_open = self._sizes <= OPEN_UP_TO
         self._apply(folds.stored_folds, is_open)

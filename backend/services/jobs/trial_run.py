@@ -172,7 +172,11 @@ def _result(run_state: RunState, config: JobConfig, took_s: float) -> TrialResul
         return TrialResult(False, _error_message(status.error), took_s, status.error.traceback)
     timeout_message = f"The trial had not ended after {_LIMIT_S / 60:.0f} min and was stopped."
     is_timeout = run_state.state.is_live or run_state.state is JobState.INTERRUPTED
-    message = timeout_message if is_timeout else status.message or run_state.uncertainty or "The trial ended without an error."
+    message = (
+        timeout_message
+        if is_timeout
+        else status.message or run_state.uncertainty or "The trial ended without an error."
+    )
     return TrialResult(False, message, took_s)
 
 

@@ -25,7 +25,12 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfig, parse_job
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.jobs.script import REQUIREMENT_FILES, REQUIREMENTS, usual_entry, usual_requirement_file
+from backend.records.jobs.script import (
+    REQUIREMENT_FILES,
+    REQUIREMENTS,
+    usual_entry,
+    usual_requirement_file,
+)
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize, ModelCheck
@@ -181,11 +186,15 @@ class JobValidator:
         elif not entry.startswith("-") and entry not in files:
             suggestion = closest_match(entry, tuple(files))
             hint = f" Did you mean “{suggestion}”?" if suggestion else ""
-            checked_job.add_error("entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}")
+            checked_job.add_error(
+                "entry", f"{pin.reference} has no file “{sanitize(entry)}”.{hint}"
+            )
         elif checked_job.config is not None:
             checked_job.config = replace(checked_job.config, entry=entry)
             if not checked_job.draft.entry:
-                checked_job.findings.append(Finding("entry", True, f"It runs {entry}, found by itself"))
+                checked_job.findings.append(
+                    Finding("entry", True, f"It runs {entry}, found by itself")
+                )
         if checked_job.draft.python == REQUIREMENTS and not usual_requirement_file(files):
             some = ", ".join(REQUIREMENT_FILES[:-1])
             message = f"{pin.reference} has neither {some} nor {REQUIREMENT_FILES[-1]} that lists packages."
@@ -246,7 +255,9 @@ class JobValidator:
                 weights_path = self._library.weights(pin.reference)
                 if weights_path is not None and weights_path.name == name:
                     sha256 = self._library.weights_hash(pin.reference)
-                    return Weights(self._root.files, weights_path, f"{pin.reference}/{name}", sha256=sha256)
+                    return Weights(
+                        self._root.files, weights_path, f"{pin.reference}/{name}", sha256=sha256
+                    )
         path = expand_home(start_from)
         if not path.is_file():
             raise BackendError(
@@ -268,7 +279,11 @@ class JobValidator:
             checked_job.add_error(
                 f"{name}.node",
                 f"There is no node “{sanitize(placement.node)}”; "
-                + (f"did you mean “{suggestion}”?" if suggestion else f"known nodes: {', '.join(nodes)}."),
+                + (
+                    f"did you mean “{suggestion}”?"
+                    if suggestion
+                    else f"known nodes: {', '.join(nodes)}."
+                ),
             )
             return
         reason = f": {node.message}" if node.message else ""
@@ -314,7 +329,9 @@ class JobValidator:
             gpu = gpus_by_uuid.get(uuid)
             if gpu is None:
                 known_uuids = ", ".join(gpus_by_uuid) or reading.gpu_message or "it has none"
-                message = f"The node {placement.node} has no GPU “{sanitize(uuid)}” ({known_uuids})."
+                message = (
+                    f"The node {placement.node} has no GPU “{sanitize(uuid)}” ({known_uuids})."
+                )
                 checked_job.add_error(name, message)
                 continue
             gpu_label = f"GPU {gpu.index} of {wording.node_label(placement.node)}"
@@ -354,13 +371,14 @@ def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
         return
     # All parts of a split network train on the same batch.
     workers = 1 if config.strategy.is_split else config.workers
-    required_samples = 1 if config.strategy.has_coordinator else config.batch_size * workers
+    step_batch = config.batch_size * config.accumulate
+    required_samples = 1 if config.strategy.has_coordinator else step_batch * workers
     if workers < 1 or size.training >= required_samples:
         return
     has_servers = config.strategy.servers > 0
     subject = "One batch of each worker" if has_servers else "One step"
     processes = f"{workers} × " if workers > 1 else ""
-    largest_batch = size.training // workers
+    largest_batch = size.training // (workers * config.accumulate)
     process_label = "workers" if has_servers else "processes"
     hint = (
         f"choose {number_format.count(largest_batch)} or less"
@@ -369,7 +387,7 @@ def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
     )
     checked_job.add_error(
         "batch_size",
-        f"{subject} takes {processes}{number_format.count(config.batch_size)} samples, "
+        f"{subject} takes {processes}{number_format.count(step_batch)} samples, "
         f"but the dataset has {number_format.count(size.training)}; {hint}.",
     )
 
@@ -395,10 +413,18 @@ def memory_hint(
     if not trial.activation_bytes or not capacities or required_bytes <= min(capacities):
         return ()
     largest_batch = (min(capacities) - 4 * trial.parameter_bytes) // trial.activation_bytes
-    remedy = f"Choose {number_format.count(largest_batch)} or less." if largest_batch > 0 else "Use a smaller model."
-    required_text, capacity_text = (number_format.size(n, is_binary=True) for n in (required_bytes, min(capacities)))
+    remedy = (
+        f"Choose {number_format.count(largest_batch)} or less."
+        if largest_batch > 0
+        else "Use a smaller model."
+    )
+    required_text, capacity_text = (
+        number_format.size(n, is_binary=True) for n in (required_bytes, min(capacities))
+    )
     batch = number_format.count(config.batch_size)
-    message = f"A batch of {batch} needs about {required_text} of memory; a process has {capacity_text}."
+    message = (
+        f"A batch of {batch} needs about {required_text} of memory; a process has {capacity_text}."
+    )
     return (Finding("memory", False, message, remedy),)
 
 

@@ -65,7 +65,11 @@ class DataScanService:
             SamplePage.from_dict,
             lambda: run_tool(
                 "sample_page",
-                {**self._files(data, code, progress or Progress()), **selection, "budget_s": _PAGE_S},
+                {
+                    **self._files(data, code, progress or Progress()),
+                    **selection,
+                    "budget_s": _PAGE_S,
+                },
                 SamplePage.from_dict,
                 "Reading the samples",
                 _PAGE_S + 100,

@@ -160,7 +160,9 @@ def _voc(listing: _Listing) -> _ShapeMatch | None:
     if not notes or not listing.pictures or b"<annotation" not in listing.head(notes[0], 1024):
         return None
     pictures = _plural(len(listing.pictures), "picture")
-    return _ShapeMatch(f"{_plural(len(notes), 'XML file')} with objects and {pictures}", sizes=_BOX_SIZES)
+    return _ShapeMatch(
+        f"{_plural(len(notes), 'XML file')} with objects and {pictures}", sizes=_BOX_SIZES
+    )
 
 
 def _yolo(listing: _Listing) -> _ShapeMatch | None:
@@ -284,10 +286,14 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
         for column, no_value in zip(columns, missing, strict=True)
     ]
     is_missing = sum(map(len, known_cells)) < sum(map(len, columns))
-    missing_note = ", some values missing, which become the mean of their column" if is_missing else ""
+    missing_note = (
+        ", some values missing, which become the mean of their column" if is_missing else ""
+    )
     # An unnamed first column is the index that pandas writes.
     start = 0 if rows[0][0] else 1
-    used_columns = [(cells, form) for cells, form in zip(known_cells, formats, strict=True) if cells]
+    used_columns = [
+        (cells, form) for cells, form in zip(known_cells, formats, strict=True) if cells
+    ]
     widths = [1 if form.kind != "texts" else len(set(own)) for own, form in used_columns[start:-1]]
     sizes = {"features": sum(widths)}
     classes = set(known_cells[-1])

@@ -49,7 +49,9 @@ class GalleryService:
             for k in (IN_GALLERY if kind is None else (kind,))
             for path in self._gallery.glob(f"{k.folder}/*/{CARD}")
         ]
-        return tuple(sorted(entries, key=lambda entry: (entry.kind is Kind.LOADER, entry.card.title)))
+        return tuple(
+            sorted(entries, key=lambda entry: (entry.kind is Kind.LOADER, entry.card.title))
+        )
 
     def show(self, name: str) -> GalleryEntry:
         """Return one entry.
@@ -64,7 +66,9 @@ class GalleryService:
         suggestion = closest_match(name, tuple(entry.name for entry in self.list()))
         raise BackendError(
             f"The gallery has no “{sanitize(name)}”.",
-            f"Did you mean “{suggestion}”?" if suggestion else f"To list it: {COMMAND} gallery list",
+            f"Did you mean “{suggestion}”?"
+            if suggestion
+            else f"To list it: {COMMAND} gallery list",
         )
 
     def values(

@@ -64,7 +64,9 @@ class Rescan:
                     swept.append(f"{kind.value} {staging_folder.name}")
             removed_versions = {(i.name, i.version) for i in self._catalogue.items(kind)}
             removed_versions -= {(item.name, item.version) for item in items}
-            forgotten += [f"{kind.value} {name}@{version}" for name, version in sorted(removed_versions)]
+            forgotten += [
+                f"{kind.value} {name}@{version}" for name, version in sorted(removed_versions)
+            ]
             self._catalogue.sync_items(kind, items, removed_versions)
             counts[kind.folder] = len(items)
         views = []

@@ -161,14 +161,18 @@ class LibraryService:
         for item in self._catalogue.items(Kind.MODEL):
             trial_parts = item.details.get("tried_on")
             if isinstance(trial_parts, list) and len(trial_parts) == 2:
-                combinations.append(Combination(_name(trial_parts[0]), _name(trial_parts[1]), item.name))
+                combinations.append(
+                    Combination(_name(trial_parts[0]), _name(trial_parts[1]), item.name)
+                )
         for view in self._catalogue.jobs(limit=_MAX_JOBS):
             names = {key: pin.name for key, pin in view.pins.items()}
             if view.step and {"dataset", "loader"} <= names.keys():
                 dataset, loader = names["dataset"], names["loader"]
                 combinations.append(Combination(dataset, loader, names.get("model", "")))
                 validation_dataset = names.get("validation_dataset", dataset)
-                combinations.append(Combination(validation_dataset, names.get("validation_loader", loader)))
+                combinations.append(
+                    Combination(validation_dataset, names.get("validation_loader", loader))
+                )
         return tuple(dict.fromkeys(combinations))
 
     def show(self, kind: Kind, reference: str) -> LibraryItem:
@@ -250,7 +254,9 @@ class LibraryService:
                     "Name another one: --since NAME@VERSION.",
                 )
             older_folder = VersionFolder(self._root, kind, newer_folder.name, max(earlier_versions))
-        sides = [(f"{v.name}@{v.version}", self._hashes(v)[1]) for v in (older_folder, newer_folder)]
+        sides = [
+            (f"{v.name}@{v.version}", self._hashes(v)[1]) for v in (older_folder, newer_folder)
+        ]
         return compare_versions(sides[0], sides[1], partial(self.text, kind))
 
     def script_imports(self, reference: str, module: str) -> bool:
@@ -356,7 +362,9 @@ class LibraryService:
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
         model_weights.require_possible(folder, source)
-        unused_names = tool_process.read_weights(source, progress) if training_error() is None else ()
+        unused_names = (
+            tool_process.read_weights(source, progress) if training_error() is None else ()
+        )
         path, sha256, size = model_weights.put(folder, source, progress or Progress())
         weights_record: dict[str, Any] = {
             "name": path.name,
@@ -366,7 +374,9 @@ class LibraryService:
         }
         if unused_names:
             weights_record["unused"] = list(unused_names)
-        return self._add_details(item, {WEIGHTS_DETAIL: weights_record}, str(item.details.get("warning", "")))
+        return self._add_details(
+            item, {WEIGHTS_DETAIL: weights_record}, str(item.details.get("warning", ""))
+        )
 
     def preview(
         self,
@@ -436,7 +446,9 @@ class LibraryService:
         }
         if check.was_tried and data and code:
             details["tried_on"] = [data.reference, code.reference]
-        self._add_details(item, details, "" if not check.was_tried else next(iter(check.warnings), ""))
+        self._add_details(
+            item, details, "" if not check.was_tried else next(iter(check.warnings), "")
+        )
         return check
 
     def cached_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
@@ -558,14 +570,22 @@ def _name_failed_part(kind: Kind, imported_items: Sequence[LibraryItem]) -> Iter
     try:
         yield
     except BackendError as error:
-        item_list = " and ".join(f"the {item.kind.value} {item.reference}" for item in imported_items)
-        imported_message = f"{item_list} {'was' if len(imported_items) == 1 else 'were'} imported before"
+        item_list = " and ".join(
+            f"the {item.kind.value} {item.reference}" for item in imported_items
+        )
+        imported_message = (
+            f"{item_list} {'was' if len(imported_items) == 1 else 'were'} imported before"
+        )
         stay_verb = "stays" if len(imported_items) == 1 else "stay"
         if isinstance(error, Cancelled):
             if not imported_items:
                 raise
             raise BackendError(f"Cancelled; {imported_message} and {stay_verb}.") from error
-        item_list = f"{imported_message[0].upper()}{imported_message[1:]} it and {stay_verb}." if imported_items else ""
+        item_list = (
+            f"{imported_message[0].upper()}{imported_message[1:]} it and {stay_verb}."
+            if imported_items
+            else ""
+        )
         raise BackendError(
             f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {item_list}".strip()
         ) from error
@@ -574,9 +594,16 @@ def _name_failed_part(kind: Kind, imported_items: Sequence[LibraryItem]) -> Iter
 class _PartProgress(Progress):
     """Turns progress of one part, in bytes, into progress of the whole."""
 
-    def __init__(self, progress: Progress, start_bytes: int, size: int, total: int, kind: Kind) -> None:
+    def __init__(
+        self, progress: Progress, start_bytes: int, size: int, total: int, kind: Kind
+    ) -> None:
         super().__init__()
-        self._progress, self._start_bytes, self._size, self._total = progress, start_bytes, size, total
+        self._progress, self._start_bytes, self._size, self._total = (
+            progress,
+            start_bytes,
+            size,
+            total,
+        )
         self._kind = kind
 
     @property

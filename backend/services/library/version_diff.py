@@ -30,7 +30,11 @@ def compare_versions(
     (older_reference, older_hashes), (newer_reference, newer_hashes) = older, newer
     added = sorted(newer_hashes.keys() - older_hashes.keys())
     removed = sorted(older_hashes.keys() - newer_hashes.keys())
-    changed = sorted(path for path in older_hashes.keys() & newer_hashes.keys() if older_hashes[path] != newer_hashes[path])
+    changed = sorted(
+        path
+        for path in older_hashes.keys() & newer_hashes.keys()
+        if older_hashes[path] != newer_hashes[path]
+    )
 
     def lines(reference: str, path: str, hashes: Mapping[str, str]) -> list[str]:
         return text(reference, path).splitlines() if path in hashes else []
@@ -38,7 +42,10 @@ def compare_versions(
     def changed_lines() -> Iterator[str]:
         for path in sorted((*changed, *added, *removed))[:_MAX_FILES]:
             try:
-                sides = lines(older_reference, path, older_hashes), lines(newer_reference, path, newer_hashes)
+                sides = (
+                    lines(older_reference, path, older_hashes),
+                    lines(newer_reference, path, newer_hashes),
+                )
             except BackendError:
                 # The lists contain the file's name.
                 continue
@@ -58,5 +65,10 @@ def compare_versions(
     if len(added) + len(removed) + len(changed) > _MAX_FILES:
         diff_lines.append(f"… (the first {_MAX_FILES} files)")
     return VersionChanges(
-        older_reference, newer_reference, tuple(added), tuple(removed), tuple(changed), "\n".join(diff_lines)
+        older_reference,
+        newer_reference,
+        tuple(added),
+        tuple(removed),
+        tuple(changed),
+        "\n".join(diff_lines),
     )

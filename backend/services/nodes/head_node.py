@@ -111,4 +111,6 @@ class HeadNodeLauncher:
         assert head.info is not None, "a head was set up"
         assert head.installation is not None, "a head was set up"
         home = NodeHome(PurePosixPath(head.info.home))
-        cluster_key.write_settings(shell, home, self._provisioning.peers(), head.installation.own_key)
+        cluster_key.write_settings(
+            shell, home, self._provisioning.peers(), head.installation.own_key
+        )

@@ -179,14 +179,18 @@ class ProvisioningService:
                 on_change(replace(state, trusted_fingerprint=fingerprint))
 
             try:
-                ready_entry = set_up(entry, self._open_shell, plan, report, lambda: cancelled(entry.name))
+                ready_entry = set_up(
+                    entry, self._open_shell, plan, report, lambda: cancelled(entry.name)
+                )
                 node_files.write_entry(self._root, ready_entry)
             except BackendError as error:
                 return error
             return ready_entry
 
         with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(new_entries)))) as pool:
-            results = dict(zip((e.name for e in new_entries), pool.map(set_up_node, new_entries), strict=True))
+            results = dict(
+                zip((e.name for e in new_entries), pool.map(set_up_node, new_entries), strict=True)
+            )
         if key is not None:
             new_names = [e.name for e in results.values() if isinstance(e, NodeEntry)]
             self._authorize_new(other_entries, new_names, key)
@@ -220,7 +224,9 @@ class ProvisioningService:
 
         def exclusive_access(key: str) -> AbstractContextManager[None]:
             path = self._paths.wheels / f"{name}{key}.lock"
-            return locked(path, lambda _: report_message("Waiting for another job, which makes it"), cancelled)
+            return locked(
+                path, lambda _: report_message("Waiting for another job, which makes it"), cancelled
+            )
 
         def report_message(message: str) -> None:
             progress.report(0, 0, f"Packages of the script: {message}")
@@ -242,7 +248,9 @@ class ProvisioningService:
                     environments.bring = partial(relay.bring, shell, steps, entry.data_root)
                 with exclusive_access("" if is_shared else f"-{node}"):
                     fetch = gather_wheels(steps.line)
-                    steps.do(lambda: make_environment(shell, steps, environments, python, name, fetch))
+                    steps.do(
+                        lambda: make_environment(shell, steps, environments, python, name, fetch)
+                    )
 
             try:
                 with as_backend_error("They cannot be written"):
@@ -410,7 +418,9 @@ class ProvisioningService:
         if not entry.installation.own_key:
             installation = entry.installation
             gate_python = installation.python if installation.limits_key else ""
-            cluster_key.install_key(shell, home, key, cluster_key.sources(entry, peers), gate_python)
+            cluster_key.install_key(
+                shell, home, key, cluster_key.sources(entry, peers), gate_python
+            )
         cluster_key.write_settings(shell, home, peers, entry.installation.own_key)
 
     @property
@@ -454,7 +464,9 @@ class ProvisioningService:
 
         return self._in_home(node, remove)
 
-    def _refuse_used(self, node: str, shell: Machine, home: NodeHome, environments: Set[str]) -> None:
+    def _refuse_used(
+        self, node: str, shell: Machine, home: NodeHome, environments: Set[str]
+    ) -> None:
         folders = [home.environments / e for e in environments]
         entries = {e.name: e for e in self._entries()}
         if node not in entries:

@@ -216,7 +216,10 @@ class NodeRegistry:
             updated_entry = replace(entry, gives_way=parse_hours(hours))
         except ValueError as error:
             raise BackendError(str(error)) from error
-        if expected_hours is not None and entry.gives_way not in (expected_hours, updated_entry.gives_way):
+        if expected_hours is not None and entry.gives_way not in (
+            expected_hours,
+            updated_entry.gives_way,
+        ):
             raise BackendError(
                 f"{name} was changed meanwhile, and gives way: {entry.gives_way or 'never'}.",
                 "Open the dialog again to replace that.",
@@ -344,7 +347,9 @@ class NodeRegistry:
                 )
             except HostKeyUnknown as error:
                 # Each sshd on the way asks once: an accepted key stays known.
-                if not (self._is_trusted_key(error.key) or (accept is not None and accept(error.key))):
+                if not (
+                    self._is_trusted_key(error.key) or (accept is not None and accept(error.key))
+                ):
                     raise
                 self.accept_key(error.key)
             except PassphraseNeeded as error:

@@ -131,7 +131,9 @@ class NodeService:
         entry = self._cluster.entry(name)
         if entry.installation is None:
             return (Finding("set up", False, f"{name} is not set up.", f"Set up {name}."),)
-        answer = self._run_module(name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S)
+        answer = self._run_module(
+            name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S
+        )
         address = entry.ranks_address.partition("/")[0] or entry.address.host
         return (*(Finding(**reply) for reply in answer), run_ports.check_ports(name, address))
 
@@ -159,7 +161,9 @@ class NodeService:
             orphans.end(self._root, keys)
             return self.orphans(name)
         arguments = [f"{pid}:{ticks}" for pid, ticks in keys]
-        return _orphans(name, self._run_module(name, "backend.node.checks.orphans", "--end", *arguments))
+        return _orphans(
+            name, self._run_module(name, "backend.node.checks.orphans", "--end", *arguments)
+        )
 
     def reading_over_ssh(self, entry: NodeEntry) -> NodeReading:
         """Read a node whose agent writes no reading (`services.nodes.ssh_reading`).
@@ -209,7 +213,10 @@ class NodeService:
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
         local_capacity = this_computer(reading.cpu.cores, gpus, self._site())
-        return (local_capacity, *(_capacity(state) for state in self.remote() if state.reading is not None))
+        return (
+            local_capacity,
+            *(_capacity(state) for state in self.remote() if state.reading is not None),
+        )
 
     def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[HeadNode]:
         """Return the place that starts the supervisor of a run with these ranks."""
@@ -242,10 +249,15 @@ class NodeService:
         paths = DoctorPaths(self._root.path, self._catalogue, self._python(), trains=error is None)
         doctor_findings = findings(paths, smoke)
         if error is not None:
-            doctor_findings = (Finding("pytorch", False, error.message, error.remedy), *doctor_findings)
+            doctor_findings = (
+                Finding("pytorch", False, error.message, error.remedy),
+                *doctor_findings,
+            )
         if self.trains_here:
             return doctor_findings
-        remote = tuple(self._check_remote_root() if f.check == "data root" else f for f in doctor_findings)
+        remote = tuple(
+            self._check_remote_root() if f.check == "data root" else f for f in doctor_findings
+        )
         return (*remote, *self._mirror_findings())
 
     def _check_remote_root(self) -> Finding:

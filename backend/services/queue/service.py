@@ -300,7 +300,9 @@ class QueueService:
 
     # State of the nodes.
 
-    def _cluster_state(self, entries: Sequence[QueueEntry], pausing_user: str | None) -> ClusterState:
+    def _cluster_state(
+        self, entries: Sequence[QueueEntry], pausing_user: str | None
+    ) -> ClusterState:
         with as_backend_error("The jobs could not be read"):
             self._root.files.refresh_jobs()
             live = self._live.read()

@@ -61,7 +61,9 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
     return measures
 
 
-def _finite_values(history: HistoryUpdate, name: str, epochs: Sequence[int] = ()) -> NDArray[np.float64]:
+def _finite_values(
+    history: HistoryUpdate, name: str, epochs: Sequence[int] = ()
+) -> NDArray[np.float64]:
     """Return the finite values of a metric, of these epochs or of all."""
     values = np.asarray(history.metrics.get(name, ()), np.float64)
     is_wanted = np.isin(history.epochs[: len(values)], epochs) if len(epochs) else True

@@ -93,7 +93,9 @@ class StudyService:
                 if name.endswith(".json") and not name.startswith(".")
             ]
             return tuple(
-                study for study in studies if study is not None and any(job.id in job_ids for job in study.jobs)
+                study
+                for study in studies
+                if study is not None and any(job.id in job_ids for job in study.jobs)
             )
         return ()
 
@@ -118,7 +120,9 @@ class StudyService:
             sweep_of_study(study, form, placement, library)
         except ValueError as error:
             raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
-        row_parts = [self._checked_parts(study, form, row) for row in rows_at(study, form, placement)]
+        row_parts = [
+            self._checked_parts(study, form, row) for row in rows_at(study, form, placement)
+        ]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
             if all(kind.value in one or "script" in one for one in row_parts):
                 continue
@@ -134,7 +138,9 @@ class StudyService:
         sweep, cells = sweep_of_study(study, form, placement, library, added)
 
         def record_study(sweep_jobs: QueuedSweep) -> None:
-            jobs = tuple(StudyJob(v.id, *cell) for v, cell in zip(sweep_jobs.jobs, cells, strict=True))
+            jobs = tuple(
+                StudyJob(v.id, *cell) for v, cell in zip(sweep_jobs.jobs, cells, strict=True)
+            )
             record = StartedStudy(sweep_name(sweep_jobs.tag), form, text, jobs)
             content = json.dumps(record.to_dict(), indent=1).encode()
             with as_backend_error("The study could not be written down"):
@@ -162,7 +168,9 @@ class StudyService:
             try:
                 return StartedStudy.from_dict(json.loads(path.read_bytes()))
             except ValueError as error:
-                raise BackendError(f"{self._root.display_path(path)} is damaged: {error}.") from error
+                raise BackendError(
+                    f"{self._root.display_path(path)} is damaged: {error}."
+                ) from error
         return None
 
     def find_started(self, text: str) -> StartedStudy:
@@ -237,7 +245,8 @@ class StudyService:
         if format_table is None and (draw_plot is None or suffix not in PICTURES):
             picture_hint = "" if draw_plot is None else f", or a picture in .{', .'.join(PICTURES)}"
             raise BackendError(
-                f"{path.name} is no name for an export.", f"End a table in .md or .csv{picture_hint}."
+                f"{path.name} is no name for an export.",
+                f"End a table in .md or .csv{picture_hint}.",
             )
         if path.exists() and not overwrite:
             raise BackendError(
@@ -251,7 +260,9 @@ class StudyService:
                 path.write_bytes(draw_plot(table, suffix))
         return path
 
-    def _checked_parts(self, study: Study, form: FormName, row: StudyRow) -> dict[str, str | GalleryPart]:
+    def _checked_parts(
+        self, study: Study, form: FormName, row: StudyRow
+    ) -> dict[str, str | GalleryPart]:
         """Return what a row names of the library and of the gallery; all of it exists.
 
         Raises:
@@ -289,7 +300,9 @@ class StudyService:
         suggestion = closest_match(name, self._names())
         raise BackendError(
             f"There is no study “{sanitize(name)}”.",
-            f"Did you mean “{suggestion}”?" if suggestion else f"To list studies: {COMMAND} study list",
+            f"Did you mean “{suggestion}”?"
+            if suggestion
+            else f"To list studies: {COMMAND} study list",
         )
 
     def _read(self, path: Path) -> tuple[Study, str]:

@@ -64,7 +64,9 @@ class SweepService:
         """
         sweep, errors = read_sweep(read_job_file(path))
         if sweep is None:
-            raise BackendError(_error_message(errors), "Change the sweep file; nothing was created.")
+            raise BackendError(
+                _error_message(errors), "Change the sweep file; nothing was created."
+            )
         return sweep
 
     def base_of(self, job_id: str) -> dict[str, Any]:
@@ -110,7 +112,9 @@ class SweepService:
         tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
         expansion = self.expand(sweep)
         if expansion.errors:
-            raise BackendError(_error_message(expansion.errors), "Change the sweep; nothing was created.")
+            raise BackendError(
+                _error_message(expansion.errors), "Change the sweep; nothing was created."
+            )
         tagged_jobs = expand(sweep, tag).jobs
         total = len(tagged_jobs)
         views: list[JobView] = []
@@ -202,7 +206,12 @@ class SweepService:
         return self._apply_to_jobs(tag, resume, "queued")
 
     def _apply_to_jobs(
-        self, tag: str, action: Callable[[JobView], JobView], past_verb: str, *, last_first: bool = False
+        self,
+        tag: str,
+        action: Callable[[JobView], JobView],
+        past_verb: str,
+        *,
+        last_first: bool = False,
     ) -> tuple[JobView, ...]:
         tag, jobs = self._jobs_of(tag)
         views: list[JobView] = []
@@ -229,7 +238,11 @@ class SweepService:
 def _error_message(errors: tuple[ConfigError, ...]) -> str:
     first_errors = " ".join(error.message for error in errors[:_MAX_ERRORS])
     remaining_count = len(errors) - _MAX_ERRORS
-    return f"{first_errors} {remaining_count} more of this kind." if remaining_count > 0 else first_errors
+    return (
+        f"{first_errors} {remaining_count} more of this kind."
+        if remaining_count > 0
+        else first_errors
+    )
 
 
 def _slug(name: str) -> str:

@@ -31,9 +31,13 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
     """
     drawn_layers = graph_layers(layers)
     if len(drawn_layers) > _MAX_LAYERS:
-        raise BackendError(f"A graph of {len(drawn_layers)} layers is too large to draw.", _TABLE_REMEDY)
+        raise BackendError(
+            f"A graph of {len(drawn_layers)} layers is too large to draw.", _TABLE_REMEDY
+        )
     drawn_names = {layer.name for layer in drawn_layers}
-    edges = [(name, layer.name) for layer in drawn_layers for name in layer.inputs if name in drawn_names]
+    edges = [
+        (name, layer.name) for layer in drawn_layers for name in layer.inputs if name in drawn_names
+    ]
     request = json.dumps({"nodes": [layer.name for layer in drawn_layers], "edges": edges})
     try:
         completed = subprocess.run(
@@ -47,7 +51,8 @@ def lay_out(layers: Sequence[Layer]) -> LayerGraph:
         return LayerGraph.from_dict(json.loads(completed.stdout))
     except subprocess.TimeoutExpired as error:
         raise BackendError(
-            f"Graphviz did not lay {len(drawn_layers)} layers out within {_LIMIT_S:.0f} s.", _TABLE_REMEDY
+            f"Graphviz did not lay {len(drawn_layers)} layers out within {_LIMIT_S:.0f} s.",
+            _TABLE_REMEDY,
         ) from error
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise BackendError(

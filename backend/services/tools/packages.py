@@ -48,7 +48,9 @@ class PackageService:
             progress.report(0, 0, f"Installing {package} on {state.node}")
 
         for options, names in names_by_options.items():
-            results = self._provisioning.set_up(names, report, lambda _: progress.is_cancelled, options)
+            results = self._provisioning.set_up(
+                names, report, lambda _: progress.is_cancelled, options
+            )
             for name, outcome in results.items():
                 if not isinstance(outcome, NodeEntry):
                     message = f"{package} is not installed on {name}: {outcome.message}"

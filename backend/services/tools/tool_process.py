@@ -189,7 +189,11 @@ def export(
         "files": dict(files or {}),
         "history": str(history.absolute()) if history else "",
     }
-    stable_checkpoint = hold_checkpoint(checkpoint, output.parent) if is_live else contextlib.nullcontext(checkpoint)
+    stable_checkpoint = (
+        hold_checkpoint(checkpoint, output.parent)
+        if is_live
+        else contextlib.nullcontext(checkpoint)
+    )
     try:
         with stable_checkpoint as file:
             request["checkpoint"] = str(file.absolute())

@@ -88,7 +88,11 @@ def _check_unfinished(scan: Scan) -> Iterator[CheckFinding]:
         folder = library_files.kind_folder(scan.root, kind)
         for staging_folder in staging.stagings(folder, scan.names(folder)):
             if staging_folder.is_left_over:
-                yield CheckFinding(f"import of the {kind.value} {sanitize(staging_folder.name)}", {}, [staging_folder.path])
+                yield CheckFinding(
+                    f"import of the {kind.value} {sanitize(staging_folder.name)}",
+                    {},
+                    [staging_folder.path],
+                )
     for name in scan.names(scan.root.jobs):
         path = scan.root.jobs / name
         if name.startswith(".") and name.endswith(".new") and scan.is_stale(path):
@@ -125,7 +129,10 @@ def _check_version_records(scan: Scan) -> Iterator[CheckFinding]:
 
 def _move_version(scan: Scan, folder: VersionFolder) -> None:
     root, target = scan.root, scan.trash_folder / folder.path.relative_to(scan.root.path)
-    removal_record = {"removed": timestamps.utc_now("seconds"), "trash": str(target.relative_to(root.trash))}
+    removal_record = {
+        "removed": timestamps.utc_now("seconds"),
+        "trash": str(target.relative_to(root.trash)),
+    }
     root.files.replace_json(folder.removed, removal_record)
     try:
         move_into(root, folder.path, target)
@@ -243,7 +250,11 @@ def _check_run_ends(scan: Scan) -> Iterator[CheckFinding]:
             reason = state.unrecorded_end.message
             act = partial(_record_end, scan, job.folder)
             yield CheckFinding(job.subject, {**values, "why": reason}, act=act)
-        elif job.is_live and details.supervision is Supervision.ON_OTHER_HOST and job.file is not None:
+        elif (
+            job.is_live
+            and details.supervision is Supervision.ON_OTHER_HOST
+            and job.file is not None
+        ):
             head = job.file.config.placement[0].node
             if head not in (THIS_COMPUTER, *node_names):
                 reason = f"Its node {sanitize(head)} was removed, and only its agent can record it."
@@ -276,10 +287,22 @@ def _check_queue(scan: Scan) -> Iterator[CheckFinding]:
                 act = partial(_restore_mark, scan, mark)
                 yield CheckFinding(job.subject, {"why": reason}, act=act)
             continue
-        leftover_paths = [path for path in (folder.queued, folder.queued_launch) if path.name in job.names]
-        leftover_paths = [path for path in (*leftover_paths, *([mark] if is_listed else [])) if scan.is_stale(path)]
-        if leftover_paths and not any(map(_is_damaged, leftover_paths[: len(leftover_paths) - is_listed])):
-            yield CheckFinding(job.subject, {"why": "The job does not wait, but was left in the queue"}, leftover_paths)
+        leftover_paths = [
+            path for path in (folder.queued, folder.queued_launch) if path.name in job.names
+        ]
+        leftover_paths = [
+            path
+            for path in (*leftover_paths, *([mark] if is_listed else []))
+            if scan.is_stale(path)
+        ]
+        if leftover_paths and not any(
+            map(_is_damaged, leftover_paths[: len(leftover_paths) - is_listed])
+        ):
+            yield CheckFinding(
+                job.subject,
+                {"why": "The job does not wait, but was left in the queue"},
+                leftover_paths,
+            )
 
 
 def _restore_mark(scan: Scan, mark: Path) -> None:
@@ -293,7 +316,9 @@ def _check_checkpoints(scan: Scan) -> Iterator[CheckFinding]:
             yield from _check_checkpoint_folder(scan, job, folder)
 
 
-def _check_checkpoint_folder(scan: Scan, job: ScannedJob, folder: OpenJob) -> Iterator[CheckFinding]:
+def _check_checkpoint_folder(
+    scan: Scan, job: ScannedJob, folder: OpenJob
+) -> Iterator[CheckFinding]:
     checkpoint_folder, names = folder.checkpoints, scan.names(folder.checkpoints)
     newest = "" if job.is_live else checkpoint_files.newest_name(folder)
     if newest and newest + SIDECAR_SUFFIX not in names:
@@ -310,7 +335,9 @@ def _check_checkpoint_folder(scan: Scan, job: ScannedJob, folder: OpenJob) -> It
         if error is not None:
             remedy = error[1] or ("Check again when its run has ended." if job.is_live else "")
             moves += [folder.latest] if stem == newest else []
-            yield CheckFinding(job.subject, {"why": error[0]}, [] if remedy else moves, remedy=remedy)
+            yield CheckFinding(
+                job.subject, {"why": error[0]}, [] if remedy else moves, remedy=remedy
+            )
     for name in () if job.is_live else names:
         stem = name.removesuffix(CHECKPOINT_SUFFIX)
         if name[0] == "." or name == stem or stem + SIDECAR_SUFFIX in names:
@@ -336,7 +363,9 @@ def _checkpoint_error(scan: Scan, job: ScannedJob, sidecar: Path) -> tuple[str, 
         return f"The record of the checkpoint {name} cannot be read: {error.strerror}", _DISK_REMEDY
     file_path = Path(record.path)
     has_file = (
-        scan.root.files.exists(file_path) if record.file else file_path.name in scan.names(sidecar.parent)
+        scan.root.files.exists(file_path)
+        if record.file
+        else file_path.name in scan.names(sidecar.parent)
     )
     return _content_error(scan, job, record, has_file)
 
@@ -385,7 +414,9 @@ def _check_catalogue(scan: Scan) -> Iterator[CheckFinding]:
 def _check_processes(scan: Scan) -> Iterator[CheckFinding]:
     nodes = [orphan.name for orphan in scan.services.cluster.known_entries() if orphan.is_ready]
     node_names = [THIS_COMPUTER, *nodes]
-    is_wanted = scan.subjects is None or any(orphan.startswith("process ") for orphan in scan.subjects)
+    is_wanted = scan.subjects is None or any(
+        orphan.startswith("process ") for orphan in scan.subjects
+    )
     if not scan.job_ids or not is_wanted:
         return
 
@@ -422,14 +453,19 @@ def _check_access(scan: Scan) -> Iterator[CheckFinding]:
     paths = [("data root", scan.root.path / name) for name in scan.names(scan.root.path)]
     for job in scan.jobs:
         job_folder = job.folder
-        paths += [(job.subject, path) for path in (job_folder.path, job_folder.history, job_folder.tensorboard)]
+        paths += [
+            (job.subject, path)
+            for path in (job_folder.path, job_folder.history, job_folder.tensorboard)
+        ]
         for folder in (job_folder.path, job_folder.logs, job_folder.checkpoints):
             paths += [(job.subject, folder / name) for name in scan.names(folder)]
     for subject, path in paths:
         with suppress(FileNotFoundError):
             if path.name[0] != "." and access_modes.is_closed(path, root):
                 act = partial(access_modes.inherit_access, path, scan.root.path)
-                yield CheckFinding(subject, {"path": sanitize(scan.root.display_path(path), 300)}, act=act)
+                yield CheckFinding(
+                    subject, {"path": sanitize(scan.root.display_path(path), 300)}, act=act
+                )
 
 
 def _check_foreign_files(scan: Scan) -> Iterator[CheckFinding]:
@@ -454,7 +490,10 @@ def _check_disk_space(scan: Scan) -> Iterator[CheckFinding]:
         return
     needed_bytes, free_bytes = scan.needed_bytes, disk_space(scan.root.path).free_bytes
     if needed_bytes > free_bytes:
-        values = {"needed": number_format.size(needed_bytes), "free": number_format.size(free_bytes)}
+        values = {
+            "needed": number_format.size(needed_bytes),
+            "free": number_format.size(free_bytes),
+        }
         yield CheckFinding(
             "disk", values, remedy="Free some space, or move jobs to the trash and empty it."
         )

@@ -103,7 +103,9 @@ class Scan:
             except OSError as error:
                 self._unlisted.add(folder)
                 folder_label = self.root.display_path(folder)
-                self.not_checked.append(f"{folder_label} cannot be listed: {error.strerror or error}.")
+                self.not_checked.append(
+                    f"{folder_label} cannot be listed: {error.strerror or error}."
+                )
             self._names[folder] = tuple(sorted(names))
         return self._names[folder]
 

@@ -59,8 +59,8 @@ class VerifyService:
             BackendError: The data root cannot be read; nothing was changed.
             Cancelled: By ``progress``, before the first change.
         """
-        keys = {one.key for one in findings if one.repair}
-        subjects = frozenset(one.subject for one in findings)
+        keys = {f.key for f in findings if f.repair}
+        subjects = frozenset(f.subject for f in findings)
         scan = Scan(self._services, hashes, progress or Progress(), subjects)
         pairs = [pair for pair in self._findings(scan) if pair[0].key in keys]
         repaired, failed = [], []
@@ -72,7 +72,9 @@ class VerifyService:
                 failed.append(replace(finding, message=error.with_remedy))
             else:
                 repaired.append(finding)
-        return RepairResult(tuple(repaired), tuple(failed), scan.root.display_path(scan.trash_folder))
+        return RepairResult(
+            tuple(repaired), tuple(failed), scan.root.display_path(scan.trash_folder)
+        )
 
     def _findings(self, scan: Scan) -> Iterator[tuple[VerifyFinding, CheckFinding]]:
         with as_backend_error(f"The data root {scan.root.name} cannot be read"):

@@ -125,9 +125,16 @@ class AveragedGradients(Strategy):
         for message in self._messages:
             message.zero()
 
+<<<<<<< HEAD
     def backward(self, loss: torch.Tensor) -> None:
         hooked: Any = loss
         hooked.register_hook(self._begin_backward)
+=======
+    def backward(self, loss: torch.Tensor, *, is_last: bool = True) -> None:
+        if is_last:
+            hooked: Any = loss
+            hooked.register_hook(self._begin)
+>>>>>>> work
         super().backward(loss)
 
     def _begin_backward(self, _gradient: torch.Tensor) -> None:

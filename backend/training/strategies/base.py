@@ -117,8 +117,12 @@ class Strategy(ABC):
     def zero(self) -> None:
         """Clear the gradients before the forward of a step, which may run backward passes."""
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Compute the gradients of a loss that `parallel`'s result returned."""
+    def backward(self, loss: torch.Tensor, *, is_last: bool = True) -> None:
+        """Add the gradients of a loss that `parallel`'s result returned.
+
+        Args:
+            is_last: No other pass of the step follows, so that a gradient can be sent.
+        """
         # torch has no type annotations for `backward`.
         torch.autograd.backward(loss)
 

@@ -117,7 +117,7 @@ class Consensus(RendezvousMixin, LocalGradients):
         self._forward.output = output
         return user_code.compute_loss(self._forward.model, output, target)
 
-    def backward(self, loss: torch.Tensor) -> None:
+    def backward(self, loss: torch.Tensor, *, is_last: bool = True) -> None:
         update = self._update
         assert update is not None
         figures: dict[str, float] = {}

@@ -115,12 +115,18 @@ def first_axis_form(output: Any, target: Any, size: int) -> BatchForm:
         return ITEM_LIST if is_list and not any(forms.values()) else forms or None
 
     output_form = form(output)
-    has_scores = _has_class_scores(output, class_numbers(target, size)) if isinstance(output_form, Axis) else False
+    has_scores = (
+        _has_class_scores(output, class_numbers(target, size))
+        if isinstance(output_form, Axis)
+        else False
+    )
     note = (
         "The model takes no batches of 2 and 3 samples: the first axis of its output is taken for "
         "the samples."
     )
-    return BatchForm(output_form, form(target), () if has_scores else None, (note,)).with_shares(output, size)
+    return BatchForm(output_form, form(target), () if has_scores else None, (note,)).with_shares(
+        output, size
+    )
 
 
 def form_of(two: Any, three: Any) -> Form:
@@ -129,8 +135,16 @@ def form_of(two: Any, three: Any) -> Form:
         if two.ndim != three.ndim:
             return None
         lengths = zip(two.shape, three.shape, strict=True)
-        growing_axes = [number for number, (two_entries, three_entries) in enumerate(lengths) if two_entries != three_entries]
-        is_sample_axis = len(growing_axes) == 1 and two.shape[growing_axes[0]] == 2 and three.shape[growing_axes[0]] == 3
+        growing_axes = [
+            number
+            for number, (two_entries, three_entries) in enumerate(lengths)
+            if two_entries != three_entries
+        ]
+        is_sample_axis = (
+            len(growing_axes) == 1
+            and two.shape[growing_axes[0]] == 2
+            and three.shape[growing_axes[0]] == 3
+        )
         return Axis(growing_axes[0], two.ndim) if is_sample_axis else None
     two_entries, three_entries = entries(two), entries(three)
     if not isinstance(two, Mapping) and (len(two_entries), len(three_entries)) == (2, 3):
@@ -155,7 +169,10 @@ def sample_part(value: Any, form: Form, index: int, size: int) -> Any:
     if form is None:
         return None
     value_entries = entries(value)
-    parts = {key: sample_part(value_entries[key], entry_form, index, size) for key, entry_form in form.items()}
+    parts = {
+        key: sample_part(value_entries[key], entry_form, index, size)
+        for key, entry_form in form.items()
+    }
     parts = {key: part for key, part in parts.items() if part is not None}
     return parts if parts else None
 
@@ -220,7 +237,9 @@ def _find_classes(
             logit_keys = [keys for keys in candidates if keys in ((), ("logits",))]
             return (logit_keys[0] if logit_keys else None), ()
     for keys, gradient in zip(trained_parts, gradients, strict=True):
-        if gradient is not None and _is_choice(_rows(gradient, candidates[keys][1], len(items)), numbers):
+        if gradient is not None and _is_choice(
+            _rows(gradient, candidates[keys][1], len(items)), numbers
+        ):
             return keys, ()
     return None, (
         "The targets are whole numbers, but the model's loss does not use its output as scores of "

@@ -105,7 +105,12 @@ def _first_batch(request: Mapping[str, Any]) -> tuple[UserData, Any, Any, list[s
     size = min(len(dataset), int(request.get("batch_size", 4)))
     previous_states = _generator_states(dataset.user_dataset)
     data, target = split_batch(dataset.collate([dataset[index] for index in range(size)]))
-    return dataset, data, target, _changed_names(previous_states, _generator_states(dataset.user_dataset))
+    return (
+        dataset,
+        data,
+        target,
+        _changed_names(previous_states, _generator_states(dataset.user_dataset)),
+    )
 
 
 def _run_step(

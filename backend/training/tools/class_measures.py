@@ -28,7 +28,9 @@ def measures(counts: Array) -> tuple[Array, Array, Array, Array]:
         return true, hits / predicted, hits / true, 2 * hits / (true + predicted)
 
 
-def most_confident_mistakes(target: Array, predicted: Array, confidence: Array, limit: int) -> Array:
+def most_confident_mistakes(
+    target: Array, predicted: Array, confidence: Array, limit: int
+) -> Array:
     """Return the places of the wrong predictions, the most confident first."""
     mistakes = numpy.flatnonzero((target >= 0) & (target != predicted))
     return mistakes[numpy.argsort(-confidence[mistakes], kind="stable")][:limit]

@@ -30,7 +30,9 @@ def serve(folder: str, token: str) -> dict[str, str]:
         "load_fast": "false",
     }
     try:
-        board.configure(argv=["tensorboard", *(f"--{key}={value}" for key, value in options.items())])
+        board.configure(
+            argv=["tensorboard", *(f"--{key}={value}" for key, value in options.items())]
+        )
         return {"url": board.launch()}
     except (program.TensorBoardServerException, OSError, SystemExit) as error:
         return {"error": f"{type(error).__name__}: {error}"}

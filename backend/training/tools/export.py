@@ -266,10 +266,17 @@ def load_state(model: torch.nn.Module, state: dict[str, Any]) -> None:
         model.load_state_dict(state)
     except (RuntimeError, KeyError) as error:
         model_names = set(model.state_dict())
-        missing_names, unknown_names = sorted(model_names - set(state)), sorted(set(state) - model_names)
+        missing_names, unknown_names = (
+            sorted(model_names - set(state)),
+            sorted(set(state) - model_names),
+        )
         reasons = [
-            f"the model has {missing_names[0]} and the checkpoint does not" if missing_names else "",
-            f"the checkpoint has {unknown_names[0]} and the model does not" if unknown_names else "",
+            f"the model has {missing_names[0]} and the checkpoint does not"
+            if missing_names
+            else "",
+            f"the checkpoint has {unknown_names[0]} and the model does not"
+            if unknown_names
+            else "",
         ]
         reason = "; ".join(filter(None, reasons)) or describe(error)
         raise BackendError(
@@ -318,7 +325,9 @@ def _save_zip(
         if history and Path(history).is_file():
             report("Packing the history…")
             blocks = list(history_table.blocks(Path(history)))
-            complete_blocks = b"".join(block for block in blocks if history_table.is_complete(block))
+            complete_blocks = b"".join(
+                block for block in blocks if history_table.is_complete(block)
+            )
             _add(archive, sums, "history.toml", complete_blocks)
             table = io.StringIO()
             rows, damaged_count = history_table.rows(blocks)

@@ -119,7 +119,8 @@ class SamplePairs:
 
     def index_pairs(self, limit: int) -> tuple[tuple[int, ...], ...]:
         return tuple(
-            (int(i), int(j)) for i, j in zip(self.originals[:limit], self.copies[:limit], strict=True)
+            (int(i), int(j))
+            for i, j in zip(self.originals[:limit], self.copies[:limit], strict=True)
         )
 
     def excluding(self, excluded_pairs: SamplePairs) -> SamplePairs:
@@ -150,7 +151,9 @@ def equal_pairs_between(training: Array, validation: Array) -> SamplePairs:
     return SamplePairs(first_indices[positions[copies]], copies)
 
 
-def similar_pairs(training: Array, validation: Array) -> tuple[SamplePairs, SamplePairs, SamplePairs]:
+def similar_pairs(
+    training: Array, validation: Array
+) -> tuple[SamplePairs, SamplePairs, SamplePairs]:
     """Return the similar pictures within training, within validation and between them.
 
     ``training`` and ``validation`` have a row of four bands for each sample. Each later sample is
@@ -158,11 +161,15 @@ def similar_pairs(training: Array, validation: Array) -> tuple[SamplePairs, Samp
     """
     splits = []
     for hashes in (training, validation):
-        distinct_hashes, first_indices, group = numpy.unique(hashes, axis=0, return_index=True, return_inverse=True)
+        distinct_hashes, first_indices, group = numpy.unique(
+            hashes, axis=0, return_index=True, return_inverse=True
+        )
         splits.append((distinct_hashes, first_indices, group.reshape(-1)))
     bands = numpy.concatenate([distinct_hashes for distinct_hashes, _, _ in splits])
     samples = numpy.concatenate([first_indices for _, first_indices, _ in splits])
-    is_validation = numpy.repeat([False, True], [len(distinct_hashes) for distinct_hashes, _, _ in splits])
+    is_validation = numpy.repeat(
+        [False, True], [len(distinct_hashes) for distinct_hashes, _, _ in splits]
+    )
     no_partner = max(len(training), len(validation))
     partners_within = numpy.full(len(bands), no_partner)
     partners_between = numpy.full(len(bands), no_partner)
@@ -181,12 +188,20 @@ def similar_pairs(training: Array, validation: Array) -> tuple[SamplePairs, Samp
             )
             left_rows, right_rows = left_rows[is_similar], right_rows[is_similar]
             is_between = is_validation[left_rows] != is_validation[right_rows]
-            lower_rows, upper_rows = numpy.minimum(left_rows, right_rows), numpy.maximum(left_rows, right_rows)
+            lower_rows, upper_rows = (
+                numpy.minimum(left_rows, right_rows),
+                numpy.maximum(left_rows, right_rows),
+            )
             # Those of validation come last, so that `high` is of validation where they mix.
-            numpy.minimum.at(partners_between, upper_rows[is_between], samples[lower_rows[is_between]])
+            numpy.minimum.at(
+                partners_between, upper_rows[is_between], samples[lower_rows[is_between]]
+            )
             left_rows, right_rows = left_rows[~is_between], right_rows[~is_between]
             is_swapped = samples[left_rows] > samples[right_rows]
-            earlier_rows, later_rows = numpy.where(is_swapped, right_rows, left_rows), numpy.where(is_swapped, left_rows, right_rows)
+            earlier_rows, later_rows = (
+                numpy.where(is_swapped, right_rows, left_rows),
+                numpy.where(is_swapped, left_rows, right_rows),
+            )
             numpy.minimum.at(partners_within, later_rows, samples[earlier_rows])
     count = len(splits[0][0])
     return (
@@ -196,7 +211,9 @@ def similar_pairs(training: Array, validation: Array) -> tuple[SamplePairs, Samp
     )
 
 
-def _pairs_by_hash(partner: Array, split: tuple[Array, Array, Array], no_partner: int) -> SamplePairs:
+def _pairs_by_hash(
+    partner: Array, split: tuple[Array, Array, Array], no_partner: int
+) -> SamplePairs:
     """Return a partner for each sample: that of its hash, or the first sample with this hash."""
     distinct_hashes, first_indices, group = split
     is_first = first_indices[group] == numpy.arange(len(group))

@@ -63,7 +63,9 @@ class _Server:
                 return
             for call in [open_call for open_call in self._calls if open_call.pidfd in ready]:
                 self._finish(call)
-            for call in [open_call for open_call in self._calls if open_call.socket.fileno() in ready]:
+            for call in [
+                open_call for open_call in self._calls if open_call.socket.fileno() in ready
+            ]:
                 # Nothing is sent on it: the desktop has closed it.
                 process_signals.send(call.pid, lambda: True, signal.SIGKILL)
                 self._finish(call)
@@ -85,7 +87,9 @@ class _Server:
             call.socket.send(b"%d\n" % pid)
         return True
 
-    def _run_tool(self, request: dict[str, Any], descriptors: list[int], server_pid: int) -> NoReturn:
+    def _run_tool(
+        self, request: dict[str, Any], descriptors: list[int], server_pid: int
+    ) -> NoReturn:
         """Be the process of a tool."""
         code = 1
         try:

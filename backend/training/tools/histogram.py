@@ -50,7 +50,8 @@ class ChannelSpread:
             mean, n = float(values.mean()), self._n + values.size
             mean_difference = mean - self._mean
             self._squares += (
-                float(((values - mean) ** 2).sum()) + mean_difference * mean_difference * self._n * values.size / n
+                float(((values - mean) ** 2).sum())
+                + mean_difference * mean_difference * self._n * values.size / n
             )
             self._mean += mean_difference * values.size / n
             self._n = n
@@ -115,7 +116,11 @@ class _Bins:
 
     def _double_width(self) -> None:
         left_padding, right_padding = self._first % 2, (self._first + len(self._counts)) % 2
-        padded_counts = numpy.pad(self._counts, (left_padding, right_padding)) if len(self._counts) else self._counts
+        padded_counts = (
+            numpy.pad(self._counts, (left_padding, right_padding))
+            if len(self._counts)
+            else self._counts
+        )
         self._counts = padded_counts.reshape(-1, 2).sum(axis=1)
         self._first //= 2
         self._width *= 2

@@ -68,7 +68,9 @@ def inspect_checkpoint(request: Mapping[str, Any], report: tool_protocol.Report)
     if request.get("against"):
         report("Reading the other checkpoint…")
         _load(model, Path(request["against"]))
-        other_weights = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        other_weights = {
+            name: parameter.detach().clone() for name, parameter in model.named_parameters()
+        }
     report("Reading the checkpoint…")
     _load(model, Path(request["checkpoint"]))
     report(f"Passing sample {number_format.count(sample)} through the layers…")
@@ -118,7 +120,11 @@ def _weight_rows(
 ) -> Iterator[WeightRow]:
     parameters = list(model.named_parameters())[:_ROW_LIMIT]
     for number, (name, parameter) in enumerate(parameters):
-        report(f"Reading weight {number_format.count_of(number + 1, len(parameters))}", number, len(parameters))
+        report(
+            f"Reading weight {number_format.count_of(number + 1, len(parameters))}",
+            number,
+            len(parameters),
+        )
         value = parameter.detach()
         yield WeightRow(
             name,
@@ -161,14 +167,18 @@ class _SamplePass:
             for element in layer_modules(model)
             if not element.has_parts and not isinstance(element.module, torch.jit.ScriptModule)
         ]
-        inputs = [element for element in tensors_in(data) if element.is_floating_point() and element.ndim]
+        inputs = [
+            element for element in tensors_in(data) if element.is_floating_point() and element.ndim
+        ]
         for element in inputs:
             element.requires_grad_()
         # A model may change its input in place, which only copies allow.
         data_copy = tree_map_only(torch.Tensor, torch.clone, data)
         try:
             outputs = [
-                element for element in tensors_in(compute_output(model, data_copy)) if element.is_floating_point()
+                element
+                for element in tensors_in(compute_output(model, data_copy))
+                if element.is_floating_point()
             ]
         finally:
             for handle in handles:

@@ -58,7 +58,10 @@ def model_layers(model: torch.nn.Module, data: Any, samples: int) -> ModelLayers
 @contextlib.contextmanager
 def evaluating_step_by_step(model: torch.nn.Module) -> Iterator[None]:
     """Evaluate a model step by step: nothing is fused into one operation."""
-    had_fast_path, had_fused_layers = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+    had_fast_path, had_fused_layers = (
+        torch.backends.mha.get_fastpath_enabled(),
+        torch._C._get_mkldnn_enabled(),
+    )
     torch.backends.mha.set_fastpath_enabled(False)
     if any(isinstance(module, torch.nn.RNNBase) for module in model.modules()):
         # The counter knows no fused LSTM. The public context manager warns at each use.

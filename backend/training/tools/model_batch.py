@@ -43,7 +43,9 @@ def prepare_process() -> None:
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     memory_info = psutil.Process().memory_info()
     limit_bytes = getattr(memory_info, "data", memory_info.vms) + psutil.virtual_memory().available
-    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (limit_bytes, resource.getrlimit(resource.RLIMIT_DATA)[1])
+    )
 
 
 def model_batch(

@@ -16,11 +16,11 @@ from backend.training.tools.thumbnails import (
     PART_LIMIT,
     Array,
     as_array,
-    thumbnail_pixels,
-    encode_png,
     display_part,
+    encode_png,
     picture_layout,
     thinning_step,
+    thumbnail_pixels,
 )
 
 _COLOURS = numpy.array(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,15 @@ from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
 from backend.training.checkpoint import load_checkpoint
+<<<<<<< HEAD
 from backend.training.checkpoint_content import restore_buffers
 from backend.training.data import BatchIndices, ValidationOrder, make_loader
 from backend.training.evaluation import BatchValues, average_values
+=======
+from backend.training.checkpoint_content import put_buffers
+from backend.training.data import BatchIndices, ValidationOrder, loader
+from backend.training.evaluation import BatchValues, mean_of, precision
+>>>>>>> work
 from backend.training.subject import Subject, open_subject
 from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
@@ -71,11 +78,15 @@ class _PredictionRun:
         report("Opening data and model…")
         with _limit_time("Opening data and model", OPEN_S):
             subject = open_subject(launch, torch.device("cpu"), 0, RankHeartbeat.inherited())
-            self._subject_data = self._data_for_files(subject) if self._files else self._data_of_split(subject)
+            self._subject_data = (
+                self._data_for_files(subject) if self._files else self._data_of_split(subject)
+            )
             self._data = self._subject_data
             if self._files:
                 files = _FileDataset(self._subject_data, self._files)
-                self._data = UserData(self._subject_data.source, self._subject_data.class_name, files)
+                self._data = UserData(
+                    self._subject_data.source, self._subject_data.class_name, files
+                )
         report("Loading the checkpoint…")
         state = load_checkpoint(Path(request["checkpoint"]))
         self._model = subject.model
@@ -84,9 +95,12 @@ class _PredictionRun:
         self._model.eval()
         self._order = _SampleOrder(self._sample_indices(), launch.config.batch_size)
         self._workers = launch.config.loader_workers
-        if launch.config.mixed_precision:
+        name = launch.config.precision
+        # The CPU has neither TF32 nor the kernels of float16.
+        self._precision = "float32" if name in ("tf32", "float16") else name
+        if name != self._precision:
             self._notes.append(
-                "The job measured in half precision on a GPU; these figures are in full precision."
+                f"The job measured in {name} on a GPU; these figures are in float32."
             )
 
     def result(self) -> dict[str, Any]:
@@ -108,13 +122,15 @@ class _PredictionRun:
             batches = iter(self._batches_of_files(file_errors) if self._files else self._batches())
             sample_count = 0
             while True:
-                self._report("Computing predictions…", sample_count, len(self._order.sample_indices))
+                self._report(
+                    "Computing predictions…", sample_count, len(self._order.sample_indices)
+                )
                 with _limit_time("Reading a batch", BATCH_S):
                     rows, batch = next(batches, ([], None))
                 if not rows:
                     break
                 data, target = user_code.split_batch(batch)
-                with _limit_time("The model's forward", BATCH_S):
+                with _limit_time("The model's forward", BATCH_S), self._autocast():
                     output = user_code.compute_output(self._model, data)
                 if output is None:
                     raise UserCodeError(
@@ -129,7 +145,9 @@ class _PredictionRun:
             if file_errors and not sample_count:
                 raise next(iter(file_errors.values()))
             if file_errors:
-                names = number_format.name_list([Path(self._files[index]).name for index in file_errors])
+                names = number_format.name_list(
+                    [Path(self._files[index]).name for index in file_errors]
+                )
                 count = f"{len(file_errors)} file{'s' if len(file_errors) > 1 else ''}"
                 self._notes.append(f"{count} could not be read: {names}.")
             self._report("Choosing samples to show…")
@@ -143,7 +161,8 @@ class _PredictionRun:
         if not self._has_metrics:
             return
         try:
-            loss = user_code.compute_loss(self._model, output, target)
+            with self._autocast():
+                loss = user_code.compute_loss(self._model, output, target)
             metrics = user_code.compute_metrics(self._model, output, target)
         except UserCodeError as error:
             self._has_metrics = False
@@ -151,6 +170,9 @@ class _PredictionRun:
             self._notes.append(f"There are no metrics: {error.message}")
             return
         batch_metrics.append((len(batch_metrics), BatchValues(loss, metrics, output, target)))
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return precision(torch.device("cpu"), self._precision)
 
     def _data_of_split(self, subject: Subject) -> UserData:
         if self._request.get("split", "validation") == "training":
@@ -212,8 +234,15 @@ class _SampleOrder(ValidationOrder):
         self.sample_indices = sample_indices
 
     def share(self, batch: int) -> BatchIndices:
+<<<<<<< HEAD
         positions = super().batch_indices(batch)
         return BatchIndices([self.sample_indices[position] for position in positions], positions.number)
+=======
+        positions = super().share(batch)
+        return BatchIndices(
+            [self.sample_indices[position] for position in positions], positions.number
+        )
+>>>>>>> work
 
 
 class _FileDataset:

@@ -44,8 +44,8 @@ from backend.training.tools.preview import class_names, spread_indices
 from backend.training.tools.thumbnails import (
     Array,
     as_array,
-    leaves,
     display_part,
+    leaves,
     picture_layout,
     target_text,
 )
@@ -77,10 +77,14 @@ class PredictionResults:
         # A file's name that is not UTF-8 is written as it is on the disk.
         self._file = table.open("w", encoding="utf-8", errors="surrogateescape", newline="")
         self._table = csv.writer(self._file)
-        top_columns = [f"top_{n}{suffix}" for n in range(2, TOP + 1) for suffix in ("", "_confidence")]
+        top_columns = [
+            f"top_{n}{suffix}" for n in range(2, TOP + 1) for suffix in ("", "_confidence")
+        ]
         self._table.writerow([*_COLUMNS, *top_columns, *(["file"] if files else [])])
         self._blanks = [""] * len(top_columns)
-        self._shown_positions = set(spread_indices(count, count if count <= _SHOW_ALL_LIMIT else _SHOWN_COUNT))
+        self._shown_positions = set(
+            spread_indices(count, count if count <= _SHOW_ALL_LIMIT else _SHOWN_COUNT)
+        )
         self._outputs: dict[int, Any] = {}
         self._truths: dict[int, Any] = {}
         self._matches: list[average_precision.PictureMatches] = []
@@ -133,8 +137,12 @@ class PredictionResults:
             picture_matches = average_precision.match_picture(parts[offset], sample_target)
             self._matches += [picture_matches] if picture_matches is not None else []
             if start + offset in self._shown_positions:
-                self._outputs[start + offset] = _box_fields(parts[offset]) if is_boxes else parts[offset]
-                self._truths[start + offset] = _box_fields(sample_target) if picture_matches is not None else {}
+                self._outputs[start + offset] = (
+                    _box_fields(parts[offset]) if is_boxes else parts[offset]
+                )
+                self._truths[start + offset] = (
+                    _box_fields(sample_target) if picture_matches is not None else {}
+                )
             prediction_label, confidence = self._text(parts[offset])
             target_label = "" if sample_target is None else _value_text(sample_target, self._names)
             cells = (row, _cell(target_label), _cell(prediction_label), confidence, *self._blanks)
@@ -160,14 +168,19 @@ class PredictionResults:
         self._top.append(top.int())
         self._confidences.append(confidence)
         labels = [in_spreadsheet(self._name(number)) for number in range(count)]
-        target_labels = [labels[n] if 0 <= n < count else str(n) if n > 0 else "" for n in targets.tolist()]
+        target_labels = [
+            labels[n] if 0 <= n < count else str(n) if n > 0 else "" for n in targets.tolist()
+        ]
         columns: list[Sequence[Any]] = [rows, target_labels]
         for class_indices, class_shares in zip(
             top.T.tolist(), confidence.double().T.numpy().round(6).tolist(), strict=True
         ):
             columns += [
                 [labels[n] if n >= 0 else _NAN_TEXT for n in class_indices],
-                [share if n >= 0 else "" for n, share in zip(class_indices, class_shares, strict=True)],
+                [
+                    share if n >= 0 else ""
+                    for n, share in zip(class_indices, class_shares, strict=True)
+                ],
             ]
         columns += [[""] * len(rows)] * (2 * (TOP - len(top[0])))
         if self._files:
@@ -203,7 +216,11 @@ class PredictionResults:
         count = len(self._rows)
         deadline = time.monotonic() + _SHOW_S
         shows_samples = count <= _SHOW_ALL_LIMIT or self._task != CLASSES
-        positions = sorted(position for position in self._shown_positions if position < count) if shows_samples else []
+        positions = (
+            sorted(position for position in self._shown_positions if position < count)
+            if shows_samples
+            else []
+        )
         summary = Prediction(
             task=self._task,
             sample_count=count,
@@ -250,7 +267,9 @@ class PredictionResults:
         if not (target >= 0).any():
             return replace(summary, best=self._samples(best.tolist(), deadline))
         counts = class_measures.confusion(target, predicted, self._classes)
-        mistakes = class_measures.most_confident_mistakes(target, predicted, confidence, _MISTAKE_LIMIT)
+        mistakes = class_measures.most_confident_mistakes(
+            target, predicted, confidence, _MISTAKE_LIMIT
+        )
         return replace(
             summary,
             classes=tuple(

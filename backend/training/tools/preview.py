@@ -23,8 +23,8 @@ from backend.records.base import number_format
 from backend.records.jobs.config import JobConfig
 from backend.records.library.preview import (
     ClassCount,
-    SampleError,
     Preview,
+    SampleError,
     SamplePreview,
     ShapeCount,
     rare_class_warning,
@@ -161,7 +161,9 @@ class Survey:
         )
         preview_result = self.result(examined)
         if examined < self._count:
-            preview_result = replace(preview_result, warnings=(cut_warning, *preview_result.warnings))
+            preview_result = replace(
+                preview_result, warnings=(cut_warning, *preview_result.warnings)
+            )
         return preview_result.to_dict()
 
     def result(self, examined: int) -> Preview:
@@ -225,7 +227,9 @@ class Survey:
             self._shapes[path, shape, type_name(value)] += 1
             if array is not None:
                 is_bad |= self._has_bad_values(array)
-                is_accepted = len(self._measured_paths) < _PATH_LIMIT or path in self._measured_paths
+                is_accepted = (
+                    len(self._measured_paths) < _PATH_LIMIT or path in self._measured_paths
+                )
                 if _is_measured(path, array) and is_accepted:
                     self._add_values(path, array)
         if is_bad and len(self._bad_items) < _ERROR_LIMIT:
@@ -327,7 +331,9 @@ class Survey:
     def _class_counts(self) -> tuple[ClassCount, ...]:
         if not self._has_classes:
             return ()
-        ordered_items = sorted(self._classes.items(), key=lambda kv: (isinstance(kv[0], str), kv[0]))
+        ordered_items = sorted(
+            self._classes.items(), key=lambda kv: (isinstance(kv[0], str), kv[0])
+        )
         return tuple(ClassCount(self._name(key), count) for key, count in ordered_items)
 
     def _name(self, key: str | int) -> str:
@@ -362,7 +368,9 @@ class Survey:
             by_path.setdefault(path, []).append(shape)
         for path, shapes in by_path.items():
             if len(set(shapes)) > 1:
-                first_shape, second_shape = (_shape_text(shape) for shape in list(dict.fromkeys(shapes))[:2])
+                first_shape, second_shape = (
+                    _shape_text(shape) for shape in list(dict.fromkeys(shapes))[:2]
+                )
                 self._error_count += 1
                 self._errors.append(
                     SampleError(

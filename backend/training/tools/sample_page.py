@@ -28,7 +28,9 @@ def page(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, 
     seed_everything(JobConfig.seed)
     pages = _SampleReader(request, report)
     if "places" in request:
-        return pages.read_positions([(str(split), int(index)) for split, index in request["places"]]).to_dict()
+        return pages.read_positions(
+            [(str(split), int(index)) for split, index in request["places"]]
+        ).to_dict()
     position = str(request["split"]), int(request["start"]), int(request["count"])
     return pages.read_range(*position, str(request.get("of_class", ""))).to_dict()
 
@@ -80,7 +82,9 @@ class _SampleReader:
             with tool_protocol.time_limit(remaining_s):
                 item = data.item(index)
         except tool_protocol.OutOfTime:
-            message = f"Sample {number_format.count(index)} was not read within {remaining_s:.0f} s."
+            message = (
+                f"Sample {number_format.count(index)} was not read within {remaining_s:.0f} s."
+            )
             self._errors.append(SampleError(message, index=index))
             return True
         except UserCodeError as error:

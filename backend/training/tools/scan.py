@@ -168,10 +168,15 @@ class _SplitSurvey:
 
 
 def _compare_splits(
-    training: _SplitSurvey, validation: _SplitSurvey | None, problems: tuple[str, ...], started_s: float
+    training: _SplitSurvey,
+    validation: _SplitSurvey | None,
+    problems: tuple[str, ...],
+    started_s: float,
 ) -> DatasetScan:
     validation_pictures = validation.pictures if validation else numpy.zeros((0, 4), numpy.uint32)
-    near_training, near_validation, near_between = fingerprints.similar_pairs(training.pictures, validation_pictures)
+    near_training, near_validation, near_between = fingerprints.similar_pairs(
+        training.pictures, validation_pictures
+    )
     training_scan = training.result(near_training)
     validation_scan = validation.result(near_validation) if validation else None
     hashes = validation.hashes if validation else numpy.zeros(0, numpy.uint64)
@@ -196,11 +201,15 @@ def _shift_messages(training: SplitScan, validation: SplitScan) -> Iterator[str]
         return
     rarity = 1 / training.examined + 1 / validation.examined
     is_many = min(training.examined, validation.examined) >= _LEAST_SAMPLES
-    training_statistics = {(channel.path, channel.channel): channel for channel in training.statistics}
+    training_statistics = {
+        (channel.path, channel.channel): channel for channel in training.statistics
+    }
     parts = []
     for channel in validation.statistics:
         training_channel = training_statistics.get((channel.path, channel.channel))
-        if training_channel is not None and _differ(training_channel, channel, max(_MEAN_SHIFT, 4 * math.sqrt(rarity)), is_many):
+        if training_channel is not None and _differ(
+            training_channel, channel, max(_MEAN_SHIFT, 4 * math.sqrt(rarity)), is_many
+        ):
             parts.append(
                 f"{channel.path}[{channel.channel}] has a mean of {_spread_text(channel)}, not {_spread_text(training_channel)}"
             )
@@ -214,11 +223,18 @@ def _shift_messages(training: SplitScan, validation: SplitScan) -> Iterator[str]
 def _differ(
     channel: ChannelStatistics, other_channel: ChannelStatistics, mean_limit: float, is_many: bool
 ) -> bool:
-    if channel.mean is None or other_channel.mean is None or channel.std is None or other_channel.std is None:
+    if (
+        channel.mean is None
+        or other_channel.mean is None
+        or channel.std is None
+        or other_channel.std is None
+    ):
         return False
     low, high = sorted((channel.std, other_channel.std))
     deviation = math.sqrt((low**2 + high**2) / 2)
-    return abs(channel.mean - other_channel.mean) > mean_limit * deviation or (is_many and high > _DEVIATION_RATIO * low)
+    return abs(channel.mean - other_channel.mean) > mean_limit * deviation or (
+        is_many and high > _DEVIATION_RATIO * low
+    )
 
 
 def _spread_text(channel: ChannelStatistics) -> str:

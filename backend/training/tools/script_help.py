@@ -44,19 +44,35 @@ def read_script_help(request: Mapping[str, Any], report: tool_protocol.Report) -
     options = read_help(text)
     if options:
         return ScriptHelp(options).to_dict()
-    last_line = next((command_label.strip() for command_label in reversed(text.splitlines()) if command_label.strip()), "")
+    last_line = next(
+        (
+            command_label.strip()
+            for command_label in reversed(text.splitlines())
+            if command_label.strip()
+        ),
+        "",
+    )
     if code:
-        raise BackendError(f"{command_label} ended with {code}: {last_line or 'it printed nothing'}", _REMEDY)
+        raise BackendError(
+            f"{command_label} ended with {code}: {last_line or 'it printed nothing'}", _REMEDY
+        )
     raise BackendError(f"{command_label} lists no options that can be read.", _REMEDY)
 
 
-def _run_command(command: list[str], folder: Path, limit_s: float, command_label: str) -> tuple[bytes, int]:
+def _run_command(
+    command: list[str], folder: Path, limit_s: float, command_label: str
+) -> tuple[bytes, int]:
     """Return what a command printed, and its exit code; both streams are one.
 
     Raises:
         BackendError: It printed too much, or did not end in time.
     """
-    terminal_variables = {"COLUMNS": _TERMINAL_COLUMNS, "TERMINAL_WIDTH": _TERMINAL_COLUMNS, "TERM": "dumb", "NO_COLOR": "1"}
+    terminal_variables = {
+        "COLUMNS": _TERMINAL_COLUMNS,
+        "TERMINAL_WIDTH": _TERMINAL_COLUMNS,
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+    }
     environment = {**os.environ, **terminal_variables}
     # Our modules are not the script's.
     environment.pop("PYTHONPATH", None)

@@ -65,7 +65,9 @@ def entries(value: Any) -> dict[Any, Any]:
 
 def _as_numbers(value: Any) -> Array | None:
     """Return a list of numbers as an array; None for other values."""
-    if isinstance(value, (tuple, list)) and all(isinstance(number, (int, float)) for number in value):
+    if isinstance(value, (tuple, list)) and all(
+        isinstance(number, (int, float)) for number in value
+    ):
         array = numpy.asarray(value)
         return array if array.dtype.kind in "biuf" else None
     return None
@@ -148,7 +150,9 @@ def target_text(value: Any, names: list[str]) -> str:
     if array is not None:
         return f"{'×'.join(map(str, array.shape))} {type_name(value)}"
     if isinstance(value, Mapping) and (boxes := as_array(value.get("boxes"))) is not None:
-        box_count_label = f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}" if boxes.ndim else ""
+        box_count_label = (
+            f"{len(boxes)} {'box' if len(boxes) == 1 else 'boxes'}" if boxes.ndim else ""
+        )
         labels = as_array(value.get("labels"))
         if not names or labels is None or labels.dtype.kind not in "iu":
             return box_count_label
@@ -156,7 +160,9 @@ def target_text(value: Any, names: list[str]) -> str:
         kinds = ", ".join(f"{name} {count}" for name, count in counts.most_common())
         return f"{box_count_label}: {kinds}"[:_TEXT_CHARACTERS] if kinds else box_count_label
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}: {target_text(v, [])}" for k, v in list(value.items())[:8])[:_TEXT_CHARACTERS]
+        return ", ".join(f"{k}: {target_text(v, [])}" for k, v in list(value.items())[:8])[
+            :_TEXT_CHARACTERS
+        ]
     if isinstance(value, (tuple, list)):
         return ", ".join(target_text(v, []) for v in value[:8])[:_TEXT_CHARACTERS]
     return str(value)[:_TEXT_CHARACTERS]

@@ -23,7 +23,9 @@ from backend.training.user_code import (
 )
 
 _CALL_LIMIT = 2000
-_CALL_LIMIT_WARNING = f"The layers ran more often than {_CALL_LIMIT} times: only the first ones are here."
+_CALL_LIMIT_WARNING = (
+    f"The layers ran more often than {_CALL_LIMIT} times: only the first ones are here."
+)
 _ONE_SAMPLE_WARNING = "One sample has no variance between samples."
 
 
@@ -33,14 +35,18 @@ def variance(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[s
     report("Running a step of the model…")
     depth_variance = compute_variance(batch.model, batch.data, batch.target)
     if batch.samples == 1:
-        depth_variance = replace(depth_variance, warnings=(*depth_variance.warnings, _ONE_SAMPLE_WARNING))
+        depth_variance = replace(
+            depth_variance, warnings=(*depth_variance.warnings, _ONE_SAMPLE_WARNING)
+        )
     return depth_variance.to_dict()
 
 
 def compute_variance(model: torch.nn.Module, data: Any, target: Any) -> DepthVariance:
     """Return the variances of the layers with weights, or of all layers if none has some."""
     layers = [layer for layer in layer_modules(model) if layer.is_layer]
-    weighted_layers = [layer for layer in layers if any(parameter.ndim > 1 for parameter in layer.parameters)]
+    weighted_layers = [
+        layer for layer in layers if any(parameter.ndim > 1 for parameter in layer.parameters)
+    ]
     calls = _LayerCalls()
     handles = [
         layer.module.register_forward_hook(calls.hook_for(layer.name))
@@ -77,8 +83,17 @@ class _LayerCalls:
         self._call_counts: Counter[str] = Counter()
 
     def hook_for(self, name: str) -> Callable[..., None]:
+<<<<<<< HEAD
         def forward_hook(module: torch.nn.Module, _inputs: object, output: Any) -> None:
             tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point() and tensor.ndim]
+=======
+        def note(module: torch.nn.Module, _inputs: object, output: Any) -> None:
+            tensors = [
+                tensor
+                for tensor in tensors_in(output)
+                if tensor.is_floating_point() and tensor.ndim
+            ]
+>>>>>>> work
             self.is_full |= len(self.rows) == _CALL_LIMIT
             if not tensors or self.is_full:
                 return

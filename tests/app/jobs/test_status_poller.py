@@ -326,7 +326,9 @@ def test_a_poll_that_hangs_delays_no_poll_of_another_job(slow, monkeypatch):
 def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch):
     poller, runner = slow
     reports = []
-    poller.updated.connect(lambda update: reports.append((update.view.id, update.view.contact_warning)))
+    poller.updated.connect(
+        lambda update: reports.append((update.view.id, update.view.contact_warning))
+    )
     poller.unlisted.connect(lambda sentence: reports.append(("", sentence)))
     poller.poll()
     poller.poll_list()

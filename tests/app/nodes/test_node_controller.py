@@ -119,7 +119,9 @@ def controller(cluster, nodes, woken, immediately, page):
     def set_up(names, on_change, cancelled, options):
         on_change(DONE)
 
-    set_ups = SimpleNamespace(set_up=set_up, wake=woken.append, bundled_mpi_version=lambda: "5.0.11")
+    set_ups = SimpleNamespace(
+        set_up=set_up, wake=woken.append, bundled_mpi_version=lambda: "5.0.11"
+    )
     services = SimpleNamespace(cluster=cluster, nodes=nodes, provisioning=set_ups)
     made = NodeController(services, immediately, page, page, 1_000_000)
     yield made

@@ -150,7 +150,9 @@ def test_a_job_that_the_program_continued_is_reported_once(notices, received):
 
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
-    notices.see(changed(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28")))
+    notices.see(
+        changed(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28"))
+    )
     assert received == []
 
 
@@ -360,7 +362,9 @@ def main_window(qtbot):
 
 def ended(number, state=JobState.ERROR, minute=0, **more):
     end = f"2026-11-21T15:{minute:02}:00Z"
-    return changed(LIVE, state=state, updated_at=end, id=f"job-{number}", name=f"job {number}", **more)
+    return changed(
+        LIVE, state=state, updated_at=end, id=f"job-{number}", name=f"job {number}", **more
+    )
 
 
 def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opened):

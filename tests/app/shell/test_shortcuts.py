@@ -41,7 +41,9 @@ def test_no_key_of_the_sheet_is_left_out():
     assert set(PRESSED) == {(key.page_title, key.label) for key in SHORTCUTS}
 
 
-@pytest.mark.parametrize("key", SHORTCUTS, ids=lambda key: f"{key.where or 'everywhere'}: {key.key}")
+@pytest.mark.parametrize(
+    "key", SHORTCUTS, ids=lambda key: f"{key.where or 'everywhere'}: {key.key}"
+)
 def test_a_key_does_what_its_sheet_says(desk, key):
     PRESSED[key.where, key.does](desk, partial(desk.press, key.key))
 

@@ -71,7 +71,10 @@ def repair(section: VerifySection, press: Callable[[], None]) -> tuple[str, ...]
 
 
 def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, service):
-    service.answers += [found(CUT, TORN, GONE, hashed=9), RepairResult((CUT,), (), "/r/trash/repaired")]
+    service.answers += [
+        found(CUT, TORN, GONE, hashed=9),
+        RepairResult((CUT,), (), "/r/trash/repaired"),
+    ]
     section.contents.setChecked(True)
     section.check.click()
     assert service.asked[0][1]["hashes"] is True

@@ -67,7 +67,10 @@ def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
 def test_each_warning_of_the_run_is_shown(
     state: JobState, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alarms = (Alarm(NOT_SAVED, 6, "It is not saved."), Alarm(METRICS_LEFT_OUT, 9, "“a” is left out."))
+    alarms = (
+        Alarm(NOT_SAVED, 6, "It is not saved."),
+        Alarm(METRICS_LEFT_OUT, 9, "“a” is left out."),
+    )
     text = shown(changed(SLOW, state=state, alarms=alarms), capsys)
     assert all(alarm.message in text for alarm in alarms)
 

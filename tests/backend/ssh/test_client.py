@@ -89,7 +89,10 @@ def test_f55_a_changed_host_key_is_refused_until_the_old_one_is_removed(
         enter(sshd)
     assert old in caught.value.message
     assert sshd.fingerprint in caught.value.message
-    assert (caught.value.accepted_fingerprint, caught.value.key.fingerprint) == (old, sshd.fingerprint)
+    assert (caught.value.accepted_fingerprint, caught.value.key.fingerprint) == (
+        old,
+        sshd.fingerprint,
+    )
     assert f"node forget 127.0.0.1 --port {sshd.port}" in caught.value.remedy
     sshd.known_hosts.remove("127.0.0.1", sshd.port)
     with pytest.raises(HostKeyUnknown):

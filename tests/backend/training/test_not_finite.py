@@ -93,9 +93,9 @@ def job_with(tmp_path: Path, place: str, step: int, **settings: Any) -> Training
     return new_training(tmp_path, model=faulty(place, step), **raw)
 
 
-def train_here(training: Training, resume_from: str = "") -> Trainer:
+def train_here(training: Training, resume_from: str = "", start_from: str = "") -> Trainer:
     """Train in this process, which takes a tenth of the time of a rank."""
-    training.prepare(resume_from)
+    training.prepare(resume_from, start_from)
     launch = Launch.from_dict(read_json(training.folder.launch))
     beat = RankHeartbeat.inherited()
     services = Rank(training.folder, training.run, beat)._make_rank0_services(launch)

@@ -143,7 +143,9 @@ def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
     job = JobFolder(tmp_path)
     (job.output / "deep").mkdir(parents=True)
     free = [96 * giga]
-    monkeypatch.setattr(script_disk, "disk_space", lambda path: DiskSpace(100 * giga, free[0], None))
+    monkeypatch.setattr(
+        script_disk, "disk_space", lambda path: DiskSpace(100 * giga, free[0], None)
+    )
     paths = {"log": tmp_path / "rank-0.log", "output": job.output / "deep/model.pt"}
     watch = DiskWatch(tmp_path, paths["log"], job.output)
     for name, count in (("log", log), ("output", output)):

@@ -143,7 +143,9 @@ def _export(stage: Stage) -> ExportDialog:
 
 screen("export")(_export)
 screen("export-under-way")(lambda stage: _export(stage).show_progress(0.4, "Checking the hash"))
-screen("export-done")(lambda stage: _export(stage).show_exported("/home/mai/digits two workers.zip"))
+screen("export-done")(
+    lambda stage: _export(stage).show_exported("/home/mai/digits two workers.zip")
+)
 screen("export-refused")(
     lambda stage: _export(stage).show_error(
         "There is a file /home/mai/digits.zip already. Choose another name."

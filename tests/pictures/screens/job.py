@@ -165,7 +165,9 @@ def curves_marked(stage: Stage) -> None:
         replace(update, history=replace(update.history, metrics=metrics, run_starts=starts))
     )
     page.detail.show_checkpoints(lab.LIVE.id, lab.checkpoints(lab.LIVE))
-    page.detail.curves._axis_choice._group.button(page.detail.curves._axis_choice._keys.index("clock")).click()
+    page.detail.curves._axis_choice._group.button(
+        page.detail.curves._axis_choice._keys.index("clock")
+    ).click()
     stage.settle()
     curves = page.detail.curves
     the(LargePlot, curves).move_pointer(curves.run_curves.x_at_step(8_000, XAxis.CLOCK))

@@ -125,7 +125,9 @@ def job_gave_way(stage: Stage) -> None:
     page = open_job(stage, view, views)
     why = WaitReason(Cause.QUIET, "It continues after 5 minutes without other users.")
     (place,) = lab.queue().jobs
-    waits = replace(place, entry=replace(place.entry, reason=said), wait_reason=why, starts_in_s=None)
+    waits = replace(
+        place, entry=replace(place.entry, reason=said), wait_reason=why, starts_in_s=None
+    )
     page.show_queue(Queue((waits,)), is_immediate=True)
 
 

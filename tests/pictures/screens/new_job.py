@@ -150,7 +150,9 @@ def new_job_dc_asgd(stage: Stage) -> None:
     form._fields.field("strategy.name").control.choose("dc-asgd")
     form._fields.field("strategy.variant").control.choose("constant")
     form._sections._follow_strategy()
-    fault = ConfigError("strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more.")
+    fault = ConfigError(
+        "strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more."
+    )
     form.show_check(JobCheck(errors=(fault,)), TRIED)
     scroll_to(stage, form, form._fields.field("strategy.lambda"))
 

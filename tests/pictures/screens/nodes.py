@@ -325,7 +325,9 @@ def _set_up(stage: Stage, state: SetUp) -> SetUpDialog:
     _nodes(stage, lab.nodes())
     dialog = stage.lay_over(SetUpDialog(stage.window))
     trusted = "SHA256:k3J9wq7Y0sJm9TgR0ePZVt8mQ2cYxw1LrJ0bZp5dx0Q"
-    dialog.show_set_up(replace(state, trusted_fingerprint=trusted if state.steps else ""), "mai@10.0.4.23")
+    dialog.show_set_up(
+        replace(state, trusted_fingerprint=trusted if state.steps else ""), "mai@10.0.4.23"
+    )
     return dialog
 
 
@@ -337,7 +339,9 @@ screen("provision-ready")(lambda stage: _set_up(stage, READY))
 # A host key that is not trusted yet.
 screen("provision-key")(lambda stage: _set_up(stage, UNKNOWN_KEY))
 screen("provision-changed-key", (LARGE, SMALL, SMALLEST))(
-    lambda stage: _set_up(stage, replace(UNKNOWN_KEY, accepted_fingerprint="SHA256:Vt8mQ2cYxw1LrJ0bZp5d"))
+    lambda stage: _set_up(
+        stage, replace(UNKNOWN_KEY, accepted_fingerprint="SHA256:Vt8mQ2cYxw1LrJ0bZp5d")
+    )
 )
 
 

@@ -237,7 +237,16 @@ def test_units_stand_behind_their_figures() -> None:
 @given(ANY)
 def test_no_number_is_too_strange_to_be_shown(value: float) -> None:
     for write in (
-        *(f.metric, f.typed_number, f.tick, f.percent, f.disk, f.memory, f.duration, f.rough_duration),
+        *(
+            f.metric,
+            f.typed_number,
+            f.tick,
+            f.percent,
+            f.disk,
+            f.memory,
+            f.duration,
+            f.rough_duration,
+        ),
         *(f.time_left, f.temperature, f.degrees, f.milliseconds, f.progress),
     ):
         assert isinstance(write(value), str)

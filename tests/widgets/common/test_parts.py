@@ -32,7 +32,15 @@ from widgets.common.buttons import (
     Switch,
     UnderlinedTabs,
 )
-from widgets.common.cards import Card, Chip, EmptyState, PageHeader, ProgressLine, VerticalScrollArea, Separator
+from widgets.common.cards import (
+    Card,
+    Chip,
+    EmptyState,
+    PageHeader,
+    ProgressLine,
+    VerticalScrollArea,
+    Separator,
+)
 from widgets.common.fields import (
     ComboBox,
     Field,
@@ -527,7 +535,11 @@ def test_every_part_can_be_painted_in_both_themes(show: Show, theme_manager: The
     parts = (
         *(off, Chip("v2", "live"), Separator(), Card(Label("x")), PageHeader("Jobs", "13")),
         *(Note("warning-fill", "warn", "gpu07", "hot"), IconLabel("tray"), TextBox("a", mono=True)),
-        *(VerticalScrollArea(Label("page")), CheckBox("t", is_checked=True), Switch(name="s", is_checked=True)),
+        *(
+            VerticalScrollArea(Label("page")),
+            CheckBox("t", is_checked=True),
+            Switch(name="s", is_checked=True),
+        ),
         *(Banner("bad", "a", "b", stacked=True), Slider(0.5, name="s"), ComboBox(name="c")),
     )
     window = show(*parts, width=700)

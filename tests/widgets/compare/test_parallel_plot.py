@@ -131,7 +131,9 @@ def test_arrows_walk_from_the_best_down_and_enter_opens(plot, qtbot):
 def test_an_update_of_a_job_keeps_the_brushes(plot):
     plot.brush(1, 0.0, 0.4)
     first, *rest = sweep()
-    plot.show_parallel(parallel_plot([replace(first, best_metric=("validation/accuracy", 0.99)), *rest]))
+    plot.show_parallel(
+        parallel_plot([replace(first, best_metric=("validation/accuracy", 0.99)), *rest])
+    )
     assert list(plot.brushes) == [1]
 
 

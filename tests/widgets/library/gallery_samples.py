@@ -117,7 +117,10 @@ LOADERS = (
                 "side": CardSetting("Side, pixels", 64, minimum=8, maximum=1024),
                 "channels": CHANNELS,
                 "share": CardSetting(
-                    *("Share for validation", 0.2), minimum=0, maximum=0.9, help="Without a folder val."
+                    *("Share for validation", 0.2),
+                    minimum=0,
+                    maximum=0.9,
+                    help="Without a folder val.",
                 ),
                 "seed": CardSetting("Seed of the split", 1, minimum=0),
                 "augment": CardSetting(

@@ -192,7 +192,9 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     classes = (ClassCount("7", 990), ClassCount("8", 10))
-    shown = replace(preview(1000), classes=classes, warnings=(rare_class_warning(classes), "One more."))
+    shown = replace(
+        preview(1000), classes=classes, warnings=(rare_class_warning(classes), "One more.")
+    )
     page.detail.show_preview(Trial("a@1", "any"), shown)
     banner, samples = the(PreviewBanner, page.detail), page.detail.results.samples
     assert banner.accessibleName() == (
@@ -399,7 +401,9 @@ def test_the_empty_page_says_why_it_is_empty(page):
 
 def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
     model = EntryModel()
-    model.set_entries(group_by_name((item("a name that goes on and on", warning="1 class has 3 images"),)))
+    model.set_entries(
+        group_by_name((item("a name that goes on and on", warning="1 class has 3 images"),))
+    )
     tip = model.index(0).data(Qt.ItemDataRole.ToolTipRole)
     assert "a name that goes on and on" in tip
     assert "1 class has 3 images" in tip

@@ -282,7 +282,9 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     left, right = name_span(frame, CurveEnd(at, words, theme.LIGHT.q("bad"), min_x=past))
     assert left > frame.px(999)
     assert right <= frame.rect.right() + 1, "there is room for it, so it need not go left"
-    assert panel.marks.label_x(only.last_point.step, 10) == only.last_point.step, "the next one is distant"
+    assert panel.marks.label_x(only.last_point.step, 10) == only.last_point.step, (
+        "the next one is distant"
+    )
 
 
 def named_rect(panel: CurvePanel) -> QRectF:

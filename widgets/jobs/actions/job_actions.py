@@ -43,7 +43,7 @@ class JobSubject:
 
     job: JobView | JobSummary
     has_checkpoints: bool | None = None
-    queue_position: QueuedJob | None = None
+    queued_job: QueuedJob | None = None
     busy_label: str = ""
     can_cancel: bool = False
     is_overdue: bool = False
@@ -111,13 +111,13 @@ MOVE_TO_TOP = JobAction(
     "Move to the top",
     is_offered=lambda subject: subject.job.state.is_queued,
     is_enabled=lambda subject: (
-        subject.queue_position is not None and subject.queue_position.number > 1
+        subject.queued_job is not None and subject.queued_job.number > 1
     ),
 )
 PRIORITY = JobAction(
     "priority",
     "Priority and time…",
-    is_offered=lambda subject: subject.job.state.is_queued and subject.queue_position is not None,
+    is_offered=lambda subject: subject.job.state.is_queued and subject.queued_job is not None,
 )
 LEAVE_QUEUE = JobAction(
     "leave",

@@ -85,7 +85,7 @@ def step_label(view: JobView) -> str:
 def stop_cost_message(
     view: JobView,
     checkpoints: Sequence[Checkpoint],
-    queue_position: QueuedJob | None = None,
+    queued_job: QueuedJob | None = None,
     *,
     is_overdue: bool = False,
 ) -> str:
@@ -117,8 +117,8 @@ def stop_cost_message(
         return f"{stop_sentence} {newest_sentence}".strip()
     if view.state is JobState.CREATED:
         return "Not started yet."
-    if view.state.is_queued and queue_position is not None:
-        forecast = start_forecast(queue_position)
+    if view.state.is_queued and queued_job is not None:
+        forecast = start_forecast(queued_job)
         return f"Starts {forecast}. {newest_sentence}".strip() if forecast else newest_sentence
     if view.config.script and view.run and not newest_sentence:
         return "There is no checkpoint."

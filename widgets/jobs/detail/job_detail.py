@@ -73,7 +73,7 @@ class JobDetail(QWidget):
         self._read_error = ""
         self._replay_result = ReplayComparison()
         self._nodes: tuple[NodeState, ...] = ()
-        self._queue_position: QueuedJob | None = None
+        self._queued_job: QueuedJob | None = None
         self._is_export_pending = False
         self._stopping_s: float | None = None
         """The start of stopping, by this computer's clock; the clocks of nodes differ."""
@@ -116,7 +116,7 @@ class JobDetail(QWidget):
         self._run_starts.clear()
         self._busy_label, self._error, self._read_error = "", ("", ""), ""
         self._replay_result = ReplayComparison()
-        self._queue_position = None
+        self._queued_job = None
         self._is_export_pending = False
         self._stopping_s = None
         self._earlier_runs.open_job(view.id)
@@ -185,10 +185,10 @@ class JobDetail(QWidget):
         if has_new_state or has_new_notes:
             self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
-    def show_queue_position(self, queue_position: QueuedJob | None) -> None:
+    def show_queued_job(self, queued_job: QueuedJob | None) -> None:
         """Set the queue entry of the open job, with its position."""
-        if queue_position != self._queue_position:
-            self._queue_position = queue_position
+        if queued_job != self._queued_job:
+            self._queued_job = queued_job
             self._update_page()
 
     def show_checkpoints(self, job_id: str, checkpoints: tuple[Checkpoint, ...]) -> None:
@@ -384,11 +384,11 @@ class JobDetail(QWidget):
         self._tabs.show_counts(view.world_size, len(checkpoints))
         has_checkpoints, can_cancel = self.has_checkpoints, self._can_cancel
         subject = JobSubject(
-            view, has_checkpoints, self._queue_position, self._busy_label, can_cancel, is_overdue
+            view, has_checkpoints, self._queued_job, self._busy_label, can_cancel, is_overdue
         )
         self.header.show_view(view, subject)
         cost_message = stop_cost_message(
-            view, checkpoints, self._queue_position, is_overdue=is_overdue
+            view, checkpoints, self._queued_job, is_overdue=is_overdue
         )
         caption = self._busy_label or cost_message
         self._progress.show_view(view, checkpoints, self._run_starts.values(), caption)
@@ -419,7 +419,7 @@ class JobDetail(QWidget):
             view,
             self._error,
             self._read_error,
-            self._queue_position,
+            self._queued_job,
             self._replay_result,
             self._slow_node(view),
         )
@@ -513,11 +513,11 @@ class JobDetail(QWidget):
             self._show_banner(self._view)
 
     def show_node_histories(
-        self, histories: Mapping[str, NodeHistory], beats: Mapping[str, str], now_s: float
+        self, histories: Mapping[str, NodeHistory], heartbeat_ages: Mapping[str, str], now_s: float
     ) -> None:
         """Set the recent history of the nodes, and the age of each heartbeat."""
         states = {state.name: state for state in self._nodes}
-        self.ranks.show_nodes(states, histories, beats)
+        self.ranks.show_nodes(states, histories, heartbeat_ages)
         if self._view is not None:
             first_point_s = self.curves.started_s
             problems = job_problems(self._view, states, histories, first_point_s, now_s)

@@ -51,7 +51,7 @@ def job_finding(
     view: JobView,
     refusal: tuple[str, str],
     read_error: str,
-    queue_position: QueuedJob | None,
+    queued_job: QueuedJob | None,
     result: ReplayComparison,
     slow_node: SlowNode | None = None,
 ) -> JobFinding | None:
@@ -78,9 +78,9 @@ def job_finding(
         cause = view.status.slow_cause
         is_about_processes = cause is not None and cause.is_of_shared_cores
         return JobFinding("warn", slow_message, node=node, is_about_processes=is_about_processes)
-    if queue_position is not None and view.state.is_queued:
-        details = f"{queue_position.entry.reason} {queue_position.message}".lstrip()
-        return JobFinding("idle", f"Place {queue_position.number}.", details, icon="clock")
+    if queued_job is not None and view.state.is_queued:
+        details = f"{queued_job.entry.reason} {queued_job.message}".lstrip()
+        return JobFinding("idle", f"Place {queued_job.number}.", details, icon="clock")
     if view.status.continuation is not None and view.state.is_live:
         has_grown = view.status.continuation.has_grown
         return JobFinding("idle" if has_grown else "warn", view.status.continuation.reason)

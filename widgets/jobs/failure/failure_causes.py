@@ -90,7 +90,9 @@ def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
     if name == "loss" and not x0:
         return None  # the plot of the loss shows the same
     posts = [
-        VerticalMarker(one.step, one.label, "warn", dashed=True) for one in alarms if one.step < view.step
+        VerticalMarker(one.step, one.label, "warn", dashed=True)
+        for one in alarms
+        if one.step < view.step
     ]
     at_end = [one.label for one in alarms if one.step >= view.step]
     posts.append(VerticalMarker(view.step, ", ".join(at_end) or "failed here"))

@@ -412,7 +412,7 @@ def _in_words(settings: Mapping[str, Any]) -> str:
     """Return the settings of a resume: ``batch size 16``."""
     return ", ".join(
         f"{name_and_unit(path)[0].lower()} "
-        f"{formats.count(value) if type(value) is int else f'{value:g}'}"
+        f"{' '.join(value) if isinstance(value, list) else formats.typed_number(value)}"
         for path, value in settings.items()
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -48,6 +50,8 @@ _SETTING_CAUSES = frozenset(
     }
 )
 """Causes that occur again with the same settings, however often the job is resumed."""
+_START_NEW = re.compile(r"start_from_except = (\[.*?\])")
+"""In the remedy for weights of which some fit: the setting that leaves out the others."""
 _RATE_DIVISOR = 10
 _CLIP_NORM = 1.0
 """The usual norm to clip a gradient to."""
@@ -99,15 +103,23 @@ def remedies(
         changed_settings["batch_size"] = view.config.batch_size // 2
     if cause in OF_LOSS and not offline_node and not view.is_script:
         changed_settings["optimizer.lr"] = float(f"{view.config.optimizer.lr / _RATE_DIVISOR:.4g}")
+    if view.error is not None and (proposal := _START_NEW.search(view.error.remedy)):
+        changed_settings["start_from_except"] = json.loads(proposal[1])
     if checkpoints == ():
-        return Remedies(changed_settings=changed_settings, clone_settings=clone_settings, repeats_failure=repeats_failure, module=module)
+        return Remedies(
+            changed_settings=changed_settings,
+            clone_settings=clone_settings,
+            repeats_failure=repeats_failure,
+            module=module,
+        )
     excluded_gpu, placement = _exclude_gpu(view, states) if cause in _GPU_CAUSES else ("", ())
     return Remedies(
         changed_settings=changed_settings,
         clone_settings=clone_settings,
         placement=placement,
         excluded_gpu=excluded_gpu,
-        offers_choice=bool(offline_node) or (view.uses_gpus and (is_too_large or cause in _GPU_CAUSES)),
+        offers_choice=bool(offline_node)
+        or (view.uses_gpus and (is_too_large or cause in _GPU_CAUSES)),
         offline_node=offline_node,
         repeats_failure=repeats_failure or bool(offline_node),
         module=module,
@@ -166,4 +178,6 @@ def lost_steps(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str
     if checkpoints is None:
         return ""
     checkpoint = to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
-    return formats.plural(max(0, view.step - (checkpoint.step if checkpoint is not None else 0)), "step")
+    return formats.plural(
+        max(0, view.step - (checkpoint.step if checkpoint is not None else 0)), "step"
+    )

@@ -367,7 +367,7 @@ class FormSections(QWidget):
             (f.make("schedule.name"), 5),
             (f.make("schedule.warmup_epochs"), 4),
             (f.pick("strategy.name", ("", "")), 11),
-            (f.make("mixed_precision"), 5),
+            (f.make("precision"), 5),
             details=self._how_details,
             error_line=self._how_errors,
         )
@@ -400,7 +400,7 @@ class FormSections(QWidget):
 
     @Slot()
     def _place_errors(self) -> None:
-        """Show the errors of a group below the group, or above the details while these are folded."""
+        """Show the errors of a group below the group, or of folded details above them."""
         for field, group_line in self._error_lines.items():
             for line in (group_line, self._keep_errors):
                 line.remove_field(field)

@@ -306,7 +306,7 @@ class JobFields(QObject):
         for path in [p for p in self._fields if p not in names]:
             value = value_at(raw, path)
             if self._kinds[path] == "words" and isinstance(value, (list, tuple)):
-                value = command_line([str(p) for p in value])
+                value = command_line([str(item) for item in value])
             self._fill_control(self._fields[path].control, value)
         self._is_loading = False
 

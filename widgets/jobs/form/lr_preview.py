@@ -30,10 +30,8 @@ class RatePreview(QWidget):
         if (rates, epochs) != (self._rates, self._epochs):
             self._rates, self._epochs = rates, epochs
             if rates:
-                self.setAccessibleDescription(
-                    f"From {formats.typed_number(rates[0])} over {formats.typed_number(max(rates))} "
-                    f"to {formats.typed_number(rates[-1])}"
-                )
+                start, peak, end = map(formats.typed_number, (rates[0], max(rates), rates[-1]))
+                self.setAccessibleDescription(f"From {start} over {peak} to {end}")
             self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from backend.records.sweeps.values import (
     LINEAR,
+    LISTS,
     LOG,
     Axis,
     axis_text,
@@ -122,7 +123,7 @@ class MultiValueEditor(Popover):
         )
         self._list_edit.textChanged.connect(self._update_preview)
         page = QWidget()
-        separator = "semicolons" if field_kind(self._path) in ("pair", "texts") else "commas"
+        separator = "semicolons" if field_kind(self._path) in LISTS else "commas"
         page.setLayout(col(Field(f"Values, separated by {separator}", self._list_edit), STRETCH))
         return page
 

@@ -88,7 +88,7 @@ class JobDelegate(QStyledItemDelegate):
         inner.setLeft(glyph.right() + S3)
         inner.adjust(0, S1, -S3, -S1)
         half = inner.height() / 2
-        place = model.queue_position(line.id)
+        place = model.queued_job(line.id)
         first = QRectF(inner.left(), inner.top(), inner.width(), half)
         self._first_line(painter, first, line, place, model.name_at(number))
         second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
@@ -157,7 +157,9 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
     paint_icon(painter, inner.adjusted(2, 2, -2, -2), "check-bold", "on_ink")
 
 
-def paint_colored_texts(painter: QPainter, line: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]) -> None:
+def paint_colored_texts(
+    painter: QPainter, line: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]
+) -> None:
     """Paint texts one after the other, each in its tone, as long as there is room."""
     line = QRectF(line)
     for text, color_role in colored_texts:
@@ -174,14 +176,14 @@ def _reason(view: JobSummary) -> str:
     return resources_label(view)
 
 
-def start_forecast(queue_position: QueuedJob) -> str:
+def start_forecast(queued_job: QueuedJob) -> str:
     """Return ``≈ 15:56``, "" if there is no forecast."""
-    if queue_position.wait_reason is None or queue_position.starts_in_s is None:
+    if queued_job.wait_reason is None or queued_job.starts_in_s is None:
         return ""
     now = datetime.now().astimezone()
-    when = now + timedelta(seconds=queue_position.starts_in_s)
+    when = now + timedelta(seconds=queued_job.starts_in_s)
     # Within the next hours the day is clear without its name.
-    near = queue_position.starts_in_s < _NEAR_S
+    near = queued_job.starts_in_s < _NEAR_S
     return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.estimated_time(when, now)
 
 

@@ -184,7 +184,7 @@ class JobListModel(QAbstractTableModel):
 
     # -- queries
 
-    def queue_position(self, job_id: str) -> QueuedJob | None:
+    def queued_job(self, job_id: str) -> QueuedJob | None:
         """Return the place of a job in the queue, None if it does not wait."""
         line = self.summary(job_id)
         if line is None or not line.state.is_queued:
@@ -225,7 +225,9 @@ class JobListModel(QAbstractTableModel):
     def free_name(self, stem: str) -> str:
         """Return ``stem`` with the first number that no job, shown or not, has after it."""
         begin = f"{stem} "
-        ends = (line.name[len(begin) :] for line in self._rows.summaries if line.name.startswith(begin))
+        ends = (
+            line.name[len(begin) :] for line in self._rows.summaries if line.name.startswith(begin)
+        )
         return f"{begin}{1 + max((int(end) for end in ends if _is_number(end)), default=0)}"
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
@@ -307,7 +309,7 @@ class JobListModel(QAbstractTableModel):
         if role == JOB_ROLE:
             return line
         if role == QUEUE_ROLE:
-            return self.queue_position(line.id)
+            return self.queued_job(line.id)
         if role == OPEN_ROLE:
             return self.is_open(index.row()) if line.sweep is not None else None
         if role == Qt.ItemDataRole.CheckStateRole and self.ticks:
@@ -318,7 +320,7 @@ class JobListModel(QAbstractTableModel):
             return None
         column = JobColumn(index.column()) if self._columns > 1 else None
         of_sweep = sweep_cell_text(line, column, role, self.is_open(index.row()))
-        return give(line, column, self.queue_position(line.id)) if of_sweep is None else of_sweep
+        return give(line, column, self.queued_job(line.id)) if of_sweep is None else of_sweep
 
     def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Request the change; the row is updated once the change is saved."""

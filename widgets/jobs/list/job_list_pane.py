@@ -41,7 +41,12 @@ from widgets.jobs.list.selection_bar import SelectionBar
 from widgets.jobs.list.sweep_folding import SweepFolding
 
 SEARCH_TIP = "Conditions also work: lr<0.1, batch>=64, epochs>10, accuracy>0.9"
-GROUPS: dict[str, int | None] = {"all": None, "live": LIVE_GROUP, "waiting": WAITING_GROUP, "ended": ENDED_GROUP}
+GROUPS: dict[str, int | None] = {
+    "all": None,
+    "live": LIVE_GROUP,
+    "waiting": WAITING_GROUP,
+    "ended": ENDED_GROUP,
+}
 GROUP_TITLES = (("all", "All"), ("live", "Live"), ("waiting", "Waiting"), ("ended", "Ended"))
 
 
@@ -231,7 +236,10 @@ class JobListPane(QWidget):
 
 def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
     """Show the counts in the groups, as in ``Live 2``."""
-    for key, title, number in (("live", "Live", rows.live_count), ("waiting", "Waiting", rows.waiting_count)):
+    for key, title, number in (
+        ("live", "Live", rows.live_count),
+        ("waiting", "Waiting", rows.waiting_count),
+    ):
         groups.set_count(key, title, formats.count(number) if number else "")
 
 

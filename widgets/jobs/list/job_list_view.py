@@ -218,7 +218,10 @@ class JobListView(QTableView):
             return
         by = _STEPS.get(Qt.Key(event.key()), 0)
         if not by or event.modifiers() != Qt.KeyboardModifier.AltModifier:
-            requests = {Qt.Key.Key_Return: self.open_requested, Qt.Key.Key_Enter: self.open_requested}
+            requests = {
+                Qt.Key.Key_Return: self.open_requested,
+                Qt.Key.Key_Enter: self.open_requested,
+            }
             requests[Qt.Key.Key_Delete] = self.trash_requested
             request = requests.get(Qt.Key(event.key()))
             ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}

@@ -75,7 +75,7 @@ class JobTableDelegate(QStyledItemDelegate):
             tags = [tag for tag in line.tags if tag != hidden]
             _paint_tags(painter, inner, tags, on_plain=not (state & SELECTED or is_pointed))
         elif column is JobColumn.PROGRESS:
-            _paint_progress(painter, inner, line, model.queue_position(line.id))
+            _paint_progress(painter, inner, line, model.queued_job(line.id))
         elif column is JobColumn.BEST:
             _paint_best(painter, inner, line)
         elif column is JobColumn.NAME and line.sweep is not None:
@@ -84,7 +84,9 @@ class JobTableDelegate(QStyledItemDelegate):
             inner.setLeft(inner.left() + (_CARET_W if model.is_member(number) else 0))
             paint_text(painter, inner, model.name_at(number), "strong")
         else:
-            paint_text(painter, inner, cell_text(line, column), "body", "text2", right=column.is_figure)
+            paint_text(
+                painter, inner, cell_text(line, column), "body", "text2", right=column.is_figure
+            )
 
     def createEditor(
         self, parent: QWidget, _option: QStyleOptionViewItem, index: AnyIndex

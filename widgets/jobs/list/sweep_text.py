@@ -60,7 +60,9 @@ def best_job_label(line: JobSummary) -> str:
     return f"{metric_label(name)} {formats.metric(value)} of {line.sweep.best_job}"
 
 
-def sweep_cell_text(summary: JobSummary, column: JobColumn | None, role: int, is_open: bool) -> str | None:
+def sweep_cell_text(
+    summary: JobSummary, column: JobColumn | None, role: int, is_open: bool
+) -> str | None:
     """Return the text of a sweep's cell, None where it is the same as for a job."""
     if summary.sweep is None:
         return None

@@ -14,7 +14,16 @@ from widgets.common.theme import ColorRole
 
 TAB = 8
 
-_BASIC_ROLES: tuple[ColorRole, ...] = ("text3", "bad", "good", "warn", "live", "rest", "live", "text")
+_BASIC_ROLES: tuple[ColorRole, ...] = (
+    "text3",
+    "bad",
+    "good",
+    "warn",
+    "live",
+    "rest",
+    "live",
+    "text",
+)
 """Black, red, green, yellow, blue, magenta, cyan, white, as tones of this theme."""
 
 

@@ -134,7 +134,8 @@ class LogView(QAbstractScrollArea):
             self._sources = max(self._sources, *(len(one) for one in sources), 1)
         number = lines.first_number // CHUNK
         self._chunks[number] = tuple(
-            _Line(split_styles(text), source) for text, source in zip(lines.lines, sources, strict=True)
+            _Line(split_styles(text), source)
+            for text, source in zip(lines.lines, sources, strict=True)
         )
         self._chunks.move_to_end(number)
         while len(self._chunks) > _CHUNKS_KEPT:

@@ -299,13 +299,13 @@ class JobsPage(QWidget):
         if slots:
             self._show_sweep()
         # The update of the queue and that of the job's state arrive in either order.
-        self.detail.show_queue_position(self.model.queue_position(self._open_id))
+        self.detail.show_queued_job(self.model.queued_job(self._open_id))
 
     def show_queue(self, queue: Queue, *, is_immediate: bool = False) -> None:
         """Set the positions of waiting jobs; ``is_immediate`` moves rows under the pointer."""
         has_moved = self.list.show_queue(queue)
         self.table.show_queue(queue)
-        self.detail.show_queue_position(self.model.queue_position(self._open_id))
+        self.detail.show_queued_job(self.model.queued_job(self._open_id))
         if has_moved:
             self.queue_moved.emit(is_immediate)
 
@@ -485,7 +485,7 @@ class JobsPage(QWidget):
     @Slot()
     def _update_page(self) -> None:
         """Choose the page to show, and open a job if the user has not."""
-        self.detail.show_queue_position(self.model.queue_position(self._open_id))
+        self.detail.show_queued_job(self.model.queued_job(self._open_id))
         if self._job_count is None and not self._views:
             if not self._loading_timer.isActive() and self._pages.currentIndex() == 0:
                 self._pages.setCurrentWidget(self._reading_state)
@@ -514,7 +514,7 @@ class JobsPage(QWidget):
     def _show_open_job(self, view: JobView) -> None:
         self._is_shown = True
         self.detail.open_job(view)
-        self.detail.show_queue_position(self.model.queue_position(view.id))
+        self.detail.show_queued_job(self.model.queued_job(view.id))
         self._right_pages.setCurrentWidget(self.detail)
         action, self._pending_action = self._pending_action, None
         if action is not None:
@@ -573,7 +573,7 @@ class JobsPage(QWidget):
             self.job_actions.ask(action, job_id)
 
     def _ask_priority(self, job_id: str) -> None:
-        position = self.model.queue_position(job_id)
+        position = self.model.queued_job(job_id)
         if position is not None:
             dialog = QueueDialog(position.entry, self.job_actions, self)
             dialog.finished.connect(dialog.deleteLater)

@@ -1,4 +1,4 @@
-"""A finding of the preflight check: the check, its nodes, the cause, and the button that fixes it."""
+"""A finding of the preflight check: the check, its nodes, the cause, and a button for the fix."""
 
 from __future__ import annotations
 

@@ -55,7 +55,9 @@ def job_problems(
             spans = problem_axis_spans(histories[name], uuids, begin, end or now_s)
             title = node_title(name)
             found += [
-                AxisSpan(one.x0, one.x1, one.color_role, f"{title} {one.text[:1].lower()}{one.text[1:]}")
+                AxisSpan(
+                    one.x0, one.x1, one.color_role, f"{title} {one.text[:1].lower()}{one.text[1:]}"
+                )
                 for one in spans
             ]
     return found

@@ -82,7 +82,9 @@ def rank_rows(
                 formats.milliseconds(view.status.rank_step_ms[rank]) if known else formats.NONE,
                 _memory(gpu) if live and gpu is not None else formats.NONE,
                 _use(gpu) if live and gpu is not None else formats.NONE,
-                ((heartbeat_ages or {}).get(placement.node) or formats.NONE) if live else formats.NONE,
+                ((heartbeat_ages or {}).get(placement.node) or formats.NONE)
+                if live
+                else formats.NONE,
                 f"{gpu.name}, {uuid}" if gpu is not None else uuid,
                 node_title(placement.node),
                 parts_text(view, rank) if known and live else "",

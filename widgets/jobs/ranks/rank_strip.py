@@ -48,7 +48,9 @@ def parts_text(view: JobView, rank: int) -> str:
     times = view.status.step_times
     if times is None or rank >= len(times.data_ms):
         return ""
-    return ", ".join(f"{name} {formats.milliseconds(ms)}" for name, ms in times.times_of_rank(rank).items())
+    return ", ".join(
+        f"{name} {formats.milliseconds(ms)}" for name, ms in times.times_of_rank(rank).items()
+    )
 
 
 def _part_colour(number: int) -> QColor:

@@ -57,7 +57,13 @@ class SweepFolds(QObject):
         self.folded.emit(dict(self._kept))
 
     def add_actions(
-        self, menu: QMenu, list_name: str, summary: JobSummary, actions: JobActions, *, is_open: bool
+        self,
+        menu: QMenu,
+        list_name: str,
+        summary: JobSummary,
+        actions: JobActions,
+        *,
+        is_open: bool,
     ) -> None:
         """Add the actions on the sweep of a row to the menu."""
         sweep = summary.sweep

@@ -66,7 +66,10 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
     yield from (
         ("Job", view.id),
         ("Name", view.name),
-        ("State", f"{view.state.label}{' (' + view.contact_warning + ')' if view.contact_warning else ''}"),
+        (
+            "State",
+            f"{view.state.label}{' (' + view.contact_warning + ')' if view.contact_warning else ''}",
+        ),
         ("Queue", f"place {place.number}: {place.message}" if place is not None else ""),
         ("Reason", place.entry.reason if place is not None else _continued(view)),
         ("Cause", cause(view)),

@@ -40,7 +40,11 @@ def sweep(
     if take_back:
         taken = services.sweeps.take_back(take_back, progress)
         moved = f"Moved {_jobs(len(taken.removed_jobs))} of {sweep_name(taken.tag)} to the trash."
-        left = [Note(f"{_jobs(len(taken.remaining_jobs))} ran already and stay.")] if taken.remaining_jobs else []
+        left = (
+            [Note(f"{_jobs(len(taken.remaining_jobs))} ran already and stay.")]
+            if taken.remaining_jobs
+            else []
+        )
         return Answer(taken, moved, left)
     if not base:
         raise BackendError(

@@ -424,5 +424,10 @@ def test_each_run_start_says_how_the_run_before_ended(folder: OpenJob) -> None:
         replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())
     starts = tuple(RunStart(run, 20 * run) for run in (1, 2, 3, 4))
     shown = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
-    assert [one.previous_state for one in shown] == [None, JobState.INTERRUPTED, JobState.ERROR, None]
+    assert [one.previous_state for one in shown] == [
+        None,
+        JobState.INTERRUPTED,
+        JobState.ERROR,
+        None,
+    ]
     assert [one.first_step for one in shown] == [20, 40, 60, 80]

@@ -327,7 +327,8 @@ def test_an_ended_run_is_not_polled_again_until_the_job_is_resumed(
     folder.attempt(2).path.mkdir()
     assert watch.poll() == ()
     replace_json(
-        folder.attempt(2).supervisor, replace(process_identity.own_process(), start_ticks=1).to_dict()
+        folder.attempt(2).supervisor,
+        replace(process_identity.own_process(), start_ticks=1).to_dict(),
     )
     assert watch.poll() == (folder.job_id,)
 

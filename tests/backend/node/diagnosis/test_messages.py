@@ -241,9 +241,7 @@ def test_a_library_that_stumbles_over_shapes_within_itself_does_not_blame_the_pr
 
 
 def test_an_exception_without_its_traceback_counts_only_as_the_last_word() -> None:
-    assert (
-        of_rank("step 1\n", "ValueError: 7\n").message == "The program ended with ValueError: 7."
-    )
+    assert of_rank("step 1\n", "ValueError: 7\n").message == "The program ended with ValueError: 7."
     assert of_rank("step 1\n", "ValueError: 7\n", "step 2\n").cause == UNKNOWN
 
 

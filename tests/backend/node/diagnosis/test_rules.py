@@ -51,7 +51,9 @@ EXPLAINING = [rule for rule in RULES if rule.pattern.search(text_of(rule))]
 @pytest.mark.parametrize("rule", EXPLAINING, ids=lambda rule: rule.id)
 def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rule) -> None:
     text = text_of(rule)
-    found = [r for r in RULES if {*r.searched_texts} & {*rule.searched_texts} and r.pattern.search(text)]
+    found = [
+        r for r in RULES if {*r.searched_texts} & {*rule.searched_texts} and r.pattern.search(text)
+    ]
     assert min(found, key=lambda other: place(rule, other)).id == rule.id
     log = (LogPart.from_text("x.log", rule.example),)
     if rule.searched_texts == (SearchedText.MPIRUN,):
@@ -59,7 +61,9 @@ def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rul
     else:
         explanation = explain(Failure(0), {0: log})
     assert (explanation.cause, explanation.remedy) == (rule.cause, rule.remedy)
-    assert explanation.message.startswith(rule.format_message(rule.pattern.search(text)).rstrip("."))  # type: ignore[arg-type]
+    assert explanation.message.startswith(
+        rule.format_message(rule.pattern.search(text)).rstrip(".")
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.id)
@@ -95,7 +99,10 @@ def test_every_pattern_compiles_on_python_3_9() -> None:
 def test_an_entry_is_all_that_a_new_rule_needs(tmp_path: Path) -> None:
     (tmp_path / "kitchen.toml").write_text(ENTRY)
     (rule,) = load("rule", tmp_path)
-    said = [rule.format_message(rule.pattern.search(text)) for text in ("the oven is at 300", "oven too hot")]  # type: ignore[arg-type]
+    said = [
+        rule.format_message(rule.pattern.search(text))
+        for text in ("the oven is at 300", "oven too hot")
+    ]  # type: ignore[arg-type]
     assert said == ["The oven is at 300 degrees.", "The oven is too hot."]
 
 

@@ -455,9 +455,9 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     folder.queued_launch.write_bytes(launch)
     queue_starter.continue_start(root, folder, 3)
     again = RunStatus.from_dict(read_json(folder.status))
-    assert replace(again, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0) == replace(
-        goes_on, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0
-    )
+    assert replace(
+        again, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0
+    ) == replace(goes_on, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0)
 
 
 def test_a_supervisor_that_does_not_start_ends_the_run_with_the_reason(

@@ -134,7 +134,9 @@ def test_a_head_that_stands_still_is_given_up_although_ranks_wait_for_it(
     cluster.alive, cluster.trains = {"gpu02", "gpu03"}, False
     rank = process_identity.own_process()
     monkeypatch.setattr(head_watch.process_cleanup, "tagged", lambda tag: (rank,))
-    monkeypatch.setattr(remote_cleanup, "unreachable_nodes", lambda launch, nodes: () if answers else nodes)
+    monkeypatch.setattr(
+        remote_cleanup, "unreachable_nodes", lambda launch, nodes: () if answers else nodes
+    )
     monkeypatch.setattr(finalize.process_cleanup, "end_tagged", lambda tag, grace_s: ())
     assert cluster.rounds((rounds or 60) - 1) == ()
     assert cluster.rounds(2) == (() if rounds is None else ("a-job",))

@@ -151,14 +151,22 @@ def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> N
 @pytest.mark.parametrize(
     ("exits", "more", "named"),
     [
-        ([ended(0, "interrupted")], {"stop_was_requested": True, "give_up_reason": "It hung."}, True),
+        (
+            [ended(0, "interrupted")],
+            {"stop_was_requested": True, "give_up_reason": "It hung."},
+            True,
+        ),
         ([ended(0, "finished")], {}, True),
         ([ended(0, "error", "The connection broke.", secondary=True)], {}, True),
         ([], {"launcher_code": 1}, True),
         ([], {"give_up_reason": "mpirun did not start rank 1 on gpu2 within 100 s."}, True),
         ([ended(0, "error", "ValueError: x")], {}, False),
         ([ended(0, "finished"), ended(1, "error", "ValueError: x")], {}, False),
-        ([ended(0, "interrupted")], {"nodes_without_root": (), "unreached_nodes": ("gpu2",)}, False),
+        (
+            [ended(0, "interrupted")],
+            {"nodes_without_root": (), "unreached_nodes": ("gpu2",)},
+            False,
+        ),
         ([ended(0, "interrupted")], {"end_signal": "SIGTERM"}, False),
     ],
 )
@@ -209,7 +217,11 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
         ([], {"end_signal": "SIGTERM"}, "always"),
         ([], {"launcher_code": -9}, "always"),
         ([], {"launcher_error": "The computer was restarted.", "is_of_machine": True}, "always"),
-        ([ended(0, "interrupted")], {"nodes_without_root": ("gpu2",), "data_root": "/lab"}, "always"),
+        (
+            [ended(0, "interrupted")],
+            {"nodes_without_root": ("gpu2",), "data_root": "/lab"},
+            "always",
+        ),
         ([by("SIGTERM")], {}, "always"),
         (
             [EXITED],
@@ -628,7 +640,9 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     left = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     record = judge(
         left,
-        logs={1: (LogPart.from_text("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)},
+        logs={
+            1: (LogPart.from_text("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)
+        },
     )
     assert record.message == "Rank 1 on gpu2: Out of GPU memory."
     assert record.error is not None
@@ -648,7 +662,9 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
 def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
     more: dict[str, object], own: bool
 ) -> None:
-    mpirun = (LogPart.from_text("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),)
+    mpirun = (
+        LogPart.from_text("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),
+    )
     error = judge(mpirun_log=mpirun, **more).error
     assert error is not None
     assert error.cause == "ssh_unreachable"

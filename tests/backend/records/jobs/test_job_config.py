@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.records.base.validation import ConfigError
-from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, parse_job, shareable_config, with_changes
+from backend.records.jobs.config import (
+    RANDOM_WEIGHTS,
+    JobConfig,
+    parse_job,
+    shareable_config,
+    with_changes,
+)
 from backend.records.jobs.rules import RULES, Rule
 from backend.records.jobs.settings import CHANGEABLE, SETTINGS, value_at
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES
@@ -70,7 +76,7 @@ def test_f51_a_missing_field_is_named(field: str) -> None:
         *((field, 3) for field in ("name", "model", "dataset", "loader", "notes", "start_from")),
         *((field, "3") for field in ("epochs", "batch_size", "seed", "loader_workers")),
         *((field, True) for field in ("epochs", "batch_size", "stall_limit_s", "gradient_norm")),
-        ("mixed_precision", 1),
+        ("precision", "bf16"),
         ("stop_on_nan", "yes"),
         ("stop_on_divergence", 1),
         ("continue_unsaved", 1),
@@ -231,15 +237,16 @@ def test_a_network_that_cannot_be_split_so_is_refused_at_the_field(
 
 def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
     raw = changed("strategy", {"name": "consensus", "inner_rounds": 2})
-    raw |= {"gradient_norm": 1.0, "mixed_precision": True}
+    raw |= {"gradient_norm": 1.0, "precision": "float16"}
     raw["placement"] = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
     found = faults(raw)
     assert found["gradient_norm"] == (
         "gradient_norm: cannot be used with more than one inner round."
     )
     assert (
-        found["mixed_precision"]
-        == "mixed_precision: cannot be used with servers or a split network; this is “consensus”."
+        found["precision"]
+        == "precision: “float16” cannot be used with servers or a split network; this is "
+        "“consensus”."
     )
 
 
@@ -271,10 +278,14 @@ BROKEN = {
     "quorum": {"strategy": {"name": "downpour", "policy": "quorum"}},
     "L-BFGS": {"optimizer": {"name": "lbfgs", "lr": 1.0}},
     "schedule": {**COORDINATED, "schedule": {"warmup_epochs": 1}},
+    "one cycle": {"schedule": {"name": "one-cycle", "warmup_epochs": 1}},
     "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
-    "half precision": {"strategy": SPLIT, "mixed_precision": True, **ON_GPUS},
-    "GPUs": {"mixed_precision": True},
+    "accumulation": {"strategy": SPLIT, "accumulate": 2},
+    "float16": {"strategy": SPLIT, "precision": "float16", **ON_GPUS},
+    "precision of a search": {**COORDINATED, "precision": "bfloat16"},
+    "precision of rounds": {"strategy": SPLIT, "precision": "bfloat16"},
+    "GPUs": {"precision": "tf32"},
     "give way": {"gives_way": True},
     "continue a script": {**A_SCRIPT, **ON_GPUS, "gives_way": True},
     "parts": {"strategy": {**SPLIT, "cut": ["a", "b"]}},
@@ -301,13 +312,27 @@ def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None
     assert rule.error_message(parsed.draft, [ConfigError("epochs", "epochs: is wrong.")])
 
 
+@pytest.mark.parametrize(
+    ("old", "precision"), [({}, "float32"), (False, "float32"), (True, "float16")]
+)
+def test_a_job_file_of_before_has_its_precision(old: object, precision: str) -> None:
+    old_file = {"mixed_precision": old} if isinstance(old, bool) else {}
+    parsed = parse_job({**GOOD, **ON_GPUS, **old_file})
+    assert parsed.config is not None
+    assert parsed.config.precision == precision
+    assert "mixed_precision" not in parsed.config.to_dict()
+    both = parse_job({**GOOD, **ON_GPUS, "mixed_precision": True, "precision": "tf32"})
+    assert [fault.field for fault in both.faults] == ["mixed_precision"]
+    assert "mixed_precision" in faults({**GOOD, "mixed_precision": 1})
+
+
 def test_each_rule_has_a_name_of_its_own() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES) == len(BROKEN)
 
 
 def test_f51_incompatible_settings_are_faults() -> None:
     assert "strategy.name" in faults(changed("strategy.name", "alone"))
-    assert "mixed_precision" in faults(changed("mixed_precision", True))
+    assert "precision" in faults(changed("precision", "float16"))
     assert "checkpoint.every_steps" in faults(
         changed("checkpoint", {"every_epochs": 1, "every_steps": 5})
     )
@@ -328,7 +353,7 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
         ("schedule", {"name": "cosine"}),
         ("schedule", {"warmup_epochs": 1}),
         ("gradient_norm", 1.0),
-        ("mixed_precision", True),
+        ("precision", "bfloat16"),
     ):
         assert any(f.path.startswith(field) for f in parse_job({**raw, field: value}).errors)
     assert "optimizer.name" in faults(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
@@ -337,6 +362,7 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
 OTHER = {
     "placement": [{"node": "b", "processes": 4}],
     "batch_size": 7,
+    "accumulate": 3,
     "optimizer.lr": 0.5,
     "log_numbers": ["loss: {loss}"],
     "gives_way": True,
@@ -403,12 +429,18 @@ def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool
 
 def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     def values(setting: Any) -> st.SearchStrategy[Any]:
-        number = st.floats(setting.low, 0.99, allow_subnormal=False)
+        number = st.floats(
+            setting.low or (setting.exclusive_low is not None) * 0.1,
+            setting.low + 0.99,
+            allow_subnormal=False,
+        )
         whole = st.integers(int(setting.low), 1000)
         pair = st.tuples(number, number).map(list)
         flag = st.booleans()
         choice = st.sampled_from(list(setting.choices) or [""])
+        wholes = st.lists(whole, max_size=3)
         kinds = {"number": number, "whole": whole, "pair": pair, "flag": flag, "choice": choice}
+        kinds["wholes"] = wholes
         return kinds[setting.kind]
 
     options = {name: values(setting) for name, setting in known.items() if name != "nesterov"}
@@ -463,7 +495,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
         },
         "schedule": {
             "name": schedule,
-            "warmup_epochs": 0.0 if searches else draw(st.floats(0, 5)),
+            "warmup_epochs": 0.0 if searches or schedule == "one-cycle" else draw(st.floats(0, 5)),
             **draw(settings_of(SCHEDULES[schedule])),
         },
         "strategy": {

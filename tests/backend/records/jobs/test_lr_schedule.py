@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.records.jobs.config import JobConfig, Optimizer, Schedule, StrategyConfig
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import Placement
+from backend.records.jobs.torch_options import SCHEDULES
 
 STEPS = 100
 
@@ -104,3 +107,61 @@ def test_a_rate_is_never_below_nought_nor_above_the_peak(
     config = job(Schedule(name, warmup_epochs=warmup), workers)
     rate = learning_rate(config, steps_per_epoch, step)
     assert 0 <= rate <= 0.1 * workers * (1 + 1e-9)
+
+
+SCHEDULERS: dict[str, Any] = {
+    "milestones": (
+        {"milestones": (2, 5)},
+        lambda optimizer: torch.optim.lr_scheduler.MultiStepLR(optimizer, (200, 500)),
+    ),
+    "polynomial": (
+        {"power": 0.9},
+        lambda optimizer: torch.optim.lr_scheduler.PolynomialLR(optimizer, 10 * STEPS, 0.9),
+    ),
+    "one-cycle": (
+        {"pct_start": 0.4},
+        lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, 0.1, 10 * STEPS, pct_start=0.4, cycle_momentum=False
+        ),
+    ),
+    "cosine-restarts": (
+        {"t_0": 2, "t_mult": 3, "eta_min": 0.01},
+        lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(
+            optimizer, 2 * STEPS, 3, 0.01
+        ),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_the_rate_of_each_step_is_that_of_pytorchs_scheduler(name: str) -> None:
+    settings, scheduler_of = SCHEDULERS[name]
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    scheduler = scheduler_of(optimizer)
+    expected = []
+    for _ in range(10 * STEPS):
+        expected.append(optimizer.param_groups[0]["lr"])
+        scheduler.step()
+    assert rates(job(Schedule(name, settings=settings))) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_plateau_lowers_the_rate_once_for_each_time_without_gain() -> None:
+    config = job(Schedule("plateau", settings={"gamma": 0.5}), workers=2)
+    rate_of = [learning_rate(config, STEPS, 7, plateaus=count) for count in range(3)]
+    assert rate_of == pytest.approx([0.2, 0.1, 0.05])
+
+
+@given(
+    st.sampled_from(sorted(SCHEDULES)),
+    st.integers(1, 40),
+    st.integers(1, 50),
+    st.floats(0, 3),
+    st.integers(0, 5000),
+)
+def test_no_schedule_exceeds_the_scaled_rate_or_ends_below_zero(
+    name: str, epochs: int, steps: int, warmup: float, step: int
+) -> None:
+    schedule = Schedule(name, warmup_epochs=0.0 if name == "one-cycle" else warmup)
+    config = replace(job(schedule, workers=4), epochs=epochs)
+    assert 0 <= learning_rate(config, steps, step) <= 0.4 * (1 + 1e-12)

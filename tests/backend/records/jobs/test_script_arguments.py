@@ -8,7 +8,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from backend.records.jobs.arguments import NO, YES, named_arguments, unnamed_tokens, value_of, with_value
+from backend.records.jobs.arguments import (
+    NO,
+    YES,
+    named_arguments,
+    unnamed_tokens,
+    value_of,
+    with_value,
+)
 from backend.records.jobs.comparison import RunFigures, compare
 from backend.records.jobs.config import parse_job, with_changes
 from backend.records.jobs.flat_settings import setting_changes, effective_settings, default_settings
@@ -57,7 +64,10 @@ def test_a_written_argument_reads_back_and_the_others_stay(words, name, value) -
 @given(words=WORDS)
 def test_every_word_is_listed_once(words) -> None:
     """A name that is given twice has its last value; its first stays with the other words."""
-    listed = [*unnamed_tokens(words), *(one for pair in named_arguments(words).items() for one in pair)]
+    listed = [
+        *unnamed_tokens(words),
+        *(one for pair in named_arguments(words).items() for one in pair),
+    ]
     for word in words:
         assert any(word.endswith(one) for one in listed)
 
@@ -200,7 +210,9 @@ def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None
     assert "optimizer.name" not in same
     assert parallel_plot(views).axes[0].key == "arguments.lr"
     usual = default_settings(views[0].config)
-    assert {path for path, value in effective_settings(views[0]).items() if value != usual.get(path)} == {
+    assert {
+        path for path, value in effective_settings(views[0]).items() if value != usual.get(path)
+    } == {
         "placement",
         "arguments",
         *(f"arguments.{name}" for name in ("out", "lr", "amp", "batch-size")),

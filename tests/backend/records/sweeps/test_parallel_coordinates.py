@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.sweeps.parallel_coordinates import MOST_LINES, ParallelLine, jobs_in_brushes, parallel_plot
+from backend.records.sweeps.parallel_coordinates import (
+    MOST_LINES,
+    ParallelLine,
+    jobs_in_brushes,
+    parallel_plot,
+)
 from tests.widgets.compare.sweep_samples import ACCURACY, sweep
 
 

@@ -159,7 +159,7 @@ def test_the_text_of_values_reads_back_as_the_values(values) -> None:
         ("batch_size", "1..4:4", "1, 2, 3, 4"),
         ("optimizer.betas", "0.9, 0.999; 0.8, 0.99", "0.9,0.999; 0.8,0.99"),
         ("optimizer.name", "sgd, adam", "sgd, adam"),
-        ("mixed_precision", "on, off", "yes, no"),
+        ("continue_unsaved", "on, off", "yes, no"),
         ("stop_on_divergence", "on, off", "yes, no"),
         ("optimizer.weight_decay", "0,0005; 0,01", "0.0005, 0.01"),
         ("optimizer.weight_decay", "0, 5", "0, 5"),

@@ -468,7 +468,12 @@ def test_two_curves_are_the_same_within_the_tolerance() -> None:
 def test_the_first_step_that_differs_is_found() -> None:
     found = first_difference(curve(loss=[1.0, 0.5, 0.4]), curve(loss=[1.0, 0.6, 0.7]))
     assert not found.is_same
-    assert (found.step, found.metric, found.original_value, found.replay_value) == (2, "loss", 0.5, 0.6)
+    assert (found.step, found.metric, found.original_value, found.replay_value) == (
+        2,
+        "loss",
+        0.5,
+        0.6,
+    )
     lost = first_difference(curve(loss=[1.0, 0.5]), curve(loss=[1.0, float("nan")]))
     assert (lost.step, lost.replay_value) == (2, None)
 

@@ -156,7 +156,10 @@ def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) 
     a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
     trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
     starts = services.jobs.queries.poll(a).history.run_starts
-    assert [(one.run, one.previous_state) for one in starts] == [(1, None), (2, JobState.INTERRUPTED)]
+    assert [(one.run, one.previous_state) for one in starts] == [
+        (1, None),
+        (2, JobState.INTERRUPTED),
+    ]
 
 
 def test_the_best_value_of_a_resumed_run_is_not_a_dropped_one(

@@ -299,7 +299,9 @@ def test_arguments_are_searched_as_settings(text, hits):
 def test_the_best_metric_is_compared_by_its_name(best):
     index = JobIndex()
     index.update([make_summary({}, {}, **ONE, best_metric=best)])
-    assert [index.find(JobQuery(text=text)).match_count for text in ("map>0.4", "mAP>0.5", "dice>0")] == [
+    assert [
+        index.find(JobQuery(text=text)).match_count for text in ("map>0.4", "mAP>0.5", "dice>0")
+    ] == [
         1,
         0,
         0,

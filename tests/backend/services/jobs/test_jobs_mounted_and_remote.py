@@ -381,7 +381,8 @@ def test_a_job_trains_on_a_node_stops_and_resumes(place: Place, beat: Beat) -> N
     assert services.jobs.queries.checkpoints(view.id)[-1].step == view.step
     other.jobs.lifecycle.resume(view.id)
     seen = services.jobs.queries.wait(
-        view.id, is_finished=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over
+        view.id,
+        is_finished=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over,
     )
     assert (seen.run, seen.error) == (2, None)
     services.jobs.lifecycle.stop(view.id)

@@ -106,7 +106,9 @@ def test_no_count_and_no_other_search_knows_of_the_row_of_a_sweep():
     index = index_of(*SIX)
     found = index.find(JobQuery())
     assert (found.total_count, found.match_count, len(found.order)) == (6, 6, 6)
-    assert [one.id for one in index.find_by_name("lr", 9)] == [f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)]
+    assert [one.id for one in index.find_by_name("lr", 9)] == [
+        f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)
+    ]
     assert index.choices().tags == ("sweep:lr",)
 
 
@@ -143,7 +145,9 @@ def test_folding_equals_a_plain_walk(steps, kept, text, order):
         there.update((one.id, one) for one in lines)
     query = JobQuery(text, order=order)
     plain = [index.summaries[slot] for slot in index.find(query).order.tolist()]
-    assert rows(index, query, FoldState(kept)) == list(walked(plain, list(there.values()), query, kept))
+    assert rows(index, query, FoldState(kept)) == list(
+        walked(plain, list(there.values()), query, kept)
+    )
     for tag in {sweep_of(one.tags) for one in there.values()} - {""}:
         members = [one for one in there.values() if sweep_of(one.tags) == tag]
         assert index.summaries[index.slot(tag)] == sweep_summary(tag, members)

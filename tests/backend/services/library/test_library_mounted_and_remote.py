@@ -279,7 +279,9 @@ def test_the_preflight_check_proves_that_all_nodes_see_one_data_root(
     assert list((place.root / "jobs").iterdir()) == []
     place.add_node(tmp_path / "another")
     found = services.preflight.run(config)
-    assert [one.check for one in found.blocking_findings if one.check == "data root"] == ["data root"]
+    assert [one.check for one in found.blocking_findings if one.check == "data root"] == [
+        "data root"
+    ]
 
 
 def test_the_command_line_takes_both(

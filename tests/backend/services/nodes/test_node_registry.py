@@ -183,7 +183,9 @@ def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
 def test_a_given_fingerprint_replaces_no_accepted_key(
     root: OpenRoot, tmp_path: Path, sshd: Sshd
 ) -> None:
-    service = NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config, is_trusted_key=lambda key: True)
+    service = NodeRegistry(
+        root, tmp_path / "desktop", sshd.ssh_config, is_trusted_key=lambda key: True
+    )
     service.add("gpu1", sshd.address, accept=no)
     sshd.stop()
     sshd.new_host_key()

@@ -11,7 +11,12 @@ from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
 from backend.services.preflight.check import Result
 from backend.services.preflight.checks import BY_NAME, judge_replies
-from backend.services.preflight.connectivity import ConnectionTest, busy_load, login_findings, route_findings
+from backend.services.preflight.connectivity import (
+    ConnectionTest,
+    busy_load,
+    login_findings,
+    route_findings,
+)
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.names import SSH_BETWEEN_NODES, DATA_ROOT, PYTHON, PYTORCH, ROUTE
@@ -221,7 +226,10 @@ DENIED, NO_PYTHON = (255, "lab@x: Permission denied (publickey)."), (1, "sh: no 
 def test_the_head_is_blamed_for_a_fault_at_all_nodes(
     log_ins: dict[str, tuple[int, str]], excused: tuple[str, ...], blamed: list[str]
 ) -> None:
-    met = [ConnectionTest("a", node, {"code": code, "why": why}) for node, (code, why) in log_ins.items()]
+    met = [
+        ConnectionTest("a", node, {"code": code, "why": why})
+        for node, (code, why) in log_ins.items()
+    ]
     found = login_findings(met, [], excused)
     assert [node for one in found for node in one.nodes or ()] == blamed
 

@@ -272,7 +272,9 @@ def test_a_second_check_of_a_part_replaces_its_passed_checks(nodes: Nodes) -> No
     whole = nodes.check()
     nodes.hangs, nodes.began = True, False
     after = whole.after_part(nodes.check(), ("gpu2",))
-    assert [one.message for one in after.blocking_findings] == ["gpu2 has not answered within 25 s."]
+    assert [one.message for one in after.blocking_findings] == [
+        "gpu2 has not answered within 25 s."
+    ]
     assert names.AGENT not in passed(after)
     nodes.hangs = False
     nodes.over.set()

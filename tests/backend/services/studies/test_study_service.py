@@ -214,7 +214,9 @@ def test_an_export_is_never_written_over_a_file(
     with pytest.raises(BackendError) as error:
         services.studies.export(started, tmp_path / "table.gif", draw_plot=lambda *_: b"")
     assert error.value.remedy.endswith("or a picture in .png, .svg, .pdf.")
-    drawn = services.studies.export(started, tmp_path / "t.PNG", draw_plot=lambda _, end: end.encode())
+    drawn = services.studies.export(
+        started, tmp_path / "t.PNG", draw_plot=lambda _, end: end.encode()
+    )
     assert drawn.read_bytes() == b"png"
 
 

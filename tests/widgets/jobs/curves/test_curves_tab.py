@@ -72,7 +72,10 @@ def tab(qtbot, theme_manager):
 def said(tab, step):
     """What the read-out says happened at a step, behind where that is."""
     return (
-        the(LargePlot, tab).readout(step)[1].partition(f"epoch {step / 10:g} · ")[2].split(" · ")[1:]
+        the(LargePlot, tab)
+        .readout(step)[1]
+        .partition(f"epoch {step / 10:g} · ")[2]
+        .split(" · ")[1:]
     )
 
 
@@ -349,6 +352,8 @@ def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
     before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
     continued = Continuation("c was lost.", chosen_nodes=before, placement=left)
     tab.show_view(changed(LIVE, run=2, continuation=continued))
-    assert [(one.x, one.text) for one in the(LargePlot, tab).marks.vertical_markers] == [(41, "2 of 3 nodes")]
+    assert [(one.x, one.text) for one in the(LargePlot, tab).marks.vertical_markers] == [
+        (41, "2 of 3 nodes")
+    ]
     tab.show_view(changed(LIVE, run=3))
     assert not the(LargePlot, tab).marks.vertical_markers

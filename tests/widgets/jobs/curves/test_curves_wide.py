@@ -73,7 +73,11 @@ def test_a_plot_at_the_bottom_is_still_seen_in_two_columns(tab: CurvesTab) -> No
     bar = the(VerticalScrollArea, tab).verticalScrollBar()
     bar.setValue(bar.maximum())
     last = list(small_plots(tab).values())[-1]
-    assert 0 <= place(tab, last).y() + last.height() <= the(VerticalScrollArea, tab).viewport().height()
+    assert (
+        0
+        <= place(tab, last).y() + last.height()
+        <= the(VerticalScrollArea, tab).viewport().height()
+    )
     widen(tab, TWO)
     at = place(tab, last)
     assert at.y() + last.height() > 0

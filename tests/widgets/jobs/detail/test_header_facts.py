@@ -75,7 +75,9 @@ def test_the_start_is_said_to_be_that_of_the_newest_run():
 def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
     left = (Placement("gpu01", 1), Placement("gpu03", 1))
     reason = "gpu02 no longer answers. Continues on gpu01 and gpu03, without gpu02."
-    continued = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"), placement=left)
+    continued = Continuation(
+        reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"), placement=left
+    )
     view = changed(RESUMED, continuation=continued, state=JobState.TRAINING)
     assert " · 2 of 3 nodes since " in run_details(view)
     shown = job_finding(view, ("", ""), "", None, ReplayComparison())

@@ -70,7 +70,9 @@ def test_a_script_without_epochs_has_none_in_the_header():
         for kept in ((), (FILE,)):
             assert "epoch" not in stop_cost_message(view, kept)
     with_epochs = changed(script(JobState.TRAINING), epoch=3, epochs=10)
-    assert ("Epoch", "3 of 10") in [(fact.caption, fact.value) for fact in header_figures(with_epochs)]
+    assert ("Epoch", "3 of 10") in [
+        (fact.caption, fact.value) for fact in header_figures(with_epochs)
+    ]
     live = {fact.caption for fact in header_figures(script(JobState.TRAINING))}
     assert "Runs for" in live
     assert "Ready at" not in live
@@ -104,8 +106,12 @@ def test_the_checkpoints_of_a_script_are_its_own(qtbot, theme_manager, settings)
     assert checkpoint_title(FILE) == "checkpoint-10 (step 10) (latest)"
     assert tab._resume_button.isEnabled() == (settings == RESUMES)
     assert (NO_RESUME_REASON in tab._resume_button.toolTip()) == (settings != RESUMES)
-    assert not any(button.isEnabled() for button in (tab._try_button, tab._inspect_button, tab._new_job_button))
-    assert all(button.isEnabled() for button in (tab._keep_button, tab._export_button, tab._verify_button))
+    assert not any(
+        button.isEnabled() for button in (tab._try_button, tab._inspect_button, tab._new_job_button)
+    )
+    assert all(
+        button.isEnabled() for button in (tab._keep_button, tab._export_button, tab._verify_button)
+    )
     all_stay = "All are kept as the script wrote them." in tab._policy_label.text()
     assert all_stay == ("remove_old_checkpoints" not in settings)
 

@@ -67,7 +67,9 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     assert plots.loss is not None
     assert plots.cause.axis is XAxis.CLOCK
     assert len(plots.cause.curves) == 8
-    assert [(post.x, post.text) for post in plots.cause.marks.vertical_markers] == [(ENDED, "failed here")]
+    assert [(post.x, post.text) for post in plots.cause.marks.vertical_markers] == [
+        (ENDED, "failed here")
+    ]
     assert [one.text for one in plots.cause.marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
     rows, _ = plots.cause.readout(ENDED - 10)
     assert [name for name, _ in rows] == ["GPU 3"]
@@ -169,7 +171,11 @@ def test_the_last_step_with_a_loss_has_a_finite_loss(
     )  # fmt: skip
     detail.open_job(FAILED)
     detail.show_update(RunUpdate(FAILED, history))
-    found = [event.message for event in detail.failure.events.shown_events if "with a loss" in event.message]
+    found = [
+        event.message
+        for event in detail.failure.events.shown_events
+        if "with a loss" in event.message
+    ]
     assert found == ([] if last is None else [f"Last step with a loss: {last}"])
 
 

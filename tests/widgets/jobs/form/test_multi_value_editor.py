@@ -139,7 +139,7 @@ def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_
 @pytest.mark.parametrize("width", [1200, 900])
 @pytest.mark.parametrize(
     "path",
-    ["model", "loader", "epochs", "batch_size", "optimizer.lr", "strategy.name", "mixed_precision"],
+    ["model", "loader", "epochs", "batch_size", "optimizer.lr", "strategy.name", "precision"],
 )
 def test_the_button_is_level_with_its_control_and_nothing_moves_when_it_lights(form, width, path):
     form.resize(width, 800)
@@ -366,7 +366,11 @@ def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form
     form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
     form.show_check(CHECKED)
     assert side_of(form).result.text() == "Ready to queue 6 jobs"
-    assert acts_of(form).start.text() == the(FormFoot, form).start_buttons.start.text() == "Queue 6 jobs"
+    assert (
+        acts_of(form).start.text()
+        == the(FormFoot, form).start_buttons.start.text()
+        == "Queue 6 jobs"
+    )
     assert not acts_of(form).queue.isVisible()
     assert not button(form, "Save draft").isEnabled()
     with (

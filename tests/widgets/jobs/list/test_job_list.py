@@ -24,7 +24,10 @@ from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
 
 ENDED = changed(
-    LIVE, state=JobState.FINISHED, started_at="2026-11-20T10:00:00Z", updated_at="2026-11-20T11:00:00Z"
+    LIVE,
+    state=JobState.FINISHED,
+    started_at="2026-11-20T10:00:00Z",
+    updated_at="2026-11-20T11:00:00Z",
 )
 
 

@@ -251,7 +251,10 @@ def test_updates_of_another_log_change_nothing(tab):
         ),
         ("\x1b[1;32mok", (StyledText(0, "ok", Style("good", bold=True)),)),
         ("\x1b[38;5;196mhot", (StyledText(0, "hot", Style("bad")),)),
-        ("\x1b[38;2;20;40;250mblue\x1b[39m.", (StyledText(0, "blue", Style("live")), StyledText(4, "."))),
+        (
+            "\x1b[38;2;20;40;250mblue\x1b[39m.",
+            (StyledText(0, "blue", Style("live")), StyledText(4, ".")),
+        ),
         ("\x1b[48;5;196mground", (StyledText(0, "ground"),)),
         ("a\tb", (StyledText(0, "a       b"),)),
         ("\x1b]0;title\x07text\x00\x08", (StyledText(0, "text"),)),

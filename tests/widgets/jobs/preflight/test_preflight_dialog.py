@@ -49,7 +49,9 @@ def row_of(dialog: PreflightDialog, finding: PreflightFinding) -> PreflightRow:
 
 
 def scroll_of(dialog: PreflightDialog) -> VerticalScrollArea:
-    (found,) = (one for one in dialog.findChildren(VerticalScrollArea) if one.isAncestorOf(rows(dialog)[0]))
+    (found,) = (
+        one for one in dialog.findChildren(VerticalScrollArea) if one.isAncestorOf(rows(dialog)[0])
+    )
     return found
 
 

@@ -50,7 +50,9 @@ def at(unix_s):
 def job(*placement, state=JobState.TRAINING, ended="", **changes):
     config = replace(LIVE.config, placement=placement)
     started = at(NOON)
-    return changed(LIVE, state=state, started_at=started, updated_at=ended, config=config, **changes)
+    return changed(
+        LIVE, state=state, started_at=started, updated_at=ended, config=config, **changes
+    )
 
 
 def curve(view, seconds=3000, began_s=NOON):
@@ -190,7 +192,10 @@ def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
     assert {span.tone for span in history.plot.marks.spans} == {"warn"}
-    assert [span.color_role for span in the(LargePlot, detail.curves).marks.spans] == ["warn", "warn"]
+    assert [span.color_role for span in the(LargePlot, detail.curves).marks.spans] == [
+        "warn",
+        "warn",
+    ]
 
 
 def test_the_axis_covers_the_time_of_the_job_and_not_the_history_of_the_node(detail):
@@ -286,8 +291,15 @@ def test_a_rank_shows_its_node_and_the_figures_of_its_gpu():
     node = samples.state("gpu1", "ours", 2)
     view = job(Placement("gpu1", gpus=("GPU-0", "GPU-1")), id="j1", rank_step_ms=(100.0, 140.0))
     first, second = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
-    assert (first.node, first.gpu, first.pid, first.heartbeat_age) == ("gpu1", "GPU 0", "4200", "now")
-    figures = [text.replace("\xa0", " ") for text in (second.step_time, second.memory, second.gpu_use)]
+    assert (first.node, first.gpu, first.pid, first.heartbeat_age) == (
+        "gpu1",
+        "GPU 0",
+        "4200",
+        "now",
+    )
+    figures = [
+        text.replace("\xa0", " ") for text in (second.step_time, second.memory, second.gpu_use)
+    ]
     assert figures == ["140 ms", "61 of 80 GiB", "97 %"]
 
 
@@ -348,7 +360,9 @@ def test_a_rank_is_a_server_by_its_strategy_and_not_by_a_step_time_of_zero(
     strip.show_view(view)
     shown = [strip._cells.words(rank) for rank in range(2)]
     assert [(name, took.replace("\xa0", " ")) for name, took in shown] == cells
-    assert [row.step_time.replace("\xa0", " ") for row in rank_rows(view)] == [took for _, took in cells]
+    assert [row.step_time.replace("\xa0", " ") for row in rank_rows(view)] == [
+        took for _, took in cells
+    ]
 
 
 def test_the_rank_that_failed_is_red():

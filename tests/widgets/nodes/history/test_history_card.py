@@ -184,7 +184,9 @@ def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
 
 def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
     history = NodeHistory()
-    history.set_agent_history(to_history_data([line(age, 31.0 + age % 3) for age in range(10_800, 0, -20)]))
+    history.set_agent_history(
+        to_history_data([line(age, 31.0 + age % 3) for age in range(10_800, 0, -20)])
+    )
     card.show_history(history, STATE)
     low, high = card.plot.y_range()
     assert 17 < low <= 20
@@ -192,7 +194,9 @@ def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
 
 
 def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job(card):
-    card.show_stretch(JobPeriod("During this job", NOON - 10_800, gpu_names={"GPU-1": "GPU 1, rank 11"}))
+    card.show_stretch(
+        JobPeriod("During this job", NOON - 10_800, gpu_names={"GPU-1": "GPU 1, rank 11"})
+    )
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     history.set_agent_history(hours(hot_to_s=0))
@@ -335,7 +339,9 @@ def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
 def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
     wide = [replace(line(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)]
     history = NodeHistory()
-    history.set_agent_history(to_history_data([*wide, *(line(age) for age in range(86_400, 0, -20))]))
+    history.set_agent_history(
+        to_history_data([*wide, *(line(age) for age in range(86_400, 0, -20))])
+    )
     card._stretch.choose("168")
     card.show_history(history, STATE)
     assert "Last 7 days" in texts(card)

@@ -335,7 +335,9 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
     page.open_node("cpu01")
     assert not the(HistoryCard, page.detail).isVisible()
     now = page._clock()
-    page.show_past("cpu01", to_history_data([PastReading(now - age, 40.0) for age in (7200, 7180, 60)]))
+    page.show_past(
+        "cpu01", to_history_data([PastReading(now - age, 40.0) for age in (7200, 7180, 60)])
+    )
     assert the(HistoryCard, page.detail).isVisible()
     assert tuple(the(HistoryCard, page.detail).plot.curves) == ("node",)
 

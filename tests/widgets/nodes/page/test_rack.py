@@ -17,7 +17,9 @@ pytestmark = pytest.mark.usefixtures("theme_manager")
 
 
 def rows(count, **changes):
-    return [node_row(s, samples.JOBS, heartbeat_age_s=1.0) for s in samples.cluster(count, **changes)]
+    return [
+        node_row(s, samples.JOBS, heartbeat_age_s=1.0) for s in samples.cluster(count, **changes)
+    ]
 
 
 @pytest.fixture

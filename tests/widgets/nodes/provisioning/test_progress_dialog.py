@@ -75,7 +75,9 @@ def test_the_trusted_host_key_stands_above_the_steps(dialog):
     dialog.show_set_up(replace(LIVE, trusted_fingerprint=KEY.fingerprint))
     assert the(TrustedKey, dialog).isVisible()
     assert KEY.fingerprint in texts(the(TrustedKey, dialog))
-    dialog.show_set_up(replace(LIVE, trusted_fingerprint="SHA256:old", key=KEY, accepted_fingerprint="SHA256:old"))
+    dialog.show_set_up(
+        replace(LIVE, trusted_fingerprint="SHA256:old", key=KEY, accepted_fingerprint="SHA256:old")
+    )
     assert not the(TrustedKey, dialog).isVisible(), "that one is in question"
 
 

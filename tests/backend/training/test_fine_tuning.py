@@ -1,0 +1,105 @@
+"""A job begins with the weights of another one, of which parts start new or stay frozen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from backend.base.errors import BackendError
+from tests.backend.training.test_not_finite import train_here
+from tests.backend.training.training_rig import MODEL, Training, held, new_training
+
+ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 1}
+FIVE_CLASSES = MODEL.replace("nn.Linear(16, 3)", "nn.Linear(16, 5)")
+
+
+def saved(training: Training) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(training.latest(), weights_only=True)
+    return state
+
+
+@pytest.fixture
+def pretrained(tmp_path: Path) -> Training:
+    training = new_training(tmp_path, name="pretrained", **ALONE)
+    train_here(training)
+    return training
+
+
+def test_other_classes_start_with_a_new_layer_and_the_pretrained_others(
+    tmp_path: Path, pretrained: Training
+) -> None:
+    job = new_training(tmp_path, model=FIVE_CLASSES, name="refused", **ALONE)
+    with pytest.raises(BackendError) as refused:
+        train_here(job, start_from=pretrained.latest())
+    assert "7 of the model's 9 weights match" in str(refused.value)
+    assert 'start_from_except = ["layers.4."]' in refused.value.remedy
+    rate = {"optimizer": {"name": "sgd", "lr": 1e-30}}
+    job = new_training(
+        tmp_path, model=FIVE_CLASSES, start_from_except=["layers.4."], **rate, **ALONE
+    )
+    train_here(job, start_from=pretrained.latest())
+    before, after = saved(pretrained)["model"], saved(job)["model"]
+    assert torch.equal(before["layers.0.weight"], after["layers.0.weight"])
+    assert after["layers.4.weight"].shape == (5, 16)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_what_is_frozen_keeps_its_weights_and_has_no_state_in_the_optimizer(
+    tmp_path: Path, optimizer: str
+) -> None:
+    changes = {"optimizer": {"name": optimizer, "lr": 0.05, "weight_decay": 0.1}}
+    job = new_training(tmp_path, freeze=["layers.0.", "layers.1.bias"], **changes, **ALONE)
+    untrained = new_training(
+        tmp_path, name="untrained", **{**ALONE, "optimizer": {"name": "sgd", "lr": 1e-30}}
+    )
+    train_here(job)
+    train_here(untrained)
+    state, first = saved(job), saved(untrained)["model"]
+    changed = {
+        name
+        for name, value in state["model"].items()
+        if not torch.allclose(value.double(), first[name].double(), atol=1e-9)
+    }
+    assert changed >= {"layers.4.weight", "layers.4.bias", "layers.1.weight"}
+    assert not changed & {"layers.0.weight", "layers.0.bias", "layers.1.bias"}
+    assert state["optimized"] == ["layers.1.weight", "layers.4.weight", "layers.4.bias"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"freeze": ["layers."]}, "has no parameters to train"),
+        ({"freeze": ["fc."]}, "The setting freeze has “fc.”, but no name of the model begins"),
+        ({"freeze": ["layers.0", "\x1b["]}, "The setting freeze has “?[”"),
+    ],
+)
+def test_what_cannot_be_frozen_is_refused_with_its_name(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BackendError) as refused:
+        train_here(new_training(tmp_path, **settings, **ALONE))
+    assert message in str(refused.value)
+
+
+def test_a_name_that_the_model_lacks_cannot_start_new(tmp_path: Path, pretrained: Training) -> None:
+    job = new_training(tmp_path, start_from_except=["head."], **ALONE)
+    with pytest.raises(BackendError, match=r"start_from_except has “head\.”"):
+        train_here(job, start_from=pretrained.latest())
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "downpour"])
+@pytest.mark.slow
+def test_frozen_layers_stay_so_with_several_processes_and_after_a_resume(
+    tmp_path: Path, strategy: str
+) -> None:
+    settings: dict[str, Any] = {"strategy": {"name": strategy}, "epochs": 3}
+    job = new_training(tmp_path, model=held(MODEL), freeze=["layers.0."], **settings)
+    job.train_well(when=lambda: job.step() >= 2, **job.hold)
+    first = saved(job)["model"]
+    job.train_well(resume_from=job.latest())
+    last = saved(job)["model"]
+    assert torch.equal(first["layers.0.weight"], last["layers.0.weight"])
+    assert not torch.equal(first["layers.4.weight"], last["layers.4.weight"])

@@ -1,0 +1,102 @@
+"""Each option of training learns, changes what is computed, and resumes bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.backend.training.test_resume import assert_bit_equal
+from tests.backend.training.training_rig import MODEL, Training, held, new_training
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "bfloat16": {"precision": "bfloat16"},
+    "accumulation": {"accumulate": 3, "batch_size": 4},
+    "one cycle": {"schedule": {"name": "one-cycle"}},
+    "plateau": {"schedule": {"name": "plateau", "patience": 1, "min_delta": 9.0}},
+}
+SYNCHRONOUS = ("alone", "allreduce", "ddp")
+
+
+def settings_of(option: str, strategy: str) -> dict[str, Any]:
+    changes = OPTIONS[option]
+    processes = 1 if strategy == "alone" else 3 if strategy in ("downpour", "dc-asgd") else 2
+    own = {"processes": processes, "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}}
+    return {**own, **changes, "strategy": {"name": strategy, **changes.get("strategy", {})}}
+
+
+def weights(training: Training) -> torch.Tensor:
+    state = torch.load(training.latest(), weights_only=True)["model"]
+    return torch.cat([value.double().flatten() for value in state.values()])
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize(
+    "strategy",
+    ["alone", *(pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS[1:])],
+)
+def test_a_job_with_the_option_learns_and_resumes_bit_for_bit(
+    tmp_path: Path, option: str, strategy: str
+) -> None:
+    settings = settings_of(option, strategy)
+    model = held(MODEL, f"self.steps > {4 * settings.get('accumulate', 1)}")
+    straight, halves = (
+        new_training(tmp_path, model=model, name=name, **settings)
+        for name in ("straight", "halves")
+    )
+    straight.train_well()
+    losses = list(straight.curve("loss").values())
+    assert sum(losses[-5:]) < sum(losses[:5])
+    plain = new_training(tmp_path, name="plain", **settings_of_default(strategy))
+    plain.train_well()
+    assert not torch.equal(weights(plain), weights(straight))
+    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
+    assert halves.step() < straight.step()
+    halves.train_well(resume_from=halves.latest())
+    assert_bit_equal(straight, halves)
+
+
+def settings_of_default(strategy: str) -> dict[str, Any]:
+    return {
+        "processes": 1 if strategy == "alone" else 2,
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+        "strategy": {"name": strategy},
+    }
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    ["alone", *(pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS[1:])],
+)
+def test_the_passes_of_a_step_are_one_larger_batch(tmp_path: Path, strategy: str) -> None:
+    """Of one process and of several: without what depends on the size of a batch."""
+    model = MODEL.replace("nn.BatchNorm1d(16)", "nn.Tanh()").replace("0.2", "0.0")
+    whole = {**settings_of_default(strategy), "batch_size": 12}
+    parts = {**whole, "batch_size": 4, "accumulate": 3, "strategy": {"name": strategy}}
+    larger, passes = (
+        new_training(tmp_path, model=model, name=name, **settings)
+        for name, settings in (("larger", whole), ("passes", parts))
+    )
+    # The rate is scaled by the passes, too.
+    passes.with_config(**{**parts, "strategy": {"name": strategy, "lr_scaling": "none"}})
+    larger.with_config(**{**whole, "strategy": {"name": strategy, "lr_scaling": "none"}})
+    larger.train_well()
+    passes.train_well()
+    assert passes.step() == larger.step()
+    for curve in ("loss", "accuracy", "gradient_norm", "validation/loss"):
+        assert passes.curve(curve) == pytest.approx(larger.curve(curve), rel=1e-5), curve
+    assert torch.allclose(weights(passes), weights(larger), rtol=1e-5, atol=1e-7)
+
+
+def test_a_stop_between_two_numbers_of_passes_leaves_no_sample_out(tmp_path: Path) -> None:
+    settings = {**settings_of_default("alone"), "batch_size": 4}
+    training = new_training(tmp_path, model=held(MODEL), name="job", **settings)
+    training.train_well(when=lambda: training.step() >= 2, **training.hold)
+    taken = torch.load(training.latest(), weights_only=True)["course"]["position"]
+    assert 0 < taken < 96
+    training.with_config(**settings, accumulate=2)
+    training.train_well(resume_from=training.latest())
+    steps = sorted(training.curve("loss"))
+    assert len(steps) == taken // 4 + (96 - taken) // 8 + 2 * 12
