@@ -53,7 +53,7 @@ class TrainState:
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any]) -> TrainState:
-        """Read the state of a checkpoint; in older ones ``done`` are numbers of batches."""
+        """Read the state of a checkpoint; in older checkpoints ``done`` are numbers of batches."""
         done_spans: list[Any] = saved.get("done", [])
         if done_spans and isinstance(done_spans[0], int):
             size = saved["position"] // len(done_spans)
@@ -115,7 +115,7 @@ class TrainState:
             self.plateau_epochs = 0
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {_KEYS.get(name, name): value for name, value in vars(self).items()}
 
 
 def _is_gain(value: float, best: float | None, mode: str, least: float) -> bool:
@@ -126,7 +126,7 @@ def _is_gain(value: float, best: float | None, mode: str, least: float) -> bool:
 
 @dataclass
 class Batch:
-    """The current batch, for the sentence about an error."""
+    """The current batch, for the message about an error."""
 
     data: Any = None
     target: Any = None

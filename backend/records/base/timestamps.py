@@ -39,9 +39,9 @@ def utc_now(timespec: str = "milliseconds") -> str:
     return stamp(datetime.now(timezone.utc), timespec)
 
 
-def stamp(moment: datetime, timespec: str = "milliseconds") -> str:
+def stamp(time: datetime, timespec: str = "milliseconds") -> str:
     """Format a time that has a zone, as files store it."""
-    return moment.astimezone(timezone.utc).isoformat(timespec=timespec).replace("+00:00", "Z")
+    return time.astimezone(timezone.utc).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def parse_time(text: str) -> datetime:

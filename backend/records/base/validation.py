@@ -30,7 +30,7 @@ class ConfigError:
 
     @property
     def part(self) -> str:
-        """The table or key of the job file with the field: ``placement`` for ``placement[0].node``."""
+        """The key of the job file with the field: ``placement`` for ``placement[0].node``."""
         return self.path.partition(".")[0].partition("[")[0]
 
     def message_for(self, label: str) -> str:
@@ -201,32 +201,32 @@ def name_error(name: str) -> str:
 
     Such a name becomes a folder on shares that Windows machines mount too, and occurs in
     ``NAME@2`` and on command lines. A job's name does neither, and only control characters are
-    refused (`job_name_fault`).
+    refused (`job_name_error`).
     """
     if not name:
         return "Enter a name."
-    safe_name = sanitize(name)
+    label = sanitize(name)
     if any(unicodedata.category(c).startswith("C") for c in name):
         return (
-            f"The name “{safe_name}” contains a character that cannot be shown; "
+            f"The name “{label}” contains a character that cannot be shown; "
             "use letters, digits, spaces, - _ and dots."
         )
     if len(name.encode()) > 100:
-        return f"The name “{safe_name}” is longer than 100 bytes; choose a shorter one."
+        return f"The name “{label}” is longer than 100 bytes; choose a shorter one."
     if name != name.strip() or name.startswith((".", "-")) or name.endswith("."):
         return (
-            f"The name “{safe_name}” begins with a space, a dot or -, or ends with a space or a dot; "
+            f"The name “{label}” begins with a space, a dot or -, or ends with a space or a dot; "
             "remove that."
         )
     bad_characters = sorted(set(name) & set('/\\:*?"<>|@'))
     if bad_characters:
         return (
-            f"The name “{safe_name}” contains {' '.join(bad_characters)}, which not every file system allows in a "
-            "folder's name; remove that."
+            f"The name “{label}” contains {' '.join(bad_characters)}, which not every file "
+            "system allows in a folder's name; remove that."
         )
     if name.split(".")[0].upper() in RESERVED_NAMES:
         return (
-            f"The name “{safe_name}” is reserved by Windows, and Windows machines may mount the same "
+            f"The name “{label}” is reserved by Windows, and Windows machines may mount the same "
             "folder; choose another name."
         )
     return ""

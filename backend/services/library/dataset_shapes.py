@@ -200,17 +200,19 @@ def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     paths = [path for path, name in zip(listing.pictures, samples, strict=True) if name[1]]
     outside = [path for path, name, _ in samples if not name]
     sample_paths = [paths[0], paths[len(paths) // 2], paths[-1]]
-    sizes = [_picture_size(listing.head(path)) for path in sample_paths]
-    channels = max(size[0] for size in sizes)
-    side = min(max(min(size[1] for size in sizes), 16), _MAX_SIDE)
+    picture_sizes = [_picture_size(listing.head(path)) for path in sample_paths]
+    channels = max(size[0] for size in picture_sizes)
+    side = min(max(min(size[1] for size in picture_sizes), 16), _MAX_SIDE)
     splits = {part for _, name, part in samples if name}
     detail = f"{_plural(len(paths), 'picture')} in {len(by_class)} classes"
     detail += f" ({_short_list(sorted(by_class))})"
     detail += " and folders for training and validation" if len(splits) > 1 else ""
     settings = {"channels": str(channels), "side": str(side)}
-    facts = {"classes": len(by_class), "channels": channels, "side": side}
+    data_sizes = {"classes": len(by_class), "channels": channels, "side": side}
     note = "Left out, because they are in no folder of a class"
-    return _ShapeMatch(detail, settings, facts, [ReadingNote.from_names(note, outside, "picture")])
+    return _ShapeMatch(
+        detail, settings, data_sizes, [ReadingNote.from_names(note, outside, "picture")]
+    )
 
 
 def _picture_size(head: bytes) -> tuple[int, int]:
@@ -294,7 +296,9 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     used_columns = [
         (cells, form) for cells, form in zip(known_cells, formats, strict=True) if cells
     ]
-    widths = [1 if form.kind != "texts" else len(set(own)) for own, form in used_columns[start:-1]]
+    widths = [
+        1 if form.kind != "texts" else len(set(texts)) for texts, form in used_columns[start:-1]
+    ]
     sizes = {"features": sum(widths)}
     classes = set(known_cells[-1])
     is_whole = all(re.fullmatch(r"[+-]?[0-9]+([.,]0*)?", cell) for cell in classes)

@@ -140,20 +140,20 @@ class ProvisioningService:
         Raises:
             BackendError: A name is not that of a node, or the cluster's key cannot be used.
         """
-        chosen = options or SetUpOptions()
+        set_up_options = options or SetUpOptions()
         entries = {e.name: e for e in self._entries()}
         new_entries = [self._find_entry(entries, name) for name in dict.fromkeys(names)]
         other_entries = [e for e in entries.values() if e not in new_entries]
-        key = None if chosen.own_key else self._cluster_key([*other_entries, *new_entries])
+        key = None if set_up_options.own_key else self._cluster_key([*other_entries, *new_entries])
         bundle = make_bundle()
-        wheels = _NodeWheels(self._paths, chosen)
+        wheels = _NodeWheels(self._paths, set_up_options)
         versions = _MpiVersions(
             {e.name: e.installation.mpi_version for e in other_entries if e.installation}
         )
         peers = self.peers()
         lock_environment = _NamedLocks().get
         # One of the nodes that share an environment receives the wheels anyway.
-        relay = Relay() if len(new_entries) >= LEAST_NODES and not chosen.shared else None
+        relay = Relay() if len(new_entries) >= LEAST_NODES and not set_up_options.shared else None
 
         def set_up_node(entry: NodeEntry) -> NodeEntry | BackendError:
             plan = SetUpPlan(
@@ -162,16 +162,18 @@ class ProvisioningService:
                 inspect=lambda shell: self._inspect(entry, shell),
                 agree=lambda version: versions.require_same(entry.name, version),
                 key=key,
-                own_key=chosen.own_key,
-                limits_key=chosen.limits_key,
+                own_key=set_up_options.own_key,
+                limits_key=set_up_options.limits_key,
                 peers=peers,
                 start_agent=self._start_agent,
-                system_mpi=chosen.system_mpi,
-                shared=chosen.shared,
+                system_mpi=set_up_options.system_mpi,
+                shared=set_up_options.shared,
                 exclusive_access=lock_environment,
                 relay=relay,
                 # What user code needed before, it needs in a new environment too.
-                packages=tuple(dict.fromkeys((*_installed_packages(entry), *chosen.packages))),
+                packages=tuple(
+                    dict.fromkeys((*_installed_packages(entry), *set_up_options.packages))
+                ),
             )
             fingerprint = self._host_fingerprint(entry)
 

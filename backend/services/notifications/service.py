@@ -190,11 +190,13 @@ class NotificationService:
         Raises:
             BackendError: It did not arrive, or a setting is invalid.
         """
-        fault = webhook_error(channels.webhook) if kind == WEBHOOK else ""
+        setting_error = webhook_error(channels.webhook) if kind == WEBHOOK else ""
         if kind == MAIL:
-            fault = mail_error(channels.mail) if channels.mail is not None else "No mail is set up."
-        if fault:
-            raise BackendError(fault)
+            setting_error = (
+                mail_error(channels.mail) if channels.mail is not None else "No mail is set up."
+            )
+        if setting_error:
+            raise BackendError(setting_error)
         try:
             self._send(channels, kind, _TEST, password)
         except NotSent as error:

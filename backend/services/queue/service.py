@@ -193,16 +193,16 @@ class QueueService:
 
     def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuedJob:
         """Move a waiting job right before or after another one, whose priority it gets."""
-        moved = self._entry(job_id)
+        moved_entry = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
             entries = in_order(queue_files.entries(self._root))
         other_entries = [entry for entry in entries if entry.job_id != job_id]
         neighbor = self._entry(before_id or after_id)
         if neighbor.job_id == job_id:
-            return self._queue_position(moved)
+            return self._queue_position(moved_entry)
         index = next(n for n, entry in enumerate(other_entries) if entry.job_id == neighbor.job_id)
         index += 0 if before_id else 1
-        other_entries.insert(index, replace(moved, priority=neighbor.priority))
+        other_entries.insert(index, replace(moved_entry, priority=neighbor.priority))
         self._write_position(other_entries, index)
         return self._queue_position(other_entries[index])
 
@@ -251,9 +251,9 @@ class QueueService:
         rank = equal_indexes.index(index)
         lower = entries[equal_indexes[rank - 1]].position if rank else None
         upper = entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
-        place = position_between(lower, upper)
-        if place is not None:
-            self._update_entry(replace(entry, position=place))
+        queue_position = position_between(lower, upper)
+        if queue_position is not None:
+            self._update_entry(replace(entry, position=queue_position))
             return
         for number, n in enumerate(equal_indexes):
             self._update_entry(replace(entries[n], position=(number + 1) * STEP))
@@ -334,17 +334,17 @@ class QueueService:
 
 
 def _node_view(state: NodeState, live: RunningJobs) -> NodeView:
-    why = ""
+    reason = ""
     if state.presence is not Presence.ONLINE:
         detail = (
             f": {state.message}" if state.presence is Presence.OFFLINE and state.message else ""
         )
-        why = f"{state.name} is {state.presence.value.lower()}{detail}."
+        reason = f"{state.name} is {state.presence.value.lower()}{detail}."
     if state.presence is Presence.NEW:
-        why = f"{state.name} is not set up yet."
+        reason = f"{state.name} is not set up yet."
     if state.reading is None:
         return NodeView(down_reason=why or f"{state.name} is offline.")
-    return node_view_of(state.reading, live.tags, why_down=why)
+    return node_view_of(state.reading, live.tags, why_down=reason)
 
 
 def _lasts_s(view: JobView, start_over: bool) -> float | None:

@@ -127,8 +127,10 @@ class StudyService:
             if all(kind.value in one or "script" in one for one in row_parts):
                 continue
             if (path.parent / kind.value).is_dir():
-                own = path.parent.name
-                library[kind.value] = import_part(self._library, kind, path.parent, own, progress)
+                entry_name = path.parent.name
+                library[kind.value] = import_part(
+                    self._library, kind, path.parent, entry_name, progress
+                )
             else:
                 library[kind.value] = import_part(self._library, kind, progress=progress)
         parts = dict.fromkeys(

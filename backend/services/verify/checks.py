@@ -273,7 +273,9 @@ def _record_end(scan: Scan, folder: OpenJob) -> None:
 
 def _check_queue(scan: Scan) -> Iterator[CheckFinding]:
     root = scan.root
-    marks = {name for name in scan.names(root.queue) if name[0] != "." and name != root.pause_file.name}
+    marks = {
+        name for name in scan.names(root.queue) if name[0] != "." and name != root.pause_file.name
+    }
     for name in sorted(marks - set(scan.job_ids)):
         if scan.is_missing(f"job {name}", root.job(name).path):
             reason = "The queue lists a job that does not exist"

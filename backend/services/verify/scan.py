@@ -167,7 +167,7 @@ class Scan:
             folder = self.root.job(job_id)
             if self.cannot_list(folder.path):
                 continue
-            file, fault, run_state = None, None, None
+            file, job_error, run_state = None, None, None
             try:
                 run_state = inspect(folder)
             except BackendError as error:
@@ -175,8 +175,8 @@ class Scan:
             try:
                 file = read_job(folder)
             except BackendError as error:
-                fault = error
-            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, fault, run_state)
+                job_error = error
+            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, job_error, run_state)
 
     def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:
         """Yield the folders of a job with checkpoints: its own, and those of earlier runs.

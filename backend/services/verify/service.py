@@ -64,10 +64,10 @@ class VerifyService:
         scan = Scan(self._services, hashes, progress or Progress(), subjects)
         pairs = [pair for pair in self._findings(scan) if pair[0].key in keys]
         repaired, failed = [], []
-        for finding, one in pairs:
+        for finding, check_finding in pairs:
             try:
                 with as_backend_error(f"The {finding.subject} could not be repaired"):
-                    _repair(scan, one)
+                    _repair(scan, check_finding)
             except BackendError as error:
                 failed.append(replace(finding, message=error.with_remedy))
             else:

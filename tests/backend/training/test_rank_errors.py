@@ -233,7 +233,7 @@ def test_a_signal_that_comes_with_the_error_does_not_cost_the_record(
     monkeypatch.setattr(rank, "_leave", leave)
     monkeypatch.setattr(rank.RankHeartbeat, "inherited", MagicMock)
     monkeypatch.setattr(rank.Rank, "train", lambda _: fail_with_a_signal(kind))
-    monkeypatch.setattr(rank.Rank, "record", lambda _, error: recorded.append(error))
+    monkeypatch.setattr(rank.Rank, "record_error", lambda _, error: recorded.append(error))
     before = signal.getsignal(signal.SIGCHLD)
     try:
         with pytest.raises(SystemExit):

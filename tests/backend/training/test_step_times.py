@@ -134,8 +134,8 @@ def test_the_wait_for_a_core_is_measured_in_every_eighth_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     figures = iter((500.0, 504.0, 600.0, 607.0))
-    monkeypatch.setattr(cpu_wait, "waited_ms", lambda: next(figures))
-    monkeypatch.setattr(cpu_wait, "others_ms", lambda: 3.0)
+    monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(figures))
+    monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: 3.0)
     wait, found = CpuWait(), []
     for _ in range(10):
         wait.begin_step()
@@ -158,8 +158,8 @@ def test_a_core_that_a_thread_of_its_own_has_is_not_one_of_other_programs(
     monkeypatch: pytest.MonkeyPatch, cores: int, threads: int, others_ms: float, found: float
 ) -> None:
     waited, others = iter((500.0, 550.0)), iter((10.0, 10.0 + others_ms))
-    monkeypatch.setattr(cpu_wait, "waited_ms", lambda: next(waited))
-    monkeypatch.setattr(cpu_wait, "others_ms", lambda: next(others))
+    monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(waited))
+    monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: next(others))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     wait = CpuWait(threads)
     wait.begin_step()

@@ -409,7 +409,7 @@ def test_f49_a_missing_module_is_named_with_the_way_to_get_it(tmp_path: Path) ->
 def test_a_missing_package_is_named_as_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, module: str, place: str, sentence: str
 ) -> None:
-    monkeypatch.setattr(errors, "_where", lambda *_: place)
+    monkeypatch.setattr(errors, "_location_of", lambda *_: place)
     error = errors.explain(ModuleNotFoundError(f"No module named '{module}'", name=module), "It")
     assert error.message == sentence
     assert error.package
