@@ -12,7 +12,7 @@ from PySide6.QtGui import QAction
 from app.jobs.file_export import FileExport
 from app.runtime.background import Runner
 from backend.base.errors import BackendError
-from backend.records.jobs.comparison import MOST_JOBS, ComparedUpdate, too_many
+from backend.records.jobs.comparison import MOST_JOBS, ComparedUpdate, too_many_message
 from backend.records.jobs.summary import JobListing, JobQuery
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import sweep_of
@@ -108,7 +108,7 @@ class CompareController(QObject):
     def add(self, job_id: str) -> None:
         if job_id in self._compared_jobs:
             return
-        refusal = too_many(self._compared_jobs, (job_id,))
+        refusal = too_many_message(self._compared_jobs, (job_id,))
         if refusal:
             self._runner.notify(refusal)
             return
@@ -120,7 +120,7 @@ class CompareController(QObject):
         new_ids = tuple(
             job_id for job_id in dict.fromkeys(job_ids) if job_id not in self._compared_jobs
         )
-        refusal = too_many(self._compared_jobs, new_ids)
+        refusal = too_many_message(self._compared_jobs, new_ids)
         if not refusal and new_ids:
             self._set_jobs((*self._compared_jobs, *new_ids))
         total = formats.plural(len(self._compared_jobs), "job")

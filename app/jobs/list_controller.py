@@ -54,7 +54,7 @@ class ListController(QObject):
         page.queue_moved.connect(
             lambda is_immediate: self._find(page.queries, is_immediate=is_immediate)
         )
-        page.sweeps.folded.connect(lambda: self._find(page.queries, is_immediate=True))
+        page.sweeps.folds_changed.connect(lambda: self._find(page.queries, is_immediate=True))
         page.job_edited.connect(self._learn)
         page.job_updated.connect(self._learn_soon)
         page.job_removed.connect(self._forget)

@@ -13,5 +13,5 @@ def draw(table: StudyTable, suffix: str) -> bytes:
     plot = StudyPlot()
     plot.resize(_WIDTH, _HEIGHT)
     plot.show_table(table)
-    picture = plot.as_picture()
+    picture = plot.picture()
     return {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[suffix]()

@@ -45,7 +45,7 @@ def restore_session(
     jobs.table.view.restore(preferences.job_table)
     jobs.table.view.layout_changed.connect(lambda layout: remember(job_table=layout))
     jobs.sweeps.restore(preferences.sweep_folds)
-    jobs.sweeps.folded.connect(lambda folds: remember(sweep_folds=folds))
+    jobs.sweeps.folds_changed.connect(lambda folds: remember(sweep_folds=folds))
     jobs.sweep.restore_modes(preferences.metric_modes)
     jobs.sweep.modes_changed.connect(lambda modes: remember(metric_modes=modes))
     jobs.restore(preferences.open_job, as_table=preferences.jobs_as_table)

@@ -85,7 +85,8 @@ class _Shard:
                 "Set fewer servers; one is enough for most models.",
             )
         self.shards = [
-            [parameters[index] for index in indices] for indices in shard_indices(parameters, config.strategy.servers)
+            [parameters[index] for index in indices]
+            for indices in shard_indices(parameters, config.strategy.servers)
         ]
         self.parameters = self.shards[rendezvous.rank]
         self.server = ParameterServer(self.parameters, self.optimizer, config.strategy)
@@ -96,7 +97,9 @@ class _Shard:
         if not message["counts"]:
             return
         gradient_iterator = iter(gradients)
-        all_gradients = [next(gradient_iterator) if is_sent else None for is_sent in message["sent"]]
+        all_gradients = [
+            next(gradient_iterator) if is_sent else None for is_sent in message["sent"]
+        ]
         for index in compress(range(len(all_gradients)), message["sent"]):
             if not self.server.trained[index]:
                 self._thaw(index)
@@ -135,7 +138,9 @@ class ShardServer:
         subject = open_subject(self.launch, torch.device("cpu"), 0, self.beat)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         shard = self._shard = _Shard(self.launch.config, self.rendezvous, subject.model)
-        threads = [threading.Thread(target=self._serve, args=args, daemon=True) for args in channels]
+        threads = [
+            threading.Thread(target=self._serve, args=args, daemon=True) for args in channels
+        ]
         state, values = head.receive(shard.parameters)
         _restore_state(shard, state, values)
         for thread in threads:
@@ -205,7 +210,9 @@ class AsyncServer(Leader):
     def _connect(self) -> None:
         super()._connect()
         servers = range(1, self._config.strategy.servers)
-        self._server_channels = [Channel(self._rendezvous, server, 0, keepalive=True) for server in servers]
+        self._server_channels = [
+            Channel(self._rendezvous, server, 0, keepalive=True) for server in servers
+        ]
 
     def _set_up(self) -> None:
         super()._set_up()

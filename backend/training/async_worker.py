@@ -27,8 +27,8 @@ from backend.training.checkpoint import fit_weights, load_checkpoint, load_weigh
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
-    restore_buffers,
     random_state,
+    restore_buffers,
     restore_random_state,
 )
 from backend.training.cpu_wait import CpuWait
@@ -36,8 +36,8 @@ from backend.training.data import (
     BatchIndices,
     TrainingOrder,
     ValidationOrder,
-    make_loader,
     deal_portions,
+    make_loader,
     seed_everything,
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
@@ -49,7 +49,7 @@ from backend.training.strategies.alone import SingleProcess
 from backend.training.strategies.base import fill, trainable_parameters
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import Subject, open_subject, collect_traits
+from backend.training.subject import Subject, collect_traits, open_subject
 from backend.training.train_state import Batch, Outcome
 
 
@@ -109,7 +109,9 @@ class AsyncWorker:
         self._epoch_batches: tuple[object, list[BatchIndices]] = (None, [])
         on_gpu = self.device.type == "cuda"
         self._training_sampler, self._validation_sampler = TaskSampler(), TaskSampler()
-        self._batches = make_loader(subject.training, self._training_sampler, config.loader_workers, on_gpu)
+        self._batches = make_loader(
+            subject.training, self._training_sampler, config.loader_workers, on_gpu
+        )
         self._evaluation: Evaluation | None = None
         if subject.validation is not None:
             self._validation_order = ValidationOrder(self._sizes[1], config.batch_size, 0, 1)
@@ -201,7 +203,11 @@ class AsyncWorker:
     def _untrained(self) -> list[str]:
         """Return what the model has replaced or added: the servers do not have it."""
         parameter_ids = {id(parameter) for parameter in self._parameters}
-        return [name for name, parameter in trainable_parameters(self._model).items() if id(parameter) not in parameter_ids]
+        return [
+            name
+            for name, parameter in trainable_parameters(self._model).items()
+            if id(parameter) not in parameter_ids
+        ]
 
     def _fetch(self) -> None:
         """Take the parameters of the other servers; rank 0's come with its answer."""
@@ -215,7 +221,10 @@ class AsyncWorker:
         self._model.train()
         if self._epoch_batches[0] != task["order"]:
             self._order.seek(*task["order"])
-            self._epoch_batches = task["order"], list(self._order.batches(self._order.remaining_batches()))
+            self._epoch_batches = (
+                task["order"],
+                list(self._order.batches(self._order.remaining_batches())),
+            )
         numbers = task["batches"]
         self._training_sampler.batches = [self._epoch_batches[1][number] for number in numbers]
         batch_numbers: list[int] = []
@@ -245,7 +254,12 @@ class AsyncWorker:
                 continue
             ended_s = time.perf_counter()
             # The exchange is that of the push before, since this one is to come.
-            parts = [(loaded_s - started_s) * 1e3, (ended_s - loaded_s) * 1e3, self._exchange_ms, wait_ms]
+            parts = [
+                (loaded_s - started_s) * 1e3,
+                (ended_s - loaded_s) * 1e3,
+                self._exchange_ms,
+                wait_ms,
+            ]
             push |= {"batches": batch_numbers, "ms": (ended_s - started_s) * 1e3, "parts": parts}
             push["loss"], push["metrics"] = sum(losses) / len(losses), mean_metrics(metrics)
             push |= self._check_push(push["loss"])
@@ -315,16 +329,10 @@ class AsyncWorker:
         if self.device.type == "cuda":
             data = user_code.to_device(data, self.device)
             target = user_code.to_device(target, self.device)
-<<<<<<< HEAD
         self.batch.data, self.batch.target, self.batch.stage = data, target, "forward"
-        output = user_code.compute_output(self._model, data)
-        loss = user_code.compute_loss(self._model, output, target)
-=======
-        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
         with precision(self.device, self.launch.config.precision):
             output = user_code.compute_output(self._model, data)
             loss = user_code.compute_loss(self._model, output, target)
->>>>>>> work
         metrics = user_code.compute_metrics(self._model, output, target)
         self.batch.stage = "backward"
         torch.autograd.backward(loss * weight)
@@ -363,7 +371,9 @@ class AsyncWorker:
         restore_buffers(self._model, task["buffers"])
         saved_random = random_state(self.device)
         self._model.eval()
-        self._validation_sampler.batches = [self._validation_order.batch_indices(n) for n in task["batches"]]
+        self._validation_sampler.batches = [
+            self._validation_order.batch_indices(n) for n in task["batches"]
+        ]
         values: list[tuple[int, dict[str, float] | None]] = []
         for number, batch in zip(task["batches"], self._validation, strict=True):
             self.beat.beat(Phase.EVALUATING)

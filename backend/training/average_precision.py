@@ -65,7 +65,9 @@ def match_picture(output: Any, target: Any) -> PictureMatches | None:
     true_boxes, true_labels = _boxes(target)
     scores = torch.as_tensor(output["scores"]).detach().cpu().double()
     is_finite = boxes.isfinite().all(1) & scores.isfinite()
-    crowd, difficult = (_box_flags(target, key, len(true_boxes)) for key in ("iscrowd", "difficult"))
+    crowd, difficult = (
+        _box_flags(target, key, len(true_boxes)) for key in ("iscrowd", "difficult")
+    )
     detections, true_counts = {}, {}
     for label in {*labels.tolist(), *true_labels.tolist()}:
         indices = (is_finite & (labels == label)).nonzero().flatten()
@@ -84,19 +86,29 @@ def match_picture(output: Any, target: Any) -> PictureMatches | None:
         )
         max_optional = optional_overlaps.amax(1).tolist()
         hits = zip(
-            *(_match_boxes(class_overlaps, len(class_boxes), threshold, max_optional) for threshold in OVERLAPS), strict=True
+            *(
+                _match_boxes(class_overlaps, len(class_boxes), threshold, max_optional)
+                for threshold in OVERLAPS
+            ),
+            strict=True,
         )
         detections[label] = list(zip(scores[indices].tolist(), hits, strict=True))
     return PictureMatches(str(target.get("set", "")), true_counts, detections)
 
 
-def overlaps(boxes: torch.Tensor, other_boxes: torch.Tensor, *, by_first: bool = False) -> torch.Tensor:
+def overlaps(
+    boxes: torch.Tensor, other_boxes: torch.Tensor, *, by_first: bool = False
+) -> torch.Tensor:
     """Return the intersection over the union of each two boxes, or over the first one."""
     low = torch.maximum(boxes[:, None, :2], other_boxes[:, :2])
     high = torch.minimum(boxes[:, None, 2:], other_boxes[:, 2:])
     intersection = (high - low).clamp(min=0).prod(2)
     area = (boxes[:, 2:] - boxes[:, :2]).prod(1)[:, None]
-    union = area if by_first else area + (other_boxes[:, 2:] - other_boxes[:, :2]).prod(1) - intersection
+    union = (
+        area
+        if by_first
+        else area + (other_boxes[:, 2:] - other_boxes[:, :2]).prod(1) - intersection
+    )
     return torch.where(intersection > 0, intersection / union, 0.0)
 
 
@@ -110,7 +122,9 @@ def precision_by_class(pictures: Iterable[PictureMatches]) -> list[ClassPrecisio
     precisions = []
     for label, count in sorted(counts.items()):
         if count:
-            detections = [detection for picture in pictures for detection in picture.detections.get(label, ())]
+            detections = [
+                detection for picture in pictures for detection in picture.detections.get(label, ())
+            ]
             detections.sort(key=lambda detection: -detection[0])
             curves = (
                 _curve([hit for _, hits in detections if (hit := hits[number]) is not None], count)
@@ -128,7 +142,9 @@ def mean_precisions(pictures: Sequence[PictureMatches]) -> dict[str, float]:
         for number, threshold in enumerate(OVERLAPS):
             name = f"AP{threshold * 100:.0f}" + (f" of {group}" if group else "")
             if classes:
-                means[name] = math.fsum(precision.area(number) for precision in classes) / len(classes)
+                means[name] = math.fsum(precision.area(number) for precision in classes) / len(
+                    classes
+                )
     return means
 
 

@@ -41,10 +41,10 @@ from backend.records.base.layout import (
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import (
     Checkpoint,
-    finite,
+    finite_checkpoints,
     newest_until,
     read_checkpoints,
-    retired,
+    retired_checkpoints,
 )
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
@@ -153,7 +153,7 @@ class Checkpointer:
 
     def newest_name(self) -> str:
         """Return the name of the job's newest checkpoint, "" without any."""
-        checkpoints = finite(read_checkpoints(self._folder.checkpoints))
+        checkpoints = finite_checkpoints(read_checkpoints(self._folder.checkpoints))
         return checkpoints[-1].name if checkpoints else ""
 
     def newest_sound_checkpoint(self) -> Checkpoint | None:
@@ -226,7 +226,7 @@ class Checkpointer:
     def _retire(self) -> None:
         """Remove what the policy does not keep; two verified checkpoints always stay."""
         checkpoints = read_checkpoints(self._folder.checkpoints)
-        for checkpoint in retired(checkpoints, self._policy, self.sound_step):
+        for checkpoint in retired_checkpoints(checkpoints, self._policy, self.sound_step):
             path = Path(checkpoint.path)
             # The record first: a file without a record is not a checkpoint.
             sidecar_of(path).unlink(missing_ok=True)
@@ -245,9 +245,15 @@ class NotSaved(BackendError):
 
     def __init__(self, failure: str, newest: str = "") -> None:
         """``newest``: the name of the job's newest checkpoint, "" without any."""
-        is_disk_full = any(phrase in failure for phrase in ("No space left", "quota", "no more files"))
-        first_remedy = "Free space" if is_disk_full else "Make sure that the nodes can write to the data root"
-        second_remedy = f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
+        is_disk_full = any(
+            phrase in failure for phrase in ("No space left", "quota", "no more files")
+        )
+        first_remedy = (
+            "Free space" if is_disk_full else "Make sure that the nodes can write to the data root"
+        )
+        second_remedy = (
+            f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
+        )
         super().__init__(failure, f"{first_remedy}, then {second_remedy}.")
 
 
@@ -395,9 +401,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001 - a hostile file may raise anything
-            reason = (
-                f"it contains more than weights and numbers, and was not loaded ({_first_line(error)})"
-            )
+            reason = f"it contains more than weights and numbers, and was not loaded ({_first_line(error)})"
         else:
             if isinstance(state, dict) and state.get("format") == FORMAT:
                 return state
@@ -432,7 +436,9 @@ def resume_remedy(path: Path) -> str:
     checkpoints = read_checkpoints(path.parent)
     step = next((c.step for c in checkpoints if c.name == path.stem), None)
     for other_checkpoint in reversed(checkpoints):
-        if other_checkpoint.name == path.stem or (step is not None and other_checkpoint.step > step):
+        if other_checkpoint.name == path.stem or (
+            step is not None and other_checkpoint.step > step
+        ):
             continue
         if not damage_reason(Path(other_checkpoint.path)):
             return f"Resume from the one before, {other_checkpoint.name}, which is undamaged."
@@ -530,25 +536,26 @@ def fit_weights(
     candidates = [(weights, "")]
     for prefix in _common_prefixes(weights):
         renamed_weights = {name.removeprefix(prefix): value for name, value in weights.items()}
-        candidates.append((renamed_weights, f"The prefix “{prefix}” was removed from the names in {source}."))
+        candidates.append(
+            (renamed_weights, f"The prefix “{prefix}” was removed from the names in {source}.")
+        )
     for prefix in _common_prefixes(names):
         renamed_weights = {prefix + name: value for name, value in weights.items()}
-        candidates.append((renamed_weights, f"The prefix “{prefix}” was added to the names in {source}."))
+        candidates.append(
+            (renamed_weights, f"The prefix “{prefix}” was added to the names in {source}.")
+        )
     # Of equals the first: the names as they are.
-    fitting_weights, message = max(candidates, key=lambda candidate: len(candidate[0].keys() & set(names)))
-    if pass_batch is not None and _add_tied(model.state_dict(), fitting_weights).keys() < set(names):
+    fitting_weights, message = max(
+        candidates, key=lambda candidate: len(candidate[0].keys() & set(names))
+    )
+    if pass_batch is not None and _add_tied(model.state_dict(), fitting_weights).keys() < set(
+        names
+    ):
         pass_batch()
-<<<<<<< HEAD
+    if leave_out:
+        fitting_weights = _without(model, fitting_weights, leave_out)
     _load_weights_into(model, fitting_weights, source)
     return message
-
-
-def _add_tied(model_state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
-=======
-    if leave_out:
-        fitting = _without(model, fitting, leave_out)
-    _put(model, fitting, source)
-    return sentence
 
 
 def _without(
@@ -559,11 +566,11 @@ def _without(
     Raises:
         BackendError: The model has nothing of such a name.
     """
-    own = model.state_dict()
-    names_with_prefix(own, leave_out, "start_from_except")
+    model_state = model.state_dict()
+    names_with_prefix(model_state, leave_out, "start_from_except")
     prefixes = tuple(leave_out)
     others = {name: value for name, value in weights.items() if not name.startswith(prefixes)}
-    return others | {name: value for name, value in own.items() if name.startswith(prefixes)}
+    return others | {n: value for n, value in model_state.items() if n.startswith(prefixes)}
 
 
 def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: str) -> set[str]:
@@ -572,19 +579,18 @@ def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: st
     Raises:
         BackendError: None begins with one of them.
     """
-    known = list(names)
+    all_names = list(names)
     for prefix in prefixes:
-        if not any(name.startswith(prefix) for name in known):
+        if not any(name.startswith(prefix) for name in all_names):
             raise BackendError(
                 f"The setting {setting} has “{sanitize(prefix)}”, but no name of the model begins "
-                f"with it; it has {number_format.name_list(known)}.",
+                f"with it; it has {number_format.name_list(all_names)}.",
                 "Give the beginning of a name, such as “layers.0.”.",
             )
-    return {name for name in known if name.startswith(tuple(prefixes))}
+    return {name for name in all_names if name.startswith(tuple(prefixes))}
 
 
-def _with_tied(own: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
->>>>>>> work
+def _add_tied(model_state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
     """Add to ``weights`` what is in the memory of others of them, such as tied weights.
 
     Files often hold these once: safetensors' ``save_model`` drops the second name.
@@ -621,7 +627,9 @@ def _has_shape(value: Any, tensor: torch.Tensor) -> bool:
 
 def _view_as(memory: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """Return the part of the memory that a tensor has in its own."""
-    typed_memory = memory[: len(memory) // tensor.element_size() * tensor.element_size()].view(tensor.dtype)
+    typed_memory = memory[: len(memory) // tensor.element_size() * tensor.element_size()].view(
+        tensor.dtype
+    )
     return typed_memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
@@ -639,7 +647,9 @@ def _common_prefixes(names: Iterable[str]) -> list[str]:
     """Return the dotted prefixes of all names, ``a.`` and ``a.b.`` of ``a.b.x`` and ``a.b.y``."""
     first_path, *other_paths = [name.split(".")[:-1] for name in names] or [[]]
     count = 0
-    while count < len(first_path) and all(path[: count + 1] == first_path[: count + 1] for path in other_paths):
+    while count < len(first_path) and all(
+        path[: count + 1] == first_path[: count + 1] for path in other_paths
+    ):
         count += 1
     return [".".join(first_path[: number + 1]) + "." for number in range(count)]
 
@@ -673,15 +683,12 @@ def _load_weights_into(model: torch.nn.Module, weights: Mapping[str, Any], sourc
             else "no name matches the model's"
         )
         raise BackendError(
-<<<<<<< HEAD
             f"The weights in {source} do not belong to this model: {summary}; {'; '.join(parts)}.",
-            "Choose weights that were trained with this model.",
-=======
-            f"The weights in {source} do not belong to this model: {how}; {'; '.join(parts)}.",
-            _leave_out_remedy([*missing, *(part.split(" ")[0] for part in wrong), *surplus])
-            if fitting
+            _start_new_remedy(
+                [*missing_names, *(part.split(" ")[0] for part in shape_errors), *surplus_names]
+            )
+            if fitting_count
             else "Choose weights that were trained with this model.",
->>>>>>> work
         )
     try:
         model.load_state_dict(dict(weights))
@@ -692,10 +699,7 @@ def _load_weights_into(model: torch.nn.Module, weights: Mapping[str, Any], sourc
         ) from error
 
 
-<<<<<<< HEAD
-def _first_line(error: BaseException) -> str:
-=======
-def _leave_out_remedy(names: Sequence[str]) -> str:
+def _start_new_remedy(names: Sequence[str]) -> str:
     prefixes = dict.fromkeys(name.rpartition(".")[0] + "." for name in names if "." in name)
     if not prefixes or len(prefixes) > _MOST_PREFIXES:
         return "Choose weights that were trained with this model."
@@ -705,7 +709,6 @@ def _leave_out_remedy(names: Sequence[str]) -> str:
     )
 
 
-def _first(error: BaseException) -> str:
->>>>>>> work
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__).strip().rstrip(".")[:200]

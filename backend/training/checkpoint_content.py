@@ -76,7 +76,9 @@ def rank_buffers(
     if strategy.rank == 0:
         state_names = model.state_dict().keys()
         return {name: buffer for name, buffer in buffers.items() if name not in state_names}
-    return {name: buffer for name, buffer in buffers.items() if hashes[name] != rank0_hashes.get(name)}
+    return {
+        name: buffer for name, buffer in buffers.items() if hashes[name] != rank0_hashes.get(name)
+    }
 
 
 def restore_buffers(
@@ -84,7 +86,9 @@ def restore_buffers(
 ) -> None:
     """Restore what `own_buffers` returned; a list comes from a checkpoint before 0.1.0."""
     model_buffers = dict(model.named_buffers())
-    saved_buffers = saved if isinstance(saved, Mapping) else dict(zip(model_buffers, saved, strict=False))
+    saved_buffers = (
+        saved if isinstance(saved, Mapping) else dict(zip(model_buffers, saved, strict=False))
+    )
     for name, buffer in saved_buffers.items():
         if name in model_buffers:
             model_buffers[name].resize_(buffer.shape).copy_(buffer)

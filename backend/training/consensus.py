@@ -71,7 +71,11 @@ class ConsensusUpdate:
     """
 
     def __init__(
-        self, parts: ModelParts, number: int, settings: ConsensusSettings, twin_layer: torch.nn.Module | None = None
+        self,
+        parts: ModelParts,
+        number: int,
+        settings: ConsensusSettings,
+        twin_layer: torch.nn.Module | None = None,
     ) -> None:
         """``twin``: in a published form, this part's own layer after the cut above it."""
         self._parts = parts
@@ -107,7 +111,9 @@ class ConsensusUpdate:
         with SavedTensors(self._parts.model) as saved_tensors:
             output = self._parts.run(self._number, data, cut_input)
         self.unsplit_bytes = saved_tensors.bytes
-        self.split_bytes = self.unsplit_bytes + (2 * cut_input.nbytes if cut_input is not None else 0)
+        self.split_bytes = self.unsplit_bytes + (
+            2 * cut_input.nbytes if cut_input is not None else 0
+        )
         return output
 
     def _begin_copy(self, data: Any, x: torch.Tensor) -> torch.Tensor:

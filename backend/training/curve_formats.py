@@ -138,9 +138,12 @@ class CurveFile:
         for delimiter in _DELIMITERS:
             names = _fields(lines[header_index].lstrip("# "), delimiter)
             # Blanks separate words of any text; numbers below make it a table.
-            next_fields = _fields(lines[header_index + 1], None) if len(lines) > header_index + 1 else []
+            next_fields = (
+                _fields(lines[header_index + 1], None) if len(lines) > header_index + 1 else []
+            )
             is_table = delimiter or (
-                len(next_fields) == len(names) and all(number_of(x) is not None for x in next_fields)
+                len(next_fields) == len(names)
+                and all(number_of(x) is not None for x in next_fields)
             )
             if len(names) > 1 and has_position(names) and is_table:
                 self._delimiter, self._header = delimiter, []

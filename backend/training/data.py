@@ -127,11 +127,7 @@ class TrainingOrder(Sampler[BatchIndices]):
             return []
         return list(_split_evenly(positions, self._batch_size))
 
-<<<<<<< HEAD
-    def batches(self, batch_positions: Sequence[torch.Tensor]) -> Iterator[BatchIndices]:
-=======
-    def batches(self, pieces: Iterable[torch.Tensor]) -> Iterator[BatchIndices]:
->>>>>>> work
+    def batches(self, batch_positions: Iterable[torch.Tensor]) -> Iterator[BatchIndices]:
         """Make the batches with the samples at these places."""
         generator = torch.Generator()
         generator.manual_seed(mixed_seed(self._seed, self.epoch))
@@ -141,22 +137,16 @@ class TrainingOrder(Sampler[BatchIndices]):
             yield BatchIndices(order[positions].tolist(), number)
 
     def __len__(self) -> int:
-<<<<<<< HEAD
-        return self.remaining_steps
+        return self.remaining_steps * self._accumulate
 
     def __iter__(self) -> Iterator[BatchIndices]:
         positions = self._split_positions()[1][: self.remaining_steps * self.global_batch]
         batch_positions = torch.split(positions, self._batch_size)[self._rank :: self._world_size]
-        return self.batches(batch_positions)
-=======
-        return self.steps_left * self._accumulate
-
-    def __iter__(self) -> Iterator[BatchIndices]:
-        left = self._places()[1][: self.steps_left * self.global_batch]
-        pieces = torch.split(left, self._batch_size)[self._rank :: self._world_size]
-        passes = (part for piece in pieces for part in piece.chunk(self._accumulate))
-        return self.batches(passes)
->>>>>>> work
+        return self.batches(
+            part
+            for step_positions in batch_positions
+            for part in step_positions.chunk(self._accumulate)
+        )
 
 
 def deal_portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[BatchIndices]]:

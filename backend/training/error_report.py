@@ -119,7 +119,9 @@ def _memory_message(error: BaseException, batch_size: int) -> str:
         return ""
     memory_label = "Out of GPU memory" if on_gpu else "The node is out of memory"
     if batch_size <= 1:
-        return f"{memory_label} with a batch of one sample: the model needs more than this device has."
+        return (
+            f"{memory_label} with a batch of one sample: the model needs more than this device has."
+        )
     # The next lower power of two: activations grow with the batch, so half of it halves them.
     smaller_batch = 1 << ((batch_size - 1).bit_length() - 1)
     return f"{memory_label}. Try batch size {smaller_batch} instead of {batch_size}."

@@ -125,7 +125,9 @@ class Evaluation:
                 batches_to_check -= 1
                 if batches_to_check == 0:
                     took_s = time.perf_counter() - checked_s
-                    local_values = torch.tensor([float(stop_is_requested()), took_s], dtype=torch.float64)
+                    local_values = torch.tensor(
+                        [float(stop_is_requested()), took_s], dtype=torch.float64
+                    )
                     self._beat.beat(Phase.WAITING_FOR_OTHERS)
                     request, seconds = self._strategy.sum_over_ranks(local_values).tolist()
                     if request > 0:
@@ -188,14 +190,21 @@ class BatchValues(dict[str, float]):
         return BatchValues.__new__, (BatchValues,), vars(self), None, iter(self.items())
 
 
-def average_values(batch_values: list[tuple[int, dict[str, float]]], order: ValidationOrder) -> dict[str, float]:
+def average_values(
+    batch_values: list[tuple[int, dict[str, float]]], order: ValidationOrder
+) -> dict[str, float]:
     """Return the mean over all samples; ``found`` has the number and the values of each batch.
 
     A value with a weight counts by that, the others by the samples of their batch. The average
     precision of detections is no mean of batches: it is that of all their matches.
     """
     batch_values.sort(key=lambda part: part[0])
-    pictures = [picture for _, batch in batch_values if isinstance(batch, BatchValues) for picture in batch.pictures]
+    pictures = [
+        picture
+        for _, batch in batch_values
+        if isinstance(batch, BatchValues)
+        for picture in batch.pictures
+    ]
     names = dict.fromkeys(name for _, values in batch_values for name in values)
     means = {}
     for name in names:

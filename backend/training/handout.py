@@ -34,7 +34,11 @@ class PortionQueue:
 
     @property
     def mean_s(self) -> float:
-        return sum(self._durations_s) / len(self._durations_s) if self._durations_s else self._default_s
+        return (
+            sum(self._durations_s) / len(self._durations_s)
+            if self._durations_s
+            else self._default_s
+        )
 
     def take(self, worker: int, now_s: float) -> int | None:
         """Return the next piece for a worker that has none; None if there is nothing to do."""

@@ -60,7 +60,9 @@ class Lbfgs:
         slope = gradient.dot(direction)
         if slope > -_MIN_SLOPE:
             return None
-        initial_length = self._lr * (1.0 if self.pairs else min(1.0, 1.0 / float(gradient.abs().sum())))
+        initial_length = self._lr * (
+            1.0 if self.pairs else min(1.0, 1.0 / float(gradient.abs().sum()))
+        )
 
         def evaluate_along(start: torch.Tensor, length: Any, direction: torch.Tensor) -> Any:
             point = torch.add(start, direction, alpha=float(length))
@@ -72,7 +74,9 @@ class Lbfgs:
 
         # Not a public name, but with these arguments since torch 1.2; at most 25 evaluations.
         search: Any = lbfgs._strong_wolfe
-        value, slopes, length, _ = search(evaluate_along, point, initial_length, direction, loss, gradient, slope)
+        value, slopes, length, _ = search(
+            evaluate_along, point, initial_length, direction, loss, gradient, slope
+        )
         if not value < loss:
             return None
         step, change = float(length) * direction, slopes - gradient

@@ -36,7 +36,7 @@ from backend.training.step_sync import StepResult
 from backend.training.strategies.base import optimized_names
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.subject import open_subject, require_same_traits, collect_traits
+from backend.training.subject import collect_traits, open_subject, require_same_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 POLL_S = 0.1
@@ -85,7 +85,9 @@ class Leader(ABC):
         self._failure: BaseException | None = None
         self._held_step: tuple[PendingStep, StepResult] | None = None
         other_failure = services.reporter.other_failure
-        services.reporter.other_failure = lambda: " ".join([other_failure(), *self._lost_texts]).strip()
+        services.reporter.other_failure = lambda: " ".join(
+            [other_failure(), *self._lost_texts]
+        ).strip()
 
     @property
     def _state(self) -> TrainState:
@@ -253,7 +255,8 @@ class Leader(ABC):
         """Return whether a checkpoint is due by steps or by time."""
         step_interval = self._config.checkpoint.every_steps
         return self._progress.is_due or (
-            step_interval is not None and self._state.step // step_interval > self._progress.saved_step // step_interval
+            step_interval is not None
+            and self._state.step // step_interval > self._progress.saved_step // step_interval
         )
 
     def _save(self, reason: str, metrics: dict[str, float] | None = None) -> None:

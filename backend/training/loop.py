@@ -26,9 +26,9 @@ from backend.training import user_code
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
+    random_state,
     rank_buffers,
     restore_buffers,
-    random_state,
     restore_random_state,
 )
 from backend.training.cpu_wait import CpuWait
@@ -44,10 +44,16 @@ from backend.training.finite import BufferWatch
 from backend.training.lbfgs import Lbfgs
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
-from backend.training.step_sync import StepResult, StepSync, means
+from backend.training.step_sync import StepResult, StepSync, mean_metrics
 from backend.training.step_times import RankStep
-from backend.training.strategies.base import ForwardPass, Strategy, average_gradients, optimized_names, trainable_parameters
-from backend.training.subject import open_subject, require_same_traits, collect_traits
+from backend.training.strategies.base import (
+    ForwardPass,
+    Strategy,
+    average_gradients,
+    optimized_names,
+    trainable_parameters,
+)
+from backend.training.subject import collect_traits, open_subject, require_same_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 
 LOSS_LIMIT_S = 60.0
@@ -106,15 +112,10 @@ class Trainer:
         for other_rank, rank_traits in enumerate(other_traits, 1):
             require_same_traits(own_traits, rank_traits, other_rank, self.launch)
         is_split = self.strategy.is_split
-<<<<<<< HEAD
         shard = (0, 1) if is_split else (rank, size)
-        self._order = TrainingOrder(len(training), config.batch_size, *shard, config.seed)
-=======
-        place = (0, 1) if is_split else (rank, size)
         self._order = TrainingOrder(
-            len(training), config.batch_size, *place, config.seed, config.accumulate
+            len(training), config.batch_size, *shard, config.seed, config.accumulate
         )
->>>>>>> work
         on_gpu = self.device.type == "cuda"
         self._loader = make_loader(training, self._order, config.loader_workers, on_gpu, is_split)
         self._evaluation: Evaluation | None = None
@@ -130,15 +131,9 @@ class Trainer:
                 config.precision,
             )
         self._state_shapes = user_code.state_shapes(self._model)
-<<<<<<< HEAD
         self._optimizer = make_optimizer(config.optimizer, trained_parameters(self._model))
-        self._scaler = torch.amp.GradScaler(enabled=config.mixed_precision and on_gpu)
-        self._is_adopted = False
-=======
-        self._optimizer = make_optimizer(config.optimizer, trained(self._model))
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
-        self._adopted = False
->>>>>>> work
+        self._is_adopted = False
         # The names of all parameters that were trained until now, and those that were reported.
         self._trained_names = dict.fromkeys(optimized_names(self._model, self._optimizer))
         self._reported_names: set[str] = set()
@@ -156,7 +151,9 @@ class Trainer:
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
         evaluation_batch_s = self._rehearse_validation()
-        self._order.seek(self.train_state.epoch, self.train_state.position, self.train_state.done_spans)
+        self._order.seek(
+            self.train_state.epoch, self.train_state.position, self.train_state.done_spans
+        )
         self._progress.plan(
             remaining_steps=self._order.remaining_steps,
             steps_per_epoch=self._order.steps_per_epoch,
@@ -220,7 +217,9 @@ class Trainer:
         self._order.seek(train_state.epoch, train_state.position, train_state.done_spans)
         self._model.train()
         self._progress.begin_epoch(self._evaluation is not None)
-        steps = min(self._order.remaining_steps, self.launch.steps_limit or self._order.remaining_steps)
+        steps = min(
+            self._order.remaining_steps, self.launch.steps_limit or self._order.remaining_steps
+        )
         # The schedule's step from the position, which is valid for any number of ranks.
         schedule_step = (train_state.epoch - 1) * self._order.steps_per_epoch
         schedule_step += train_state.position // self._order.global_batch
@@ -228,12 +227,6 @@ class Trainer:
         batches: Iterator[Any] = iter(self._loader)
         started_s = time.perf_counter()
         for number in range(steps):
-<<<<<<< HEAD
-            self.beat.beat(Phase.LOADING_DATA)
-            self.batch.stage = "loader"
-            data, target = user_code.split_batch(next(batches))
-=======
->>>>>>> work
             rate = learning_rate(
                 config,
                 self._order.steps_per_epoch,
@@ -241,13 +234,8 @@ class Trainer:
                 self.launch.lr_factor,
                 train_state.plateaus,
             )
-<<<<<<< HEAD
-            step_results = self._step(data, target, rate, started_s)
+            step_results = self._step(batches, rate, started_s)
             started_s = time.perf_counter()
-=======
-            step_results = self._step(batches, rate, began)
-            began = time.perf_counter()
->>>>>>> work
             train_state.epoch_step += 1
             train_state.position += self._order.global_batch
             train_state.step += 1
@@ -278,89 +266,67 @@ class Trainer:
 
     _save_at_end = False
 
-<<<<<<< HEAD
-    def _step(self, data: Any, target: Any, rate: float, started_s: float) -> list[StepResult]:
-        """Make one optimizer step; return the known results of this and earlier ones."""
-        loaded_s = time.perf_counter()
-        self._cpu_wait.begin_step()
-        self.beat.beat(Phase.COMPUTING)
-        on_gpu = self.device.type == "cuda"
-        if on_gpu:
-            data = user_code.to_device(data, self.device)
-            target = user_code.to_device(target, self.device)
-        self.batch.data, self.batch.target, self.batch.stage = data, target, "forward"
-        config, strategy, model = self.config, self.strategy, self._model
-=======
-    def _pass(self, data: Any, target: Any) -> tuple[torch.Tensor, dict[str, float]]:
-        """Return loss and metrics of one batch, before its backward pass."""
-        if self.device.type == "cuda":
-            data = user_code.to_device(data, self.device)
-            target = user_code.to_device(target, self.device)
-        self.batch.data, self.batch.target, self.batch.where = data, target, "forward"
-        with precision(self.device, self.config.precision):
-            loss = self._forward(data, target)
-        output = self._forward_pass.output
-        return loss, {} if output is None else user_code.compute_metrics(
-            self._model, output, target
-        )
-
-    def _load(self, batches: Iterator[Any]) -> tuple[Any, Any]:
+    def _load_batch(self, batches: Iterator[Any]) -> tuple[Any, Any]:
         self.beat.beat(Phase.LOADING_DATA)
-        self.batch.where = "loader"
+        self.batch.stage = "loader"
         batch: tuple[Any, Any] = user_code.split_batch(next(batches))
         self.beat.beat(Phase.COMPUTING)
         return batch
 
-    def _accumulate(
+    def _compute_loss(self, data: Any, target: Any) -> tuple[torch.Tensor, dict[str, float]]:
+        """Return loss and metrics of a batch."""
+        if self.device.type == "cuda":
+            data = user_code.to_device(data, self.device)
+            target = user_code.to_device(target, self.device)
+        self.batch.data, self.batch.target, self.batch.stage = data, target, "forward"
+        with precision(self.device, self.config.precision):
+            loss = self._forward(data, target)
+        output = self._forward_pass.output
+        if output is None:
+            return loss, {}
+        return loss, user_code.compute_metrics(self._model, output, target)
+
+    def _make_passes(
         self, batch: tuple[Any, Any], batches: Iterator[Any]
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, float], float]:
-        """Make all passes of a step but the backward pass of the last one.
+        """Make all passes of a step but the backward pass of the last batch.
 
         Returns:
-            The loss of the last pass as its share of the step's, the mean loss, the mean metrics,
+            The loss of the last batch as its share of the step's, the mean loss, the mean metrics,
             and the seconds in which later batches were loaded.
         """
-        count, loaded_s = self.config.accumulate, 0.0
+        pass_count, loading_s = self.config.accumulate, 0.0
         losses: list[torch.Tensor] = []
         metrics: list[dict[str, float]] = []
         while True:
-            loss, of_batch = self._pass(*batch)
-            if not self._adopted:
-                self._adopt(of_batch)
+            loss, batch_metrics = self._compute_loss(*batch)
+            if not self._is_adopted:
+                self._adopt(batch_metrics)
+            if pass_count == 1:
+                return loss, loss, batch_metrics, 0.0
             losses.append(loss.detach())
-            metrics.append(of_batch)
-            if len(losses) == count:
-                mean = loss if count == 1 else torch.stack(losses).mean()
-                return loss / count if count > 1 else loss, mean, means(metrics), loaded_s
-            self.batch.where = "backward"
-            self.strategy.backward(self._scaler.scale(loss / count), is_last=False)
+            metrics.append(batch_metrics)
+            loss = loss / pass_count
+            if len(losses) == pass_count:
+                return loss, torch.stack(losses).mean(), mean_metrics(metrics), loading_s
+            self.batch.stage = "backward"
+            self.strategy.backward(self._scaler.scale(loss), is_last=False)
             start_s = time.perf_counter()
-            batch = self._load(batches)
-            loaded_s += time.perf_counter() - start_s
+            batch = self._load_batch(batches)
+            loading_s += time.perf_counter() - start_s
 
-    def _step(self, batches: Iterator[Any], rate: float, began: float) -> list[StepResult]:
+    def _step(self, batches: Iterator[Any], rate: float, started_s: float) -> list[StepResult]:
         """Make one optimizer step; return the known results of this and earlier ones."""
-        batch = self._load(batches)
-        loaded = time.perf_counter()
-        self._cpu_wait.begin()
+        batch = self._load_batch(batches)
+        loaded_s = time.perf_counter()
+        self._cpu_wait.begin_step()
         config, strategy = self.config, self.strategy
->>>>>>> work
         strategy.zero()
         for parameter in self._thawed_parameters:
             parameter.grad = None
         self._buffers.keep()
-<<<<<<< HEAD
-        with precision(config.mixed_precision and on_gpu):
-            loss = self._forward(data, target)
-        output = self._forward_pass.output
-        metrics = {} if output is None else user_code.compute_metrics(model, output, target)
-        if not self._is_adopted:
-            self._adopt(metrics)
+        last_loss, loss, metrics, later_loading_s = self._make_passes(batch, batches)
         has_new_parameters = self._has_new_parameters()
-=======
-        share, loss, metrics, later_s = self._accumulate(batch, batches)
-        wants_others = self._wants_others()
->>>>>>> work
         self._step_sync.fill(
             stop=self._progress.stop_is_requested,
             save=self._progress.is_due,
@@ -370,17 +336,10 @@ class Trainer:
             wants_parameters=has_new_parameters,
             has_nan_buffer=self._buffers.has_nan(),
         )
-<<<<<<< HEAD
         self.batch.stage = "backward"
-        strategy.backward(self._scaler.scale(loss))
+        strategy.backward(self._scaler.scale(last_loss))
         computed_s = time.perf_counter()
         cpu_wait_ms = self._cpu_wait.end_step()
-=======
-        self.batch.where = "backward"
-        strategy.backward(self._scaler.scale(share))
-        computed = time.perf_counter()
-        cpu_wait_ms = self._cpu_wait.end()
->>>>>>> work
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         strategy.reduce()
         if self._step_sync.read_parameter_request():
@@ -400,17 +359,10 @@ class Trainer:
             strategy.step(self._update)
         ended_s = time.perf_counter()
         # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
-<<<<<<< HEAD
         self._step_times = RankStep(
-            (loaded_s - started_s) * 1e3,
-            (computed_s - loaded_s + ended_s - reduced_s) * 1e3,
+            (loaded_s - started_s + later_loading_s) * 1e3,
+            (computed_s - loaded_s - later_loading_s + ended_s - reduced_s) * 1e3,
             (reduced_s - computed_s) * 1e3,
-=======
-        self._times = RankStep(
-            (loaded - began + later_s) * 1e3,
-            (computed - loaded - later_s + ended - reduced) * 1e3,
-            (reduced - computed) * 1e3,
->>>>>>> work
             cpu_wait_ms,
         )
         train_state = self.train_state
@@ -460,7 +412,10 @@ class Trainer:
         """Lay out sync vector and buckets, for the agreed metrics and parameters."""
         vector = self.strategy.adopt(self._model, self._step_sync.size, self._trained_names)
         self._step_sync.use_vector(vector, keeps_values=keeps_values)
-        self._known_ids = {id(parameter) for parameter in trainable_parameters(self._model, self._trained_names).values()}
+        self._known_ids = {
+            id(parameter)
+            for parameter in trainable_parameters(self._model, self._trained_names).values()
+        }
         self._parameter_count = len(all_parameters(self._model))
 
     def _optimize(self, names: Iterable[str]) -> None:
@@ -478,7 +433,9 @@ class Trainer:
     def _has_new_parameters(self) -> bool:
         """Return whether the model has other parameters to train than those that are known."""
         parameters = all_parameters(self._model)
-        self._thawed_parameters = [p for p in parameters if p.requires_grad and id(p) not in self._known_ids]
+        self._thawed_parameters = [
+            p for p in parameters if p.requires_grad and id(p) not in self._known_ids
+        ]
         return bool(self._thawed_parameters) or len(parameters) != self._parameter_count
 
     def _add_parameters(self) -> None:
@@ -488,7 +445,11 @@ class Trainer:
             UserCodeError: A parameter has a new name, so that no checkpoint could be resumed.
         """
         user_code.require_same_state(self._model, self._state_shapes)
-        own_names = [n for n, parameter in trainable_parameters(self._model).items() if id(parameter) not in self._known_ids]
+        own_names = [
+            n
+            for n, parameter in trainable_parameters(self._model).items()
+            if id(parameter) not in self._known_ids
+        ]
         names = dict.fromkeys(name for names in self._gather(own_names) for name in names)
         if not self.strategy.is_split:
             average_gradients(self.strategy, parameters_by_name(self._model, names))
@@ -526,8 +487,14 @@ class Trainer:
             # A stop inside the validation is resumed at its beginning, and a loader may draw random
             # numbers for each sample: the checkpoint needs those from before.
             self._saved_random = random_state(self.device)
-            on_batch = self.rank0_services.reporter.add_evaluated_batches if self.rank0_services is not None else None
-            result = self._evaluation.run(self._model, lambda: self._progress.stop_is_requested, on_batch)
+            on_batch = (
+                self.rank0_services.reporter.add_evaluated_batches
+                if self.rank0_services is not None
+                else None
+            )
+            result = self._evaluation.run(
+                self._model, lambda: self._progress.stop_is_requested, on_batch
+            )
             if result is None:
                 return True
             self._saved_random = None
@@ -556,7 +523,11 @@ class Trainer:
         random_states = self._saved_random or random_state(self.device)
         user_code.require_same_state(self._model, self._state_shapes)
         buffers = rank_buffers(self._model, self.strategy, self._gather)
-        rank_state = {"random": random_states, "buffers": buffers, "frozen": frozen_names(self._model)}
+        rank_state = {
+            "random": random_states,
+            "buffers": buffers,
+            "frozen": frozen_names(self._model),
+        }
         ranks, failures = zip(*self._gather((rank_state, has_failed)), strict=True)
         states = self.strategy.full_state(self._model, self._optimizer)
         names = optimized_names(self._model, self._optimizer)

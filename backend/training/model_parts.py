@@ -54,7 +54,8 @@ class ModelParts:
         self.names = tuple(cut) or _balanced_cuts(training, costs, count, self._is_trained)
         self.names = tuple(sorted(self.names, key=training.output_index))
         self._graphs = {
-            mode: trace.part_graphs(self.names) for mode, trace in ((True, training), (False, evaluation))
+            mode: trace.part_graphs(self.names)
+            for mode, trace in ((True, training), (False, evaluation))
         }
         self.first_layers = [
             training.graph_module(nodes) for nodes in training.first_layers(self.names)
@@ -84,7 +85,9 @@ class ModelParts:
         """Return the output of the whole model, computed part by part."""
         output = self.run(0, data, None)
         for part, name in enumerate(self.names, 1):
-            if not (isinstance(output, torch.Tensor) and output.ndim and output.is_floating_point()):
+            if not (
+                isinstance(output, torch.Tensor) and output.ndim and output.is_floating_point()
+            ):
                 raise BackendError(
                     f"The model cannot be cut after “{name}”: its output is not one tensor of "
                     "floating-point numbers.",
@@ -135,7 +138,9 @@ class ModelParts:
                 raise _shared_error(name)
         for part in range(len(self)):
             if not self.parameters(part):
-                range_label = f"after “{self.names[part - 1]}”" if part else f"up to “{self.names[0]}”"
+                range_label = (
+                    f"after “{self.names[part - 1]}”" if part else f"up to “{self.names[0]}”"
+                )
                 raise BackendError(
                     f"The part of the model {range_label} has no parameters to train.",
                     "Cut the model after other modules in strategy.cut.",
@@ -212,7 +217,8 @@ class _ModelTracer(fx.Tracer):
         return [
             node
             for node in self.nodes[: index + 1]
-            if node.op != "placeholder" and any(self._index_by_node[user] > index for user in node.users)
+            if node.op != "placeholder"
+            and any(self._index_by_node[user] > index for user in node.users)
         ]
 
     def cut_candidates(self) -> dict[int, str]:
@@ -236,7 +242,9 @@ class _ModelTracer(fx.Tracer):
         """
         for name in names:
             index = self.output_index(name)
-            other_nodes = [node for node in self.passing_nodes(index) if node is not self.nodes[index]]
+            other_nodes = [
+                node for node in self.passing_nodes(index) if node is not self.nodes[index]
+            ]
             if other_nodes or len(self.passing_nodes(index)) != 1:
                 raise BackendError(
                     f"The model cannot be cut after “{name}”: "
@@ -293,7 +301,9 @@ def _measure_costs(model: torch.nn.Module, data: Any) -> tuple[Any, dict[str, in
 
     def counter(name: str) -> Callable[..., None]:
         def count(module: torch.nn.Module, _: Any, output: Any) -> None:
-            values = sum(tensor.numel() for tensor in tree_leaves(output) if hasattr(tensor, "numel"))
+            values = sum(
+                tensor.numel() for tensor in tree_leaves(output) if hasattr(tensor, "numel")
+            )
             weights = [tensor for tensor in module.parameters(recurse=False) if tensor.ndim > 1]
             value_cost = 1 + sum(tensor.numel() // max(1, tensor.shape[0]) for tensor in weights)
             costs[name] = costs.get(name, 0) + values * value_cost
@@ -355,8 +365,14 @@ def _balanced_cuts(
 
 def _require_same_output(model_output: Any, parts_output: Any) -> None:
     """Refuse a model whose parts do not compute what it computes: Python decides in its forward."""
-    for model_tensor, parts_tensor in zip(tree_leaves(model_output), tree_leaves(parts_output), strict=True):
-        if not (isinstance(model_tensor, torch.Tensor) and model_tensor.is_floating_point() and model_tensor.numel()):
+    for model_tensor, parts_tensor in zip(
+        tree_leaves(model_output), tree_leaves(parts_output), strict=True
+    ):
+        if not (
+            isinstance(model_tensor, torch.Tensor)
+            and model_tensor.is_floating_point()
+            and model_tensor.numel()
+        ):
             continue
         # Kernels of a GPU may add in another order.
         rounding = 1e-3 * float(model_tensor.abs().nan_to_num().max())

@@ -96,7 +96,11 @@ class Reporter:
         self._state = JobState.SETUP
         self._message = self._early_finish = ""
         self._is_stopping = False
-        first_status = previous_status if previous_status is not None and previous_status.run == run else RunStatus(self._state)
+        first_status = (
+            previous_status
+            if previous_status is not None and previous_status.run == run
+            else RunStatus(self._state)
+        )
         self._total_steps = first_status.total_steps
         self._steps_per_epoch = first_status.steps_per_epoch
         self._epoch, self._step = first_status.epoch, first_status.step
@@ -267,7 +271,10 @@ class Reporter:
             self._process_steps(steps)
         try:
             now = self._clock.utc_now("microseconds")
-            blocks = [_make_block(part, self._run, JobState.TRAINING, now) for part in _split_by_epoch(steps)]
+            blocks = [
+                _make_block(part, self._run, JobState.TRAINING, now)
+                for part in _split_by_epoch(steps)
+            ]
             self._history.append(blocks, flush=self._is_closing)
             self.failure = ""
         except OSError as error:

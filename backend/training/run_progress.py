@@ -15,10 +15,10 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.training.checkpoint import (
     NotSaved,
+    finish_writing,
     fit_weights,
     load_checkpoint,
     load_weights,
-    finish_writing,
 )
 from backend.training.checkpoint_content import content, restore_buffers
 from backend.training.finite import not_finite_names
@@ -61,7 +61,9 @@ class RunProgress:
         model, source = subject.model, Path(self._launch.resume_from or self._launch.start_from)
         if self._services is not None:
             # Before a checkpoint is loaded, whose NaN would not be meant.
-            self._services.checkpointer.expected_nan = not_finite_names({"model": model.state_dict()})
+            self._services.checkpointer.expected_nan = not_finite_names(
+                {"model": model.state_dict()}
+            )
         if self._launch.resume_from:
             saved = load_checkpoint(source)
             fit_weights(model, saved["model"], source.name)
@@ -69,17 +71,10 @@ class RunProgress:
             restore_buffers(model, saved["ranks"][0]["buffers"])
             restore(saved)
         elif self._launch.start_from:
-<<<<<<< HEAD
-            message = fit_weights(model, load_weights(source), source.name, subject.pass_batch)
+            leave_out, weights = self._config.start_from_except, load_weights(source)
+            message = fit_weights(model, weights, source.name, subject.pass_batch, leave_out)
             if message and self._services is not None:
                 sys.stdout.write(f"{message}\n")
-=======
-            leave_out = self._config.start_from_except
-            weights = load_weights(source)
-            sentence = fit_weights(model, weights, source.name, subject.pass_batch, leave_out)
-            if sentence and self._services is not None:
-                sys.stdout.write(f"{sentence}\n")
->>>>>>> work
 
     def plan(
         self,
@@ -93,7 +88,9 @@ class RunProgress:
         state, epochs = self.state, self._config.epochs
         self._last_save_s, self.saved_step = time.monotonic(), state.step
         self.recorder = StepRecorder(self._config, state, self._services, step_samples)
-        self._total_steps = state.step + max(0, remaining_steps + (epochs - state.epoch) * steps_per_epoch)
+        self._total_steps = state.step + max(
+            0, remaining_steps + (epochs - state.epoch) * steps_per_epoch
+        )
         if self._services is not None:
             self._services.reporter.plan(
                 step=state.step,
@@ -180,16 +177,11 @@ class RunProgress:
         self.recorder.release(validation)
         if rule is not None:
             # Rank 0 has all values.
-<<<<<<< HEAD
             self.state.check_early_stop(rule, self._gather(metrics.get(rule.metric))[0], metrics)
-        is_due |= epoch_interval is not None and self.state.epoch % epoch_interval == 0
-=======
-            self.state.judge(rule, self._gather(measured.get(rule.metric))[0], measured)
         if self._config.schedule.name == "plateau":
             metric = self._config.checkpoint.best_metric
-            self.state.judge_plateau(self._config, self._gather(measured.get(metric))[0])
-        is_due |= every is not None and self.state.epoch % every == 0
->>>>>>> work
+            self.state.judge_plateau(self._config, self._gather(metrics.get(metric))[0])
+        is_due |= epoch_interval is not None and self.state.epoch % epoch_interval == 0
         self.state.next_epoch()
         if self._is_over or is_due:
             save("last" if self._is_over else "policy", metrics)

@@ -112,7 +112,9 @@ class Sandblaster(Leader):
         point, loss, gradient = result or (start, loss, gradient)
         self._set_point(point)
         norm = float(norm_of([gradient]))
-        self._point_values = (loss, gradient) if math.isfinite(loss) and math.isfinite(norm) else None
+        self._point_values = (
+            (loss, gradient) if math.isfinite(loss) and math.isfinite(norm) else None
+        )
         self._record(loss, norm, time.perf_counter() - started_s)
         if has_thawed:
             self._thaw()
@@ -171,7 +173,10 @@ class Sandblaster(Leader):
         self._metrics = {loss: self._metrics[loss]}
         state.step += 1
         state.epoch_step = 1
-        counts = {"evaluations": float(self._evaluation_count), "backup copies": float(self._copy_count)}
+        counts = {
+            "evaluations": float(self._evaluation_count),
+            "backup copies": float(self._copy_count),
+        }
         rate = self._config.optimizer.lr
         losses = [0.0] * len(ranks)
         for result in self._results.values():
@@ -203,7 +208,9 @@ class Sandblaster(Leader):
         if self._worker_versions.get(worker) == self._version:
             return b"", []
         self._worker_versions[worker] = self._version
-        return self._trained_flags, [parameter.detach().clone() for parameter in self._trained_parameters]
+        return self._trained_flags, [
+            parameter.detach().clone() for parameter in self._trained_parameters
+        ]
 
     def _process_report(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
         super()._process_report(worker, message, tensors)

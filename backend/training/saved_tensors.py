@@ -38,7 +38,11 @@ class SavedTensors:
 
     @property
     def bytes(self) -> int:
-        return sum(size for address, size in self._storage_bytes.items() if address not in self._model_addresses)
+        return sum(
+            size
+            for address, size in self._storage_bytes.items()
+            if address not in self._model_addresses
+        )
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         # Sparse tensors, and those of torch.func, have no storage.

@@ -23,7 +23,7 @@ from backend.records.base.access_modes import make_folders
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.content import files_of, sha256_of, size_of
 from backend.records.base.layout import SIDECAR_SUFFIX, JobFolder, script_checkpoint_name
-from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, retired
+from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, retired_checkpoints
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.status import last_status
@@ -77,9 +77,13 @@ class ScriptCheckpoints:
         # What came with the script is no checkpoint of the job.
         script_paths = [path for path in self._find_paths() if path.is_relative_to(work)]
         if source is not None:
-            script_paths = [path for path in script_paths if (source / path.relative_to(work)).exists()]
+            script_paths = [
+                path for path in script_paths if (source / path.relative_to(work)).exists()
+            ]
         self._last_signatures = {path: _signature(path) for path in (*self._records, *script_paths)}
-        self._recorded_signatures = {path: signature for path, signature in self._last_signatures.items() if signature}
+        self._recorded_signatures = {
+            path: signature for path, signature in self._last_signatures.items() if signature
+        }
 
     def update(
         self,
@@ -124,7 +128,11 @@ class ScriptCheckpoints:
                 folders[:] = [name for name in folders if not name.startswith(_TEMPORARY)]
                 names = [name for name in names if not name.startswith(_TEMPORARY)]
                 for path in [Path(folder, name) for name in sorted((*folders, *names))]:
-                    kind_patterns = [pattern for pattern in patterns if pattern.endswith("/") == (path.name in folders)]
+                    kind_patterns = [
+                        pattern
+                        for pattern in patterns
+                        if pattern.endswith("/") == (path.name in folders)
+                    ]
                     is_matched = any(path.match(pattern) for pattern in kind_patterns)
                     if path.is_symlink() or not (is_matched or self._is_state(path)):
                         continue
@@ -167,7 +175,11 @@ class ScriptCheckpoints:
 
     def _forget_changed(self) -> None:
         """Remove the records of what is gone or is being written again."""
-        changed_paths = [path for path in self._records if _signature(path) != self._recorded_signatures.get(path)]
+        changed_paths = [
+            path
+            for path in self._records
+            if _signature(path) != self._recorded_signatures.get(path)
+        ]
         for path in changed_paths:
             self._records.pop(path).sidecar.unlink(missing_ok=True)
             self._recorded_signatures.pop(path, None)
@@ -186,7 +198,7 @@ class ScriptCheckpoints:
 
     def _retire(self) -> None:
         checkpoints = read_checkpoints(self._folder.checkpoints)
-        for checkpoint in retired(checkpoints, self._launch.config.checkpoint):
+        for checkpoint in retired_checkpoints(checkpoints, self._launch.config.checkpoint):
             path = Path(checkpoint.path)
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -205,8 +217,12 @@ def step_of(path: Path, is_step: Callable[[int], bool], newest_step: int) -> int
         last_number = number
         while path.with_name(f"{prefix}{last_number + 1}{suffix}").exists():
             last_number += 1
-        is_in_series = last_number > number or path.with_name(f"{prefix}{number - 1}{suffix}").exists()
-        is_counted = _EPOCH_PREFIX.search(prefix) or (is_in_series and last_number < newest_step - 1)
+        is_in_series = (
+            last_number > number or path.with_name(f"{prefix}{number - 1}{suffix}").exists()
+        )
+        is_counted = _EPOCH_PREFIX.search(prefix) or (
+            is_in_series and last_number < newest_step - 1
+        )
         if is_step(number) and not is_counted:
             return number
     return None

@@ -28,11 +28,14 @@ class DiskWatch:
         if (free_bytes := self._free_bytes()) >= self._min_free_bytes:
             return ""
         log_bytes, output_bytes = (
-            max(0, end_bytes - start_bytes) for end_bytes, start_bytes in zip(self._written_bytes(), self._start_bytes, strict=True)
+            max(0, end_bytes - start_bytes)
+            for end_bytes, start_bytes in zip(self._written_bytes(), self._start_bytes, strict=True)
         )
         if log_bytes + output_bytes < self._min_free_bytes:
             return ""
-        log_size, output_size, free_size = map(number_format.size, (log_bytes, output_bytes, free_bytes))
+        log_size, output_size, free_size = map(
+            number_format.size, (log_bytes, output_bytes, free_bytes)
+        )
         return (
             f"The script was ended before the disk is full: in this run it wrote {log_size} to its "
             f"log and {output_size} to its output folder, and {free_size} are left. Let it print less "

@@ -262,7 +262,9 @@ class ScriptMetrics:
         count = 0
         for root in self._folders:
             for folder, folders, names in os.walk(root):
-                folders[:] = sorted(name for name in folders if Path(folder, name) != self._own_folder)
+                folders[:] = sorted(
+                    name for name in folders if Path(folder, name) != self._own_folder
+                )
                 for name in sorted(names):
                     path = Path(folder, name)
                     if path.is_file():
@@ -286,12 +288,18 @@ class ScriptMetrics:
 
     def _add_marked(self, numbers: Mapping[str, float]) -> None:
         """Add the marked numbers of a line; its epoch may be in a line before it."""
-        self._marked_numbers.update({key: value for key, value in numbers.items() if key in NO_METRICS})
+        self._marked_numbers.update(
+            {key: value for key, value in numbers.items() if key in NO_METRICS}
+        )
         if not numbers.keys() <= NO_METRICS:
             self._line_count += 1
             has_step = any(key in self._marked_numbers for key in STEPS)
             count = {} if has_step else {"step": self._line_count}
-            self._add(_LOG_KEY[0], self._log_counters[_LOG_KEY], {**count, **self._marked_numbers, **numbers})
+            self._add(
+                _LOG_KEY[0],
+                self._log_counters[_LOG_KEY],
+                {**count, **self._marked_numbers, **numbers},
+            )
 
     def _add(
         self, path: tuple[str, ...], counter: _StepCounter, row: Row, may_be_known: bool = False

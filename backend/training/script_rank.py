@@ -40,7 +40,7 @@ from backend.records.jobs import history
 from backend.records.jobs.alarm import BAD_CURVE, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.script import entry_args, fill_placeholders, command_line, interpreter
+from backend.records.jobs.script import command_line, entry_args, fill_placeholders, interpreter
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
@@ -148,7 +148,9 @@ class Script:
         self._copy()
         command, environment = self._command(), self._environment()
         # What really runs, in the log; no number in it is one of the script's.
-        sys.stdout.write(f"── {command_line(command)}\n── {self._environment_summary(environment)}\n")
+        sys.stdout.write(
+            f"── {command_line(command)}\n── {self._environment_summary(environment)}\n"
+        )
         sys.stdout.flush()
         if self._plan.rank == 0:
             self._reports = ScriptReports(
@@ -180,9 +182,12 @@ class Script:
         run_variables = [
             f"{name}={value}"
             for name, value in sorted(environment.items())
-            if name not in job_variables and (name == PORT_VARIABLE or os.environ.get(name) != value)
+            if name not in job_variables
+            and (name == PORT_VARIABLE or os.environ.get(name) != value)
         ]
-        names = f"; from the job's settings {', '.join(sorted(job_variables))}" if job_variables else ""
+        names = (
+            f"; from the job's settings {', '.join(sorted(job_variables))}" if job_variables else ""
+        )
         return f"in {shlex.quote(str(self._cwd))} with {command_line(run_variables)}{names}"
 
     def aborted_at_exit(self, code: int) -> bool:
@@ -481,15 +486,10 @@ class ScriptReports:
         } - self._nan_names
         if new_names:
             self._nan_names |= new_names
-<<<<<<< HEAD
-            message = f"The script wrote NaN for {number_format.name_list(sorted(self._nan_names))}."
-            self._reporter.add_alarm(Alarm(BAD_CURVE, point.step, message))
-=======
             message = (
                 f"The script wrote NaN for {number_format.name_list(sorted(self._nan_names))}."
             )
-            self._reporter.alarm(Alarm(BAD_CURVE, point.step, message))
->>>>>>> work
+            self._reporter.add_alarm(Alarm(BAD_CURVE, point.step, message))
 
     def set_stopping(self) -> None:
         self._reporter.set_stopping()
@@ -541,7 +541,10 @@ def _folder_figures(folder: Path) -> list[float]:
     """Return the newest time and the total size of what is in a folder, not deeper."""
     with suppress(OSError):
         statuses = [entry.stat() for entry in os.scandir(folder)]
-        return [max((entry.st_mtime for entry in statuses), default=0.0), sum(f.st_size for f in statuses)]
+        return [
+            max((entry.st_mtime for entry in statuses), default=0.0),
+            sum(f.st_size for f in statuses),
+        ]
     return []
 
 

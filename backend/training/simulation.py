@@ -42,11 +42,7 @@ class Simulator:
             order = ValidationOrder(len(subject.validation), config.batch_size, 0, 1)
             batches = make_loader(subject.validation, order, config.loader_workers, False)
             self._evaluation = Evaluation(
-<<<<<<< HEAD
-                batches, order, SingleProcess(), device, beat, Batch(), mixed_precision=False
-=======
-                batches, order, Alone(), device, beat, Batch(), precision_name="float32"
->>>>>>> work
+                batches, order, SingleProcess(), device, beat, Batch(), precision_name="float32"
             )
         self._parameters = trained_parameters(self.model)
         optimizer = make_optimizer(config.optimizer, self._parameters)

@@ -114,7 +114,9 @@ class StepRecorder:
                 metrics["gradient_norm"] = step_result.norm
             metrics["samples_per_second"] = self._global_batch / pending.seconds
             metrics.update(pending.strategy_metrics)
-            user_metrics = {name_of_user_metric(name): value for name, value in step_result.metrics.items()}
+            user_metrics = {
+                name_of_user_metric(name): value for name, value in step_result.metrics.items()
+            }
             metrics.update(self._admit_metrics("", user_metrics, pending.step))
             if hold:
                 self._train_state.held_metrics = metrics
@@ -143,27 +145,20 @@ class StepRecorder:
         metrics, train_state.held_metrics = train_state.held_metrics, None
         if metrics is None and validation:
             # Too few samples were left of the epoch for a step, after a resume with another batch.
-<<<<<<< HEAD
             metrics = train_state.last_metrics or {}
         watched_metrics = {LOSS, config.checkpoint.best_metric}
         watched_metrics |= {config.early_stop.metric} if config.early_stop is not None else set()
         bad_names = [name for name, value in validation.items() if not math.isfinite(value)]
-        if self._rank0_services is not None and (names := [name for name in bad_names if name in watched_metrics]):
-            message = f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
-            self._rank0_services.reporter.add_alarm(Alarm(BAD_VALIDATION, train_state.step, message))
-        if self._rank0_services is None or metrics is None:
-=======
-            held = train_state.last or {}
-        watched = {LOSS, config.checkpoint.best_metric}
-        watched |= {config.early_stop.metric} if config.early_stop is not None else set()
-        bad = [name for name, value in validation.items() if not math.isfinite(value)]
-        if self._workers is not None and (names := [name for name in bad if name in watched]):
-            sentence = (
+        if self._rank0_services is not None and (
+            names := [name for name in bad_names if name in watched_metrics]
+        ):
+            message = (
                 f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
             )
-            self._workers.reporter.alarm(Alarm(BAD_VALIDATION, train_state.step, sentence))
-        if self._workers is None or held is None:
->>>>>>> work
+            self._rank0_services.reporter.add_alarm(
+                Alarm(BAD_VALIDATION, train_state.step, message)
+            )
+        if self._rank0_services is None or metrics is None:
             return
         validation = self._admit_metrics(VALIDATION, validation, train_state.step)
         seconds, result = self._held_result
@@ -179,7 +174,9 @@ class StepRecorder:
             )
         )
 
-    def _admit_metrics(self, kind: str, metrics: Mapping[str, float], step: int) -> Mapping[str, float]:
+    def _admit_metrics(
+        self, kind: str, metrics: Mapping[str, float], step: int
+    ) -> Mapping[str, float]:
         """Return the metrics that get a curve: of names that come later, only some."""
         assert self._rank0_services is not None
         known_names = self._known_names[kind]
@@ -208,7 +205,9 @@ class StepRecorder:
                 self._skipped_steps += 1
                 verb_phrase = "step was" if self._skipped_steps == 1 else "steps were"
                 skipped_clause = f"; {self._skipped_steps} {verb_phrase} left out"
-            self._rank0_services.reporter.add_alarm(replace(first_alarm, message=f"{first_alarm.message}{skipped_clause}."))
+            self._rank0_services.reporter.add_alarm(
+                replace(first_alarm, message=f"{first_alarm.message}{skipped_clause}.")
+            )
         if is_fatal:
             self.release({})
             hint = _ROOT_AT_ZERO if not_finite.kind == "gradient" else _LOWER_RATE
@@ -229,7 +228,9 @@ class StepRecorder:
             return
         self.release({})
         checkpoint_hint = self._resume_hint("No checkpoint was saved before the rise.")
-        raise Diverged(alarm.message, f"{checkpoint_hint} {_LOWER_RATE}", self._divergence.sound_step)
+        raise Diverged(
+            alarm.message, f"{checkpoint_hint} {_LOWER_RATE}", self._divergence.sound_step
+        )
 
     def _resume_hint(self, default: str) -> str:
         """Return where a resume begins, as a sentence."""

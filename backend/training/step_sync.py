@@ -207,7 +207,9 @@ class StepSync:
         if is_scaled is not None:
             self._vector[_SCALED].copy_(is_scaled)
         if not self._on_gpu:
-            self._pending_vectors.append(_PendingVector(self._vector, None, self.names, self._metrics))
+            self._pending_vectors.append(
+                _PendingVector(self._vector, None, self.names, self._metrics)
+            )
             return
         vector = torch.empty(self.size, pin_memory=True)
         vector.copy_(self._vector, non_blocking=True)
@@ -245,7 +247,10 @@ class StepSync:
             }
             for rank in range(size)
         ]
-        rank_steps = tuple(RankStep(*rank_times) for rank_times in (vector[times:] * size).reshape(size, -1).tolist())
+        rank_steps = tuple(
+            RankStep(*rank_times)
+            for rank_times in (vector[times:] * size).reshape(size, -1).tolist()
+        )
         flags = vector[:_FIRST_VALUE].tolist()
         self.wants_parameters = flags[_PARAMETERS] > 0
         return StepResult(
@@ -255,7 +260,9 @@ class StepSync:
             norm=flags[_NORM],
             metrics=self.mean_metrics(rank_metrics),
             losses=tuple(rank_values[0] for rank_values in values),
-            rank_step_ms=tuple(rank_times.data_ms + rank_times.compute_ms for rank_times in rank_steps),
+            rank_step_ms=tuple(
+                rank_times.data_ms + rank_times.compute_ms for rank_times in rank_steps
+            ),
             rank_steps=rank_steps,
             is_complete=flags[_METRICS] == 0,
             rank_metrics=pending.metrics,

@@ -124,7 +124,9 @@ class StepBreakdown:
             return None
         data_ms = [min(rank.data_ms for rank in block.workers) for block in self._blocks]
         causes = [self._part_cause(Cause.DATA, data_ms, _SHARE), self._cpu_cause()]
-        foreign_shares = [max(rank.foreign_share for rank in block.workers) for block in self._blocks]
+        foreign_shares = [
+            max(rank.foreign_share for rank in block.workers) for block in self._blocks
+        ]
         if self._times_exchange and statistics.median(foreign_shares) < _SOME_FOREIGN:
             shortest = [block.communication_ms for block in self._blocks]
             causes.append(self._part_cause(Cause.COMMUNICATION, shortest, self._share))
@@ -155,7 +157,9 @@ class StepBreakdown:
         cause = Cause.COMPUTE
         if slowest.cpu_wait_ms - median.cpu_wait_ms >= more_ms / 2:
             cause = Cause.CPU
-        return SlowCause(cause, rank, slowest.compute_ms, step_ms, median.compute_ms, slowest.cpu_wait_ms)
+        return SlowCause(
+            cause, rank, slowest.compute_ms, step_ms, median.compute_ms, slowest.cpu_wait_ms
+        )
 
     def _busy_ms(self, rank_step: RankStep) -> float:
         """Return the time in which a rank waits for no other one."""
@@ -170,7 +174,9 @@ class StepBreakdown:
             return None
         return SlowCause(Cause.CPU, None, step_ms, step_ms, step_ms * (1 - share))
 
-    def _part_cause(self, cause: Cause, parts_ms: Sequence[float], share: float) -> SlowCause | None:
+    def _part_cause(
+        self, cause: Cause, parts_ms: Sequence[float], share: float
+    ) -> SlowCause | None:
         """Return the cause if a part, given for each block, is large on every rank."""
         large = [
             part >= max(_MIN_MS, share * block.step_ms)

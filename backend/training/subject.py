@@ -16,7 +16,7 @@ from backend.training import user_code
 from backend.training.checkpoint import names_with_prefix
 from backend.training.checkpoint_content import (
     freeze,
-    frozen,
+    frozen_names,
     random_state,
     restore_random_state,
 )
@@ -70,7 +70,7 @@ def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHe
     if config.freeze:
         parameters = (name for name, _ in model.named_parameters())
         names = names_with_prefix(parameters, config.freeze, "freeze")
-        freeze(model, {*frozen(model), *names})
+        freeze(model, {*frozen_names(model), *names})
     user_code.require_restorable(model)
     return Subject(training, validation, model, pass_batch)
 
@@ -101,7 +101,9 @@ def require_same_traits(own_traits: Traits, rank_traits: Traits, rank: int, laun
     Raises:
         BackendError: They differ.
     """
-    for kind, own_count, rank_count in zip(("training", "validation"), own_traits[0], rank_traits[0], strict=True):
+    for kind, own_count, rank_count in zip(
+        ("training", "validation"), own_traits[0], rank_traits[0], strict=True
+    ):
         if own_count != rank_count:
             raise BackendError(
                 f"The loader returns {number_format.count(own_count)} {kind} samples on rank 0 and "

@@ -15,7 +15,14 @@ from backend.training.reporter import Reporter
 from backend.training.stop_watcher import StopWatcher
 
 Span = tuple[int, int]
-"""Places in the order of an epoch: the first, and the one after the last."""
+"""Positions in the order of an epoch: the start, and the end after the last position."""
+_STORED_KEYS = {
+    "best_value": "best",
+    "held_metrics": "held",
+    "last_metrics": "last",
+    "done_spans": "done",
+}
+"""The key in a checkpoint of each field of `TrainState` that has another name there."""
 
 
 class Outcome(Enum):
@@ -25,14 +32,14 @@ class Outcome(Enum):
 
 @dataclass
 class TrainState:
-    """Position of the job; all of it is in each checkpoint.
+    """Position of the job, which each checkpoint holds.
 
-    ``epoch`` is the current one, from 1; ``position`` the samples of it that all ranks together
-    have taken. ``held`` is the last step of an epoch, kept back until the validation is over so
-    that its values are recorded at that step; ``last`` is the last step that was recorded, for a
-    validation before which a run makes no step. ``done`` are the places in the order of the epoch
-    that asynchronous workers have trained on: not always the first ones. ``has_converged``: no step
-    of the optimizer lowers the loss. ``plateaus`` counts the drops of the rate by the schedule
+    ``epoch`` is the current epoch, from 1; ``position`` the samples of it that all ranks together
+    have taken. ``held_metrics`` are those of the last step of an epoch, kept back until the
+    validation has ended so that its values are recorded at that step; ``last_metrics`` those of the
+    last recorded step, for a validation before which a run makes no step. ``done_spans`` are the
+    positions in the order of the epoch that asynchronous workers have trained on: not always the
+    first ones. ``has_converged``: no step of the optimizer lowers the loss. ``plateaus`` counts the drops of the rate by the schedule
     "plateau", ``plateau_epochs`` the epochs since the last gain or drop.
     """
 
@@ -58,14 +65,18 @@ class TrainState:
         if done_spans and isinstance(done_spans[0], int):
             size = saved["position"] // len(done_spans)
             done_spans = [(number * size, (number + 1) * size) for number in done_spans]
-        return cls(**{**saved, "done": done_spans})
+        names = {key: name for name, key in _STORED_KEYS.items()}
+        fields = {names.get(key, key): value for key, value in saved.items()}
+        return cls(**{**fields, "done_spans": done_spans})
 
     def next_epoch(self) -> None:
         self.epoch += 1
         self.epoch_step = self.position = 0
         self.done_spans = []
 
-    def check_early_stop(self, rule: EarlyStop, value: float | None, metrics: Mapping[str, float]) -> None:
+    def check_early_stop(
+        self, rule: EarlyStop, value: float | None, metrics: Mapping[str, float]
+    ) -> None:
         """Apply the early stop to the value that its metric has at the end of an epoch.
 
         Raises:
@@ -76,16 +87,8 @@ class TrainState:
                 f"The early stop watches “{rule.metric}”, which this job does not measure.",
                 f"It measures {', '.join(sorted(metrics))}.",
             )
-<<<<<<< HEAD
-        gain = math.inf if self.best_value is None else self.best_value - value
-        if rule.mode == "max" and self.best_value is not None:
-            gain = value - self.best_value
-        if math.isfinite(value) and gain > rule.min_delta:
+        if _is_gain(value, self.best_value, rule.mode, rule.min_delta):
             self.best_value = value
-=======
-        if _is_gain(value, self.best, rule.mode, rule.min_delta):
-            self.best = value
->>>>>>> work
             self.epochs_without_gain = 0
         else:
             self.epochs_without_gain += 1
@@ -115,7 +118,7 @@ class TrainState:
             self.plateau_epochs = 0
 
     def to_dict(self) -> dict[str, Any]:
-        return {_KEYS.get(name, name): value for name, value in vars(self).items()}
+        return {_STORED_KEYS.get(name, name): value for name, value in vars(self).items()}
 
 
 def _is_gain(value: float, best: float | None, mode: str, least: float) -> bool:

@@ -20,7 +20,9 @@ from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 _MAX_CLASSES = 200
 _UNKNOWN_CLASS = re.compile(r"GLOBAL (\S+) was not an allowed global")
-_FILLED_CONTAINER = re.compile(r"(SETITEMS?|append to lists|extend lists).* got <class '[\w.]*\.(\w+)'>")
+_FILLED_CONTAINER = re.compile(
+    r"(SETITEMS?|append to lists|extend lists).* got <class '[\w.]*\.(\w+)'>"
+)
 
 
 class StandIn:
@@ -51,15 +53,22 @@ def load(path: Path) -> Any:
                 return torch.load(path, map_location="cpu", weights_only=True)
             except pickle.UnpicklingError as error:
                 refusal = str(error)
-        unknown_class, filled_container = _UNKNOWN_CLASS.search(refusal), _FILLED_CONTAINER.search(refusal)
+        unknown_class, filled_container = (
+            _UNKNOWN_CLASS.search(refusal),
+            _FILLED_CONTAINER.search(refusal),
+        )
         name = unknown_class[1] if unknown_class else ""
         if unknown_class and "." not in name:
             name = f"builtins.{name}"
         if unknown_class and name not in classes:
             classes[name] = _make_stand_in(len(classes))
         elif filled_container:
-            name = next(key for key, stand_in in classes.items() if stand_in.__name__ == filled_container[2])
-            classes[name] = _make_container(OrderedDict if filled_container[1].startswith("SET") else list)
+            name = next(
+                key for key, stand_in in classes.items() if stand_in.__name__ == filled_container[2]
+            )
+            classes[name] = _make_container(
+                OrderedDict if filled_container[1].startswith("SET") else list
+            )
         else:
             raise pickle.UnpicklingError(_reason(refusal))
     raise pickle.UnpicklingError("it contains objects of too many classes")

@@ -23,7 +23,7 @@ from backend.records.jobs.comparison import (
     ComparedUpdate,
     compare,
     rated_metrics,
-    too_many,
+    too_many_message,
 )
 from backend.records.jobs.summary import JobQuery
 from backend.records.jobs.view import JobView
@@ -207,7 +207,7 @@ class ComparePage(QWidget):
         if set(dragged.ids) <= set(self._ids):
             verb = "is" if len(dragged.ids) == 1 else "are"
             return DropOffer(f"{dragged.label} {verb} compared already", is_accepted=False)
-        refusal = too_many(self._ids, dragged.ids)
+        refusal = too_many_message(self._ids, dragged.ids)
         return DropOffer(refusal or f"Compare {dragged.label}", is_accepted=not refusal)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:

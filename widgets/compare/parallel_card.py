@@ -165,7 +165,8 @@ class ParallelCard(Card):
             )
             metric = metric_label(coordinates.metric)
             messages.append(
-                f"Best: {best_lines[0].name}{ties_text}, {metric} {formats.metric(best_lines[0].value)}."
+                f"Best: {best_lines[0].name}{ties_text}, "
+                f"{metric} {formats.metric(best_lines[0].value)}."
             )
         elif not coordinates.metric:
             messages.append("These jobs do not share a metric for the best checkpoint.")

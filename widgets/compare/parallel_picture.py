@@ -177,7 +177,9 @@ class ParallelPicture:
             )
             return
         job_ids = {line.job_id for line in lines}
-        worst_first = [one for one in reversed(self._coordinates.ranked()) if one.job_id in job_ids]
+        worst_first = [
+            line for line in reversed(self._coordinates.ranked()) if line.job_id in job_ids
+        ]
         size = max(-(-len(worst_first) // _SHADES), 1)
         for shade in range(_SHADES):
             pen = QPen(_mix_colors(ink, background, 0.2 + 0.7 * shade / (_SHADES - 1)), 1.0)

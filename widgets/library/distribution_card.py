@@ -162,7 +162,7 @@ class ValuesCard(Card):
 
 
 def statistics_titles(preview: Preview) -> list[str]:
-    """Return the title of each of the statistics: "Data", "Age", "Column 2", "Channel 0 of data.sound".
+    """Return a title for each of the statistics: "Data", "Age", "Channel 0 of data.sound".
 
     The number comes first, so that it stays visible if space is short; the source follows if
     statistics have several sources.

@@ -192,7 +192,7 @@ class LibraryDetail(QWidget):
     ) -> None:
         """Take names for previews and checks, and combinations that worked before.
 
-        Only the combinations are tried automatically: a wrong loader would report a good dataset as bad.
+        Only combinations are tried automatically: a wrong loader reports a good dataset as bad.
         """
         self._dataset_box.set_options(
             [_CHOOSE_OPTION, *((n, formats.reference(n)) for n in datasets)]
@@ -262,7 +262,7 @@ class LibraryDetail(QWidget):
             self._trial_pages.layers.show_graph(graph)
 
     def show_offers(self, reference: str, *offers: NextStep) -> None:
-        """Show the possible next steps with the item, the likeliest first; hide them if there are none."""
+        """Show the possible next steps with the item, the likeliest first."""
         if not offers:
             self._offer_banner.hide()
         elif self._is_shown(reference):
@@ -547,7 +547,7 @@ class LibraryDetail(QWidget):
         return bool(self._dataset_box.key() and self._loader_box.key())
 
     def _choose_combination(self) -> bool:
-        """Select a combination that worked with the entry, if nothing is selected; True if found."""
+        """Select a combination that worked with the entry, unless there is a selection."""
         name = self._entry.name if self._entry is not None else ""
         boxes = self._dataset_box, self._loader_box
         if any(box.key() for box in boxes):

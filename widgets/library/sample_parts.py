@@ -109,7 +109,7 @@ def shape_text(part: SamplePart | None) -> str:
 
 
 def main_part(sample: SamplePreview) -> SamplePart | None:
-    """Return the part that represents the whole sample: its first picture, otherwise its first part."""
+    """Return the part that represents the sample: its first picture, otherwise its first part."""
     pictures = [part for part in sample.parts if part.png]
     return next(iter(pictures or sample.parts), None)
 

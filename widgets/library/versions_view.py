@@ -1,4 +1,4 @@
-"""The versions of an item, newest first: hash, date, jobs, and the changes in the selected version."""
+"""The versions of an item, newest first, and the changes of the selected version."""
 
 from __future__ import annotations
 

@@ -93,13 +93,9 @@ def _overlapping_groups(spans: Sequence[tuple[float, float]]) -> list[list[int]]
     return groups
 
 
-<<<<<<< HEAD
-def spread_labels(preferred_centres: Sequence[float], height: float, low: float, high: float) -> list[float]:
-=======
 def spread_labels(
-    preferred: Sequence[float], height: float, low: float, high: float
+    preferred_centres: Sequence[float], height: float, low: float, high: float
 ) -> list[float]:
->>>>>>> work
     """Return centres for labels of one height, without overlap, all within low…high.
 
     Each is as near to its preferred place as the others allow: labels that would touch form a

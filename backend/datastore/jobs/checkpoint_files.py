@@ -15,7 +15,7 @@ from backend.base.log import swallowed
 from backend.datastore.access.root_access import DataRootAccess, OpenJob
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import CHECKPOINT_SUFFIX, KEEP_SUFFIX, SIDECAR_SUFFIX, JobFolder
-from backend.records.jobs.checkpoint import Checkpoint, finite, read_checkpoints
+from backend.records.jobs.checkpoint import Checkpoint, finite_checkpoints, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 
 
@@ -28,7 +28,7 @@ def list_checkpoints(folder: OpenJob, policy: CheckpointPolicy) -> tuple[Checkpo
     # A mirror has a sidecar only while the remote file exists.
     suffix = CHECKPOINT_SUFFIX if folder.files.has_files_of(folder) else SIDECAR_SUFFIX
     checkpoints = read_checkpoints(folder.checkpoints, suffix)
-    usable_checkpoints = finite(checkpoints)
+    usable_checkpoints = finite_checkpoints(checkpoints)
     latest_name = newest_name(folder) or (usable_checkpoints[-1].name if usable_checkpoints else "")
     best_name = _best_name(usable_checkpoints, policy)
     return tuple(

@@ -21,7 +21,7 @@ from backend.records.base import access_modes, timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
-from backend.records.jobs.checkpoint import read_checkpoints, to_resume
+from backend.records.jobs.checkpoint import read_checkpoints, checkpoint_to_resume
 from backend.records.jobs.config import JobConfig, with_changes
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
@@ -69,7 +69,7 @@ def queue_next(
     status = last_status(folder)
     error = status.error if status is not None else None
     checkpoints = read_checkpoints(folder.checkpoints)
-    record = to_resume(checkpoints, error.sound_step if error is not None else None)
+    record = checkpoint_to_resume(checkpoints, error.sound_step if error is not None else None)
     new_launch = next_launch(
         launch, parsed_job.config, record.path if record is not None else "", hosts
     )

@@ -20,7 +20,7 @@ METRICS_LEFT_OUT = "metrics-left-out"
 NOT_SAVED = "not-saved"
 NOT_TRAINED = "not-trained"
 
-_SHORT = {
+_LABELS = {
     NOT_A_NUMBER: "not a number",
     BAD_VALIDATION: "validation NaN",
     BAD_CURVE: "NaN written",
@@ -31,7 +31,7 @@ _SHORT = {
     NOT_SAVED: "not saved",
     NOT_TRAINED: "not trained",
 }
-_WORDS = {
+_TITLES = {
     NOT_A_NUMBER: "Not a number",
     BAD_VALIDATION: "Validation NaN",
     BAD_CURVE: "NaN written",
@@ -55,9 +55,9 @@ class Alarm(Record, label="warning"):
     @property
     def label(self) -> str:
         """The label of its mark on the curve."""
-        return _SHORT.get(self.kind, self.kind)
+        return _LABELS.get(self.kind, self.kind)
 
     @property
     def title(self) -> str:
         """The first word of a notification about it."""
-        return _WORDS.get(self.kind, self.kind)
+        return _TITLES.get(self.kind, self.kind)

@@ -25,7 +25,7 @@ _PAIR = re.compile(r"[+]{0,2}([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][\w./@:-]*")
 _END = "--"
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_SAME: Mapping[str, str] = {
+_SYNONYMS: Mapping[str, str] = {
     "learning_rate": "lr",
     "batch": "batch_size",
     "num_epochs": "epochs",
@@ -34,13 +34,13 @@ _SAME: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedArgument:
     """A named value in the list: ``words`` of them from the place ``at``."""
 
     name: str
     value: str
-    at: int
-    words: int = 1
+    index: int
+    token_count: int = 1
 
 
 def argument_name(path: str) -> str:
@@ -53,67 +53,67 @@ def is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name))
 
 
-def named_arguments(words: object) -> dict[str, str]:
+def named_arguments(tokens: object) -> dict[str, str]:
     """Return the arguments that have a name; of one that is given twice the last value."""
-    return {one.name: one.value for one in _named(_list(words))}
+    return {argument.name: argument.value for argument in _read_arguments(_token_list(tokens))}
 
 
-def unnamed_tokens(words: object) -> list[str]:
+def unnamed_tokens(tokens: object) -> list[str]:
     """Return the words that `named` leaves out."""
-    given = _list(words)
-    last = {one.name: one for one in _named(given)}.values()
-    kept = {n for one in last for n in range(one.at, one.at + one.words)}
-    return [word for n, word in enumerate(given) if n not in kept]
+    all_tokens = _token_list(tokens)
+    last_arguments = {argument.name: argument for argument in _read_arguments(all_tokens)}.values()
+    named_indexes = {n for argument in last_arguments for n in range(argument.index, argument.index + argument.token_count)}
+    return [token for n, token in enumerate(all_tokens) if n not in named_indexes]
 
 
-def value_of(words: object, name: str) -> str | None:
+def value_of(tokens: object, name: str) -> str | None:
     """Return the value of an argument, None if it is not given."""
-    found = _find(_list(words), name)
-    return None if found is None else found.value
+    argument = _find_argument(_token_list(tokens), name)
+    return None if argument is None else argument.value
 
 
-def with_value(words: object, name: str, value: Any, head: str = "") -> list[str]:
+def with_value(tokens: object, name: str, value: Any, head: str = "") -> list[str]:
     """Return the list with this value of an argument, which is added if it is not given.
 
     ``yes`` and ``no`` give and remove an option that has no value; None removes each. ``head`` is
     what is before the value of a new one: ``--lr`` or ``lr=``; without it, as the others have it.
     """
-    given = _list(words)
-    found = _find(given, name)
+    all_tokens = _token_list(tokens)
+    argument = _find_argument(all_tokens, name)
     text = _text(value)
-    if found is None:
-        added = [] if text in (None, NO) else _new(given, name, text or "", head)
-        end = given.index(_END) if _END in given else len(given)
-        return [*given[:end], *added, *given[end:]]
-    before, after = given[: found.at], given[found.at + found.words :]
-    head, is_joined, _ = given[found.at].partition("=")
-    is_flag = found.words == 1 and not is_joined
+    if argument is None:
+        new_tokens = [] if text in (None, NO) else _new_argument(all_tokens, name, text or "", head)
+        end = all_tokens.index(_END) if _END in all_tokens else len(all_tokens)
+        return [*all_tokens[:end], *new_tokens, *all_tokens[end:]]
+    earlier_tokens, later_tokens = all_tokens[: argument.index], all_tokens[argument.index + argument.token_count :]
+    head, is_joined, _ = all_tokens[argument.index].partition("=")
+    is_flag = argument.token_count == 1 and not is_joined
     if text is None or (text == NO and is_flag):
-        return [*before, *after]
+        return [*earlier_tokens, *later_tokens]
     if is_joined:
-        return [*before, f"{head}={text}", *after]
-    if after and _NUMBER.fullmatch(after[0]) and _NUMBER.fullmatch(text.split(" ")[-1]):
+        return [*earlier_tokens, f"{head}={text}", *later_tokens]
+    if later_tokens and _NUMBER.fullmatch(later_tokens[0]) and _NUMBER.fullmatch(text.split(" ")[-1]):
         # Or the number after it would become a part of the value.
-        return [*before, f"{head}={text}", *after]
-    return [*before, *_option(head, text, is_flag), *after]
+        return [*earlier_tokens, f"{head}={text}", *later_tokens]
+    return [*earlier_tokens, *_option_tokens(head, text, is_flag), *later_tokens]
 
 
-def argument_rows(words: object) -> dict[str, Any]:
+def argument_rows(tokens: object) -> dict[str, Any]:
     """Return the arguments as a table shows them: by path, the other words in one row."""
-    rest = unnamed_tokens(words)
-    rows = {f"{_PREFIX}{name}": value for name, value in named_arguments(words).items()}
-    return {**rows, **({TABLE: " ".join(rest)} if rest else {})}
+    unnamed = unnamed_tokens(tokens)
+    rows = {f"{_PREFIX}{name}": value for name, value in named_arguments(tokens).items()}
+    return {**rows, **({TABLE: " ".join(unnamed)} if unnamed else {})}
 
 
 def canonical_name(name: str) -> str:
     """Return a name as a search and a column have it: ``learning-rate`` is ``lr``."""
-    plain = name.casefold().replace("-", "_")
-    return _SAME.get(plain, plain)
+    folded_name = name.casefold().replace("-", "_")
+    return _SYNONYMS.get(folded_name, folded_name)
 
 
-def _list(words: object) -> list[str]:
+def _token_list(tokens: object) -> list[str]:
     """Return the words; what is no list has none, and the check of the job file says so."""
-    return [str(word) for word in words] if isinstance(words, (list, tuple)) else []
+    return [str(token) for token in tokens] if isinstance(tokens, (list, tuple)) else []
 
 
 def _text(value: Any) -> str | None:
@@ -125,10 +125,10 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _new(given: Sequence[str], name: str, text: str, head: str) -> list[str]:
-    options = [match for word in given if (match := _OPTION.fullmatch(word))]
+def _new_argument(all_tokens: Sequence[str], name: str, text: str, head: str) -> list[str]:
+    options = [match for token in all_tokens if (match := _OPTION.fullmatch(token))]
     has_options = bool(options)
-    has_pairs = any(map(_PAIR.fullmatch, given))
+    has_pairs = any(map(_PAIR.fullmatch, all_tokens))
     if not head and not has_options and (has_pairs or "." in name or "/" in name):
         head = f"{name}="
     if head.endswith("="):
@@ -136,10 +136,10 @@ def _new(given: Sequence[str], name: str, text: str, head: str) -> list[str]:
     head = head or (f"-{name}" if len(name) == 1 else f"--{name}")
     if has_options and len(name) > 1 and text != YES and all(match[2] for match in options):
         return [f"{head}={text}"]
-    return _option(head, text, is_flag=True)
+    return _option_tokens(head, text, is_flag=True)
 
 
-def _option(head: str, text: str, is_flag: bool) -> list[str]:
+def _option_tokens(head: str, text: str, is_flag: bool) -> list[str]:
     """Return an option with its value; one that looks like an argument needs the sign."""
     if is_flag and text == YES:
         return [head]
@@ -147,37 +147,37 @@ def _option(head: str, text: str, is_flag: bool) -> list[str]:
     if len(numbers) > 1 and all(map(_NUMBER.fullmatch, numbers)):
         return [head, *numbers]
     # argparse takes -1e-5 for an option, and only -0.5 for a number.
-    is_plain = _is_value(text) and not (text.startswith("-") and "e" in text.lower())
-    return [head, text] if is_plain else [f"{head}={text}"]
+    is_separate = _is_value(text) and not (text.startswith("-") and "e" in text.lower())
+    return [head, text] if is_separate else [f"{head}={text}"]
 
 
-def _is_value(word: str) -> bool:
+def _is_value(token: str) -> bool:
     """Return whether a word after an option is its value, and no argument of its own."""
-    return word != _END and not _OPTION.fullmatch(word) and not _PAIR.fullmatch(word)
+    return token != _END and not _OPTION.fullmatch(token) and not _PAIR.fullmatch(token)
 
 
-def _find(given: Sequence[str], name: str) -> _Named | None:
-    arguments = [argument for argument in _named(given) if _same(argument.name) == _same(name)]
+def _find_argument(all_tokens: Sequence[str], name: str) -> _NamedArgument | None:
+    arguments = [argument for argument in _read_arguments(all_tokens) if _with_underscores(argument.name) == _with_underscores(name)]
     # A program may have --weight-decay beside --weight_decay.
-    exact = [argument for argument in arguments if argument.name == name]
-    return next(reversed(exact or arguments), None)
+    exact_matches = [argument for argument in arguments if argument.name == name]
+    return next(reversed(exact_matches or arguments), None)
 
 
-def _same(name: str) -> str:
+def _with_underscores(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _named(given: Sequence[str]) -> Iterator[_Named]:
-    at = 0
-    while at < len(given) and given[at] != _END:
-        option, pair = _OPTION.fullmatch(given[at]), _PAIR.fullmatch(given[at])
-        words = 1
+def _read_arguments(all_tokens: Sequence[str]) -> Iterator[_NamedArgument]:
+    index = 0
+    while index < len(all_tokens) and all_tokens[index] != _END:
+        option, pair = _OPTION.fullmatch(all_tokens[index]), _PAIR.fullmatch(all_tokens[index])
+        token_count = 1
         if option is not None and option[2] is None:
-            is_given = at + 1 < len(given) and _is_value(given[at + 1])
-            numbers = list(takewhile(_NUMBER.fullmatch, given[at + 1 :]))
-            words = 1 + max(len(numbers), is_given)
-            value = " ".join(given[at + 1 : at + words]) if words > 1 else YES
-            yield _Named(option[1], value, at, words)
-        elif found := option or pair:
-            yield _Named(found[1], found[2], at)
-        at += words
+            has_value = index + 1 < len(all_tokens) and _is_value(all_tokens[index + 1])
+            numbers = list(takewhile(_NUMBER.fullmatch, all_tokens[index + 1 :]))
+            token_count = 1 + max(len(numbers), has_value)
+            value = " ".join(all_tokens[index + 1 : index + token_count]) if token_count > 1 else YES
+            yield _NamedArgument(option[1], value, index, token_count)
+        elif match := option or pair:
+            yield _NamedArgument(match[1], match[2], index)
+        index += token_count

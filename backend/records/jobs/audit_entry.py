@@ -32,17 +32,17 @@ class AuditEntry(Record, label="action"):
         return f"{self.action} ({signature})"
 
 
-def add_entry(folder: JobFolder, files: Files, what: str, user: str = "") -> None:
+def add_entry(folder: JobFolder, files: Files, action: str, user: str = "") -> None:
     """Record an action of a user, or without one of the program itself.
 
     Raises:
         OSError: The job's folder cannot be written.
     """
-    entry = AuditEntry(timestamps.utc_now(), what, user, socket.gethostname())
+    entry = AuditEntry(timestamps.utc_now(), action, user, socket.gethostname())
     files.make_folder(folder.acts, exist_ok=True)
     # After all others, also where a clock was set back: the number is their order.
-    newest = max(map(entry_number, files.names(folder.acts)), default=0)
-    number = max(time.time_ns(), newest + 1)
+    newest_number = max(map(entry_number, files.names(folder.acts)), default=0)
+    number = max(time.time_ns(), newest_number + 1)
     files.replace_json(folder.acts / f"{number}-{secrets.token_hex(4)}.json", entry.to_dict())
 
 

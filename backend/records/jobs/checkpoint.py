@@ -27,8 +27,8 @@ from backend.records.jobs.config import CheckpointPolicy
 
 _DERIVED = {READ: None}
 
-_REMEMBERED = 1024
-_KEPT_AT_LEAST = 2
+_CACHED_RECORDS = 1024
+_MIN_KEPT = 2
 
 
 @dataclass(frozen=True)
@@ -97,48 +97,48 @@ def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Chec
 
     A file with ``suffix`` shows that there is a checkpoint, or the one that a script wrote.
     """
-    found: list[Checkpoint] = []
-    kept: set[str] = set()
+    checkpoints: list[Checkpoint] = []
+    kept_names: set[str] = set()
     has_files = suffix == CHECKPOINT_SUFFIX
     with suppress(FileNotFoundError):
         for path in folder.iterdir():
             if path.suffix == KEEP_SUFFIX:
-                kept.add(path.stem)
+                kept_names.add(path.stem)
             if path.suffix != SIDECAR_SUFFIX or path.name.startswith(".") or path.name == LATEST:
                 continue
             # A checkpoint that is being made or removed has no sidecar, or soon no file.
             with suppress(OSError, ValueError):
                 record = read_record(path)
                 if not has_files or Path(record.path).exists():
-                    found.append(record)
-    found.sort(key=lambda record: (record.step, record.epoch, record.run))
-    return [replace(record, is_kept=record.name in kept) for record in found]
+                    checkpoints.append(record)
+    checkpoints.sort(key=lambda record: (record.step, record.epoch, record.run))
+    return [replace(record, is_kept=record.name in kept_names) for record in checkpoints]
 
 
-def newest_until(known: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
+def newest_until(checkpoints: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
     """Return the newest of ``known`` (oldest first) up to a step, None without any."""
-    early = (c for c in finite(known)[::-1] if step is not None and c.step <= step)
-    return next(early, None)
+    earlier_checkpoints = (c for c in finite_checkpoints(checkpoints)[::-1] if step is not None and c.step <= step)
+    return next(earlier_checkpoints, None)
 
 
-def finite(known: Sequence[Checkpoint]) -> list[Checkpoint]:
+def finite_checkpoints(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     """Return those of ``known`` that hold neither NaN nor infinite numbers."""
-    return [c for c in known if not c.not_finite]
+    return [c for c in checkpoints if not c.not_finite]
 
 
-def to_resume(known: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint | None:
+def checkpoint_to_resume(checkpoints: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint | None:
     """Return the checkpoint from which a job resumes by default, None without any.
 
     Args:
         known: All of the job, oldest first.
         sound_step: Of the error that ended it: a loss that rose is resumed from before its rise.
     """
-    usable = finite(known)
+    usable = finite_checkpoints(checkpoints)
     latest = next((c for c in usable if c.is_latest), usable[-1] if usable else None)
-    return newest_until(known, sound_step) or latest
+    return newest_until(checkpoints, sound_step) or latest
 
 
-@cached_reader(_REMEMBERED)
+@cached_reader(_CACHED_RECORDS)
 def read_record(sidecar: Path) -> Checkpoint:
     """Read one record.
 
@@ -146,26 +146,26 @@ def read_record(sidecar: Path) -> Checkpoint:
         OSError, ValueError: It cannot be read, or is not one.
     """
     record = Checkpoint.from_dict(read_json(sidecar))
-    own = sidecar.with_suffix(CHECKPOINT_SUFFIX)
-    path = sidecar.parent.parent / record.file if record.file else own
-    return replace(record, name=own.stem, path=str(path))
+    checkpoint_path = sidecar.with_suffix(CHECKPOINT_SUFFIX)
+    path = sidecar.parent.parent / record.file if record.file else checkpoint_path
+    return replace(record, name=checkpoint_path.stem, path=str(path))
 
 
-def retired(
-    known: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
+def retired_checkpoints(
+    checkpoints: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
 ) -> list[Checkpoint]:
     """Return those of ``known`` (by their steps) that need not be kept."""
     # A run that continues from an older one makes the newest, at fewer steps than others have.
-    usable = finite(known)
-    newest = sorted(known, key=lambda c: (c.run, c.step))
-    keep = {c.name for c in (*finite(newest)[-max(policy.keep_latest, 1) :], *newest[-1:])}
+    usable = finite_checkpoints(checkpoints)
+    newest_last = sorted(checkpoints, key=lambda c: (c.run, c.step))
+    kept_names = {c.name for c in (*finite_checkpoints(newest_last)[-max(policy.keep_latest, 1) :], *newest_last[-1:])}
     # Weights alone, however new, are not what a script resumes from.
-    keep |= {c.name for c in [c for c in finite(newest) if not c.holds_only][-1:]}
+    kept_names |= {c.name for c in [c for c in finite_checkpoints(newest_last) if not c.holds_only][-1:]}
     if sound_step is not None:
         # The newest that is known to be good, and the one that will be next.
-        good = [c.name for c in usable if c.step <= sound_step]
-        later = [c.name for c in usable if c.step > sound_step]
-        keep |= {*good[-1:], *later[:1]}
+        sound_names = [c.name for c in usable if c.step <= sound_step]
+        later_names = [c.name for c in usable if c.step > sound_step]
+        kept_names |= {*sound_names[-1:], *later_names[:1]}
 
     def goodness(checkpoint: Checkpoint) -> float:
         value = checkpoint.metrics.get(policy.best_metric)
@@ -173,14 +173,14 @@ def retired(
             return math.inf
         return value if policy.best_mode == "min" else -value
 
-    judged = sorted((c for c in usable if goodness(c) < math.inf), key=goodness)
-    keep |= {c.name for c in judged[: policy.keep_best]}
-    keep |= {c.name for c in known if c.reason == "last"}
+    best_first = sorted((c for c in usable if goodness(c) < math.inf), key=goodness)
+    kept_names |= {c.name for c in best_first[: policy.keep_best]}
+    kept_names |= {c.name for c in checkpoints if c.reason == "last"}
     for checkpoint in reversed(usable):
-        if len(keep) >= _KEPT_AT_LEAST:
+        if len(kept_names) >= _MIN_KEPT:
             break
-        keep.add(checkpoint.name)
-    return [c for c in known if c.name not in keep and not c.is_kept]
+        kept_names.add(checkpoint.name)
+    return [c for c in checkpoints if c.name not in kept_names and not c.is_kept]
 
 
 EXPORT_FORMATS = ("pt", "safetensors", "onnx", "zip")

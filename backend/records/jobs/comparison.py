@@ -22,16 +22,16 @@ from backend.records.jobs.view import JOULES_A_KWH, JobView
 FEWEST_JOBS, MOST_JOBS = 2, 8
 
 
-def too_many(compared: Iterable[str], more: Iterable[str]) -> str:
+def too_many_message(compared_ids: Iterable[str], added_ids: Iterable[str]) -> str:
     """Return why ``more`` jobs cannot be added to the comparison, or ""."""
-    known = set(compared)
-    new = set(more) - known
-    over = len(known) + len(new) - MOST_JOBS
-    if over <= 0:
+    known_ids = set(compared_ids)
+    new_ids = set(added_ids) - known_ids
+    excess_count = len(known_ids) + len(new_ids) - MOST_JOBS
+    if excess_count <= 0:
         return ""
-    if len(new) > MOST_JOBS:
+    if len(new_ids) > MOST_JOBS:
         return f"At most {MOST_JOBS} jobs can be compared at once"
-    return f"At most {MOST_JOBS} jobs can be compared: remove {'one' if over == 1 else over} first"
+    return f"At most {MOST_JOBS} jobs can be compared: remove {'one' if excess_count == 1 else excess_count} first"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def rated_metrics(jobs: Sequence[JobView]) -> tuple[str, ...]:
 
 def best_mode(metric: str, jobs: Sequence[JobView]) -> str:
     """Return ``min`` or ``max``, or "" if the jobs do not say, or do not agree."""
-    given = {
+    modes = {
         view.config.checkpoint.best_mode
         for view in jobs
         if view.config.checkpoint.best_metric == metric
@@ -138,71 +138,71 @@ def best_mode(metric: str, jobs: Sequence[JobView]) -> str:
         for view in jobs
         if view.config.early_stop is not None and view.config.early_stop.metric == metric
     }
-    if len(given) > 1:
+    if len(modes) > 1:
         return ""
-    return next(iter(given), usual_mode(metric))
+    return next(iter(modes), usual_mode(metric))
 
 
 def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow]:
     views = [view for view, _ in jobs]
-    known = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
-    judged = [name for name in rated_metrics(views) if name in known]
-    measured = sorted(n for n in known if n not in judged and n not in OF_NO_DATA)
+    metric_names = dict.fromkeys(name for _, figures in jobs for name in figures.metrics)
+    rated_names = [name for name in rated_metrics(views) if name in metric_names]
+    other_names = sorted(n for n in metric_names if n not in rated_names and n not in OF_NO_DATA)
     # An occasional metric is rated by its best value, with its last value below. A metric of every
     # step has a last value, and is not rated.
-    for name in (*judged, *measured):
-        way = best_mode(name, views)
+    for name in (*rated_names, *other_names):
+        mode = best_mode(name, views)
 
-        def value(figures: RunFigures, name: str = name, way: str = way) -> float | None:
-            found = figures.metrics.get(name)
-            return None if found is None else found.lowest if way == "min" else found.highest
+        def best_value(figures: RunFigures, name: str = name, mode: str = mode) -> float | None:
+            metric = figures.metrics.get(name)
+            return None if metric is None else metric.lowest if mode == "min" else metric.highest
 
-        def last(figures: RunFigures, name: str = name) -> float | None:
-            found = figures.metrics.get(name)
-            return None if found is None else found.last
+        def last_value(figures: RunFigures, name: str = name) -> float | None:
+            metric = figures.metrics.get(name)
+            return None if metric is None else metric.last
 
-        words, key = metric_label(name), name
-        if way and (name in judged or name.startswith("validation/")):
-            values = tuple(value(figures) for _, figures in jobs)
-            best = best_of(values, way)
-            yield ComparedRow(key, f"Best {words}", values, best, RowKind.METRIC)
+        label_text, key = metric_label(name), name
+        if mode and (name in rated_names or name.startswith("validation/")):
+            values = tuple(best_value(figures) for _, figures in jobs)
+            best = mark_best(values, mode)
+            yield ComparedRow(key, f"Best {label_text}", values, best, RowKind.METRIC)
             key = f"last {name}"
-        values = tuple(last(figures) for _, figures in jobs)
-        unjudged = (False,) * len(views)
-        yield ComparedRow(key, f"Last {words}", values, unjudged, RowKind.METRIC)
-    done = tuple(_epochs_done(view) for view in views)
-    yield ComparedRow("epochs_done", "Epochs done", done, (False,) * len(views))
-    for key, words, seconds in (
+        values = tuple(last_value(figures) for _, figures in jobs)
+        unrated = (False,) * len(views)
+        yield ComparedRow(key, f"Last {label_text}", values, unrated, RowKind.METRIC)
+    epochs_done = tuple(_epochs_done(view) for view in views)
+    yield ComparedRow("epochs_done", "Epochs done", epochs_done, (False,) * len(views))
+    for key, label_text, seconds in (
         ("epoch_seconds", "Time per epoch", _epoch_seconds),
-        ("seconds", "Training time", _trained),
+        ("seconds", "Training time", _training_s),
     ):
         values = tuple(seconds(view, figures) for view, figures in jobs)
-        best = best_of(values, "min") if key == "epoch_seconds" else (False,) * len(views)
-        yield ComparedRow(key, words, values, best, RowKind.SECONDS)
+        best = mark_best(values, "min") if key == "epoch_seconds" else (False,) * len(views)
+        yield ComparedRow(key, label_text, values, best, RowKind.SECONDS)
     now_s = time.time()
-    for key, words, used, each in (
+    for key, label_text, amounts, unit in (
         ("gpu_hours", "GPU hours", [view.gpu_s(now_s) for view in views], 3600),
         ("energy_kwh", "Energy, kWh", [view.status.total_energy_j for view in views], JOULES_A_KWH),
     ):
-        if any(used):
-            values = tuple(None if one is None else one / each for one in used)
-            yield ComparedRow(key, words, values, (False,) * len(views), RowKind.METRIC)
+        if any(amounts):
+            values = tuple(None if one is None else one / unit for one in amounts)
+            yield ComparedRow(key, label_text, values, (False,) * len(views), RowKind.METRIC)
 
 
 def _settings(views: Sequence[JobView]) -> Iterable[ComparedRow]:
-    all_of = [flat_settings.effective_settings(view) for view in views]
-    for key in dict.fromkeys(key for one in all_of for key in one):
-        values = tuple(one.get(key) for one in all_of)
+    all_settings = [flat_settings.effective_settings(view) for view in views]
+    for key in dict.fromkeys(key for settings in all_settings for key in settings):
+        values = tuple(settings.get(key) for settings in all_settings)
         yield ComparedRow(key, label(key), values, (False,) * len(views))
 
 
-def best_of(values: Sequence[float | None], way: str) -> tuple[bool, ...]:
+def mark_best(values: Sequence[float | None], mode: str) -> tuple[bool, ...]:
     """Mark the best values; none if there is only one value or all are equal."""
-    given = [value for value in values if value is not None]
-    if not way or len(set(given)) < 2:
+    numbers = [value for value in values if value is not None]
+    if not mode or len(set(numbers)) < 2:
         return (False,) * len(values)
-    pick: Callable[[Sequence[float]], float] = min if way == "min" else max
-    top = pick(given)
+    best: Callable[[Sequence[float]], float] = min if mode == "min" else max
+    top = best(numbers)
     return tuple(value == top for value in values)
 
 
@@ -210,8 +210,8 @@ def _epochs_done(view: JobView) -> str:
     if not view.run:
         return "0"
     per_epoch = view.status.steps_per_epoch
-    done = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
-    return str(done) if done == view.epochs or not view.epochs else f"{done} of {view.epochs}"
+    epoch_count = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
+    return str(epoch_count) if epoch_count == view.epochs or not view.epochs else f"{epoch_count} of {view.epochs}"
 
 
 def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:
@@ -220,7 +220,7 @@ def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:
     return figures.seconds / figures.steps * view.status.steps_per_epoch
 
 
-def _trained(_view: JobView, figures: RunFigures) -> float | None:
+def _training_s(_view: JobView, figures: RunFigures) -> float | None:
     return figures.seconds if figures.steps else None
 
 
@@ -229,5 +229,5 @@ def _row_json(row: ComparedRow) -> dict[str, Any]:
         "key": row.key,
         "label": row.label,
         "values": [v if isinstance(v, str) else finite(v) for v in row.values],
-        "best": [number for number, is_so in enumerate(row.best) if is_so],
+        "best": [number for number, is_best in enumerate(row.best) if is_best],
     }

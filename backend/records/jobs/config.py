@@ -64,26 +64,26 @@ _MODES = {"min": "lowest", "max": "highest"}
 """Which value of a metric is the best."""
 
 
-def _kept(kind: str, label: str, **more: Any) -> dict[str, Setting]:
-    return setting_metadata(kind, label, section=KEEP_SECTION, **more)
+def _keep_setting(kind: str, label: str, **options: Any) -> dict[str, Setting]:
+    return setting_metadata(kind, label, section=KEEP_SECTION, **options)
 
 
-def _seldom(kind: str, label: str, **more: Any) -> dict[str, Setting]:
-    return _kept(kind, label, is_rare=True, **more)
+def _rare_setting(kind: str, label: str, **options: Any) -> dict[str, Setting]:
+    return _keep_setting(kind, label, is_rare=True, **options)
 
 
-def _trained(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
-    return setting_metadata(kind, label, job_kind="training", **more)
+def _training_setting(kind: str, label: str = "", **options: Any) -> dict[str, Setting]:
+    return setting_metadata(kind, label, job_kind="training", **options)
 
 
-def _scripted(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
+def _script_setting(kind: str, label: str = "", **options: Any) -> dict[str, Setting]:
     return setting_metadata(
-        kind, label, job_kind="script", **{"section": WHAT_SECTION, "term": "script", **more}
+        kind, label, job_kind="script", **{"section": WHAT_SECTION, "term": "script", **options}
     )
 
 
-def _named(options: Mapping[str, Options]) -> dict[str, str]:
-    return {name: one.label for name, one in options.items()}
+def _labels(options: Mapping[str, Options]) -> dict[str, str]:
+    return {name: option.label for name, option in options.items()}
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class StrategyConfig:
     name: str = field(
         default="allreduce",
         metadata=setting_metadata(
-            "choice", "Strategy", choices=_named(STRATEGIES), term="strategy"
+            "choice", "Strategy", choices=_labels(STRATEGIES), term="strategy"
         ),
     )
     lr_scaling: str = field(
@@ -128,8 +128,8 @@ class StrategyConfig:
     @property
     def servers(self) -> int:
         """The first ranks, which hold the parameters and do not train; 0 without any."""
-        known = self.options
-        return int(self.setting("servers")) if "servers" in known else int(self.has_coordinator)
+        options = self.options
+        return int(self.setting("servers")) if "servers" in options else int(self.has_coordinator)
 
     @property
     def is_adaptive(self) -> bool:
@@ -155,7 +155,7 @@ class Optimizer:
 
     name: str = field(
         metadata=setting_metadata(
-            "choice", "Optimizer", choices=_named(OPTIMIZERS), term="optimizer"
+            "choice", "Optimizer", choices=_labels(OPTIMIZERS), term="optimizer"
         )
     )
     lr: float = field(
@@ -170,7 +170,7 @@ class Optimizer:
 class Schedule:
     name: str = field(
         default="constant",
-        metadata=setting_metadata("choice", "Schedule", choices=_named(SCHEDULES), term="schedule"),
+        metadata=setting_metadata("choice", "Schedule", choices=_labels(SCHEDULES), term="schedule"),
     )
     warmup_epochs: float = field(
         default=0.0, metadata=setting_metadata("number", "Warm-up, epochs", term="warm-up")
@@ -187,19 +187,19 @@ class CheckpointPolicy:
 
     every_epochs: int | None = field(
         default=1,
-        metadata=_kept(
+        metadata=_keep_setting(
             "whole", "Checkpoint every, epochs", low=1, job_kind="training", term="checkpoint"
         ),
     )
     every_steps: int | None = field(
         default=None,
-        metadata=_kept(
+        metadata=_keep_setting(
             "whole", "Checkpoint every, steps", low=1, job_kind="training", term="checkpoint"
         ),
     )
     every_minutes: float | None = field(
         default=None,
-        metadata=_kept(
+        metadata=_keep_setting(
             "number",
             "Checkpoint every, min",
             exclusive_low=0,
@@ -208,32 +208,32 @@ class CheckpointPolicy:
         ),
     )
     keep_latest: int = field(
-        default=2, metadata=_kept("whole", "Keep latest", low=1, term="retention")
+        default=2, metadata=_keep_setting("whole", "Keep latest", low=1, term="retention")
     )
-    keep_best: int = field(default=1, metadata=_kept("whole", "Keep best", term="retention"))
+    keep_best: int = field(default=1, metadata=_keep_setting("whole", "Keep best", term="retention"))
     best_metric: str = field(
-        default="validation/loss", metadata=_kept("text", "Best by", term="best checkpoint")
+        default="validation/loss", metadata=_keep_setting("text", "Best by", term="best checkpoint")
     )
     best_mode: str = field(
         default="min",
-        metadata=_kept("choice", "Best is", choices=_MODES, term="best checkpoint", is_rare=True),
+        metadata=_keep_setting("choice", "Best is", choices=_MODES, term="best checkpoint", is_rare=True),
     )
 
 
 @dataclass(frozen=True)
 class EarlyStop:
     patience_epochs: int = field(
-        default=5, metadata=_kept("whole", "Stop early after, epochs", low=1, term="early stop")
+        default=5, metadata=_keep_setting("whole", "Stop early after, epochs", low=1, term="early stop")
     )
     metric: str = field(
-        default="validation/loss", metadata=_kept("text", "Stop early by", term="early stop")
+        default="validation/loss", metadata=_keep_setting("text", "Stop early by", term="early stop")
     )
     mode: str = field(
         default="min",
-        metadata=_kept("choice", "Stop early when best is", choices=_MODES, term="early stop"),
+        metadata=_keep_setting("choice", "Stop early when best is", choices=_MODES, term="early stop"),
     )
     min_delta: float = field(
-        default=0.0, metadata=_kept("number", "Stop early below a gain of", term="early stop")
+        default=0.0, metadata=_keep_setting("number", "Stop early below a gain of", term="early stop")
     )
 
 
@@ -241,23 +241,23 @@ class EarlyStop:
 class OnFailure:
     """Reaction to the failure of a machine. After an error of the user's code there is no retry."""
 
-    retries: int = field(default=0, metadata=_seldom("whole", "Retries", high=100, term="retry"))
+    retries: int = field(default=0, metadata=_rare_setting("whole", "Retries", high=100, term="retry"))
     nodes: str = field(
         default="same",
-        metadata=_seldom(
+        metadata=_rare_setting(
             "choice",
             "Retry on",
             choices={"same": "same nodes", "others": "others too"},
             term="retry",
         ),
     )
-    shrink: bool = field(default=False, metadata=_seldom("flag", "Drop a lost node", term="shrink"))
+    shrink: bool = field(default=False, metadata=_rare_setting("flag", "Drop a lost node", term="shrink"))
     at_least: int = field(
-        default=1, metadata=_seldom("whole", "At least, nodes", low=1, high=4096, term="shrink")
+        default=1, metadata=_rare_setting("whole", "At least, nodes", low=1, high=4096, term="shrink")
     )
     scaling: str = field(
         default="batch",
-        metadata=_seldom(
+        metadata=_rare_setting(
             "choice",
             "With fewer nodes, keep",
             choices={"batch": "global batch", "process": "batch per process"},
@@ -265,11 +265,11 @@ class OnFailure:
         ),
     )
     grow: bool = field(
-        default=False, metadata=_seldom("flag", "Take a lost node back", term="grow")
+        default=False, metadata=_rare_setting("flag", "Take a lost node back", term="grow")
     )
     silent_limit_s: float = field(
         default=60.0,
-        metadata=_seldom("number", "A silent node is lost after, s", low=30, term="retry"),
+        metadata=_rare_setting("number", "A silent node is lost after, s", low=30, term="retry"),
     )
 
     @property
@@ -288,14 +288,14 @@ class JobConfig:
     """The job file. References such as ``model`` are ``NAME`` or ``NAME@VERSION``."""
 
     name: str = field(metadata=setting_metadata("text", "Name", section=WHAT_SECTION, is_note=True))
-    model: str = field(metadata=_trained("text", "Model", section=WHAT_SECTION, term="model"))
+    model: str = field(metadata=_training_setting("text", "Model", section=WHAT_SECTION, term="model"))
     dataset: str = field(
         metadata=setting_metadata("text", "Dataset", section=WHAT_SECTION, term="dataset")
     )
-    loader: str = field(metadata=_trained("text", "Loader", section=WHAT_SECTION, term="loader"))
-    epochs: int = field(metadata=_trained("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
+    loader: str = field(metadata=_training_setting("text", "Loader", section=WHAT_SECTION, term="loader"))
+    epochs: int = field(metadata=_training_setting("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
     batch_size: int = field(
-        metadata=_trained(
+        metadata=_training_setting(
             "whole",
             "Batch size, per process",
             low=1,
@@ -304,7 +304,7 @@ class JobConfig:
             is_changeable=True,
         )
     )
-    optimizer: Optimizer = field(metadata=_trained("table"))
+    optimizer: Optimizer = field(metadata=_training_setting("table"))
     placement: tuple[Placement, ...] = field(
         metadata=setting_metadata("table", "Nodes", section=WHERE_SECTION, is_changeable=True)
     )
@@ -316,35 +316,35 @@ class JobConfig:
     )
     validation_dataset: str = field(
         default="",
-        metadata=_trained("text", "Validation dataset", section=WHAT_SECTION, term="validation"),
+        metadata=_training_setting("text", "Validation dataset", section=WHAT_SECTION, term="validation"),
     )
     validation_loader: str = field(
         default="",
-        metadata=_trained("text", "Validation loader", section=WHAT_SECTION, term="validation"),
+        metadata=_training_setting("text", "Validation loader", section=WHAT_SECTION, term="validation"),
     )
     start_from: str = field(
-        default="", metadata=_trained("text", "Start from", section=WHAT_SECTION, term="checkpoint")
+        default="", metadata=_training_setting("text", "Start from", section=WHAT_SECTION, term="checkpoint")
     )
     start_from_except: tuple[str, ...] = field(
         default=(),
-        metadata=_trained("texts", "Start new", term="fine-tuning", is_rare=True),
+        metadata=_training_setting("texts", "Start new", term="fine-tuning", is_rare=True),
     )
     freeze: tuple[str, ...] = field(
-        default=(), metadata=_trained("texts", "Freeze", term="fine-tuning", is_rare=True)
+        default=(), metadata=_training_setting("texts", "Freeze", term="fine-tuning", is_rare=True)
     )
-    script: str = field(default="", metadata=_scripted("text", "Script"))
-    entry: str = field(default="", metadata=_scripted("text", "Entry"))
+    script: str = field(default="", metadata=_script_setting("text", "Script"))
+    entry: str = field(default="", metadata=_script_setting("text", "Entry"))
     folder: str = field(
         default="",
-        metadata=_scripted("text", "Working folder", term="working folder", is_rare=True),
+        metadata=_script_setting("text", "Working folder", term="working folder", is_rare=True),
     )
-    arguments: tuple[str, ...] = field(default=(), metadata=_scripted("words", "Arguments"))
+    arguments: tuple[str, ...] = field(default=(), metadata=_script_setting("words", "Arguments"))
     resume_arguments: tuple[str, ...] = field(
-        default=(), metadata=_scripted("words", "Arguments to resume")
+        default=(), metadata=_script_setting("words", "Arguments to resume")
     )
     processes_per: str = field(
         default="gpu",
-        metadata=_scripted(
+        metadata=_script_setting(
             "choice",
             "Processes by",
             section=WHERE_SECTION,
@@ -353,49 +353,49 @@ class JobConfig:
     )
     python: str = field(
         default="",
-        metadata=_scripted("text", "Python", choices=PYTHONS, term="script's Python", is_rare=True),
+        metadata=_script_setting("text", "Python", choices=PYTHONS, term="script's Python", is_rare=True),
     )
     stop_signal: str = field(
-        default="SIGTERM", metadata=_scripted("choice", "Stop by", choices=SIGNALS, is_rare=True)
+        default="SIGTERM", metadata=_script_setting("choice", "Stop by", choices=SIGNALS, is_rare=True)
     )
     checkpoint_files: tuple[str, ...] = field(
         default=USUAL_CHECKPOINTS,
-        metadata=_scripted("texts", "Checkpoints are", section=KEEP_SECTION, is_rare=True),
+        metadata=_script_setting("texts", "Checkpoints are", section=KEEP_SECTION, is_rare=True),
     )
     remove_old_checkpoints: bool = field(
         default=False,
-        metadata=_scripted(
+        metadata=_script_setting(
             "flag", "Remove old checkpoints", section=KEEP_SECTION, term="retention", is_rare=True
         ),
     )
     log_numbers: tuple[str, ...] = field(
         default=(),
-        metadata=_scripted(
+        metadata=_script_setting(
             "texts", "Numbers in the log", term="log number", is_rare=True, is_changeable=True
         ),
     )
     total_epochs: int | None = field(
         default=None,
-        metadata=_scripted("whole", "Total epochs", low=1, term="epoch", is_rare=True),
+        metadata=_script_setting("whole", "Total epochs", low=1, term="epoch", is_rare=True),
     )
     total_steps: int | None = field(
-        default=None, metadata=_scripted("whole", "Total steps", low=1, term="step", is_rare=True)
+        default=None, metadata=_script_setting("whole", "Total steps", low=1, term="step", is_rare=True)
     )
     strategy: StrategyConfig = field(
-        default=StrategyConfig(), metadata=_trained("table", is_always_written=True)
+        default=StrategyConfig(), metadata=_training_setting("table", is_always_written=True)
     )
     schedule: Schedule = field(
-        default=Schedule(), metadata=_trained("table", is_always_written=True)
+        default=Schedule(), metadata=_training_setting("table", is_always_written=True)
     )
     gradient_norm: float | None = field(
         default=None,
-        metadata=_trained(
+        metadata=_training_setting(
             "number", "Gradient norm limit", exclusive_low=0, term="gradient norm", is_rare=True
         ),
     )
     accumulate: int = field(
         default=1,
-        metadata=_trained(
+        metadata=_training_setting(
             "whole",
             "Passes of a step",
             low=1,
@@ -407,22 +407,22 @@ class JobConfig:
     )
     precision: str = field(
         default="float32",
-        metadata=_trained("choice", "Precision", choices=PRECISIONS, term="precision"),
+        metadata=_training_setting("choice", "Precision", choices=PRECISIONS, term="precision"),
     )
     checkpoint: CheckpointPolicy = field(
-        default=CheckpointPolicy(), metadata=_kept("table", "", is_always_written=True)
+        default=CheckpointPolicy(), metadata=_keep_setting("table", "", is_always_written=True)
     )
     early_stop: EarlyStop | None = field(
-        default=None, metadata=_kept("table", "", job_kind="training")
+        default=None, metadata=_keep_setting("table", "", job_kind="training")
     )
-    on_failure: OnFailure = field(default=OnFailure(), metadata=_kept("table", ""))
+    on_failure: OnFailure = field(default=OnFailure(), metadata=_keep_setting("table", ""))
     gives_way: bool = field(
         default=False,
-        metadata=_seldom("flag", "Give way", term="give way", is_changeable=True),
+        metadata=_rare_setting("flag", "Give way", term="give way", is_changeable=True),
     )
     quiet_minutes: float = field(
         default=5.0,
-        metadata=_kept(
+        metadata=_keep_setting(
             "number",
             "Continue after, quiet min",
             exclusive_low=0,
@@ -433,13 +433,13 @@ class JobConfig:
     )
     seed: int = field(
         default=1,
-        metadata=_kept(
+        metadata=_keep_setting(
             "whole", "Seed", high=2**63 - 1, term="seed", is_rare=True, is_always_written=True
         ),
     )
     loader_workers: int = field(
         default=0,
-        metadata=_kept(
+        metadata=_keep_setting(
             "whole",
             "Loader workers",
             high=256,
@@ -451,13 +451,13 @@ class JobConfig:
     )
     stall_limit_s: float = field(
         default=600.0,
-        metadata=_kept(
+        metadata=_keep_setting(
             "number", "Stall limit, s", low=5, term="stall", is_rare=True, is_always_written=True
         ),
     )
     stop_on_nan: bool = field(
         default=True,
-        metadata=_kept(
+        metadata=_keep_setting(
             "flag",
             "Stop on NaN",
             job_kind="training",
@@ -468,7 +468,7 @@ class JobConfig:
     )
     stop_on_divergence: bool = field(
         default=False,
-        metadata=_kept(
+        metadata=_keep_setting(
             "flag",
             "Stop if the loss diverges",
             job_kind="training",
@@ -478,12 +478,12 @@ class JobConfig:
     )
     continue_unsaved: bool = field(
         default=False,
-        metadata=_kept(
+        metadata=_keep_setting(
             "flag", "Train on unsaved", job_kind="training", term="checkpoint", is_rare=True
         ),
     )
     """Train on although two checkpoints in a row could not be written."""
-    environment: dict[str, str] = field(default_factory=dict, metadata=_kept("table", ""))
+    environment: dict[str, str] = field(default_factory=dict, metadata=_keep_setting("table", ""))
 
     @property
     def node_count(self) -> int:
@@ -500,8 +500,8 @@ class JobConfig:
     @property
     def unknown_placeholder(self) -> str:
         """Return a name in braces in the arguments of a script that is no placeholder, or ""."""
-        found = unknown_placeholders((*self.arguments, *self.resume_arguments))
-        return next((f"{{{one}}}" for one in found), "")
+        names = unknown_placeholders((*self.arguments, *self.resume_arguments))
+        return next((f"{{{name}}}" for name in names), "")
 
     @property
     def wrong_log_number(self) -> str:
@@ -570,18 +570,18 @@ class JobConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the job file as plain values, without those that equal their default."""
         raw: dict[str, Any] = {}
-        foreign = "training" if self.script else "script"
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.metadata["setting"].of == foreign or (self.script and value in ("", ())):
+        foreign_kind = "training" if self.script else "script"
+        for setting_field in fields(self):
+            value = getattr(self, setting_field.name)
+            if setting_field.metadata["setting"].of == foreign_kind or (self.script and value in ("", ())):
                 continue
-            if self.script and value == one.default and one.name != "seed":
+            if self.script and value == setting_field.default and setting_field.name != "seed":
                 continue
-            is_needed = one.metadata["setting"].is_always_written or not _has_default(one)
-            if not is_needed and value == one.default:
+            is_needed = setting_field.metadata["setting"].is_always_written or not _has_default(setting_field)
+            if not is_needed and value == setting_field.default:
                 continue
             if value or (is_needed and value is not None):
-                raw[one.name] = _plain(value)
+                raw[setting_field.name] = _file_value(value)
         return raw
 
     def sha256(self) -> str:
@@ -590,25 +590,25 @@ class JobConfig:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _has_default(one: Field[Any]) -> bool:
-    return one.default is not MISSING or one.default_factory is not MISSING
+def _has_default(setting_field: Field[Any]) -> bool:
+    return setting_field.default is not MISSING or setting_field.default_factory is not MISSING
 
 
-def _plain(value: Any) -> Any:
+def _file_value(value: Any) -> Any:
     """Return a value as in a job file: without None, and options beside the other settings."""
     if isinstance(value, Placement):
         return value.to_dict()
     if isinstance(value, OnFailure):
         # A node with an older version refuses a setting that it does not know.
-        usual = vars(OnFailure())
-        return {key: one for key, one in vars(value).items() if one != usual[key]}
+        defaults = vars(OnFailure())
+        return {key: element for key, element in vars(value).items() if element != defaults[key]}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_file_value(element) for element in value]
     if not hasattr(value, "__dataclass_fields__"):
         return dict(value) if isinstance(value, dict) else value
-    own = {key: one for key, one in vars(value).items() if one is not None}
-    own.update(own.pop("settings", {}))
-    return {key: _plain(one) for key, one in own.items()}
+    values = {key: element for key, element in vars(value).items() if element is not None}
+    values.update(values.pop("settings", {}))
+    return {key: _file_value(element) for key, element in values.items()}
 
 
 @dataclass(frozen=True)
@@ -629,27 +629,27 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
     What only the catalogue or the nodes know is not checked here: whether the model exists, whether
     the node has the GPU, whether the batch is larger than the dataset.
     """
-    faults: list[ConfigError] = []
-    top = Table(raw, "", faults)
+    errors: list[ConfigError] = []
+    top = Table(raw, "", errors)
     name = top.text("name", REQUIRED)
     if isinstance(raw.get("name"), str) and job_name_error(name):
         top.add_error("name", job_name_error(name))
-    policy = _checkpoint(top.table("checkpoint", {}))
-    config = _record(
+    policy = _read_policy(top.table("checkpoint", {}))
+    config = _read_record(
         JobConfig,
         top,
         name=name,
         checkpoint=policy,
-        on_failure=_plain_table(OnFailure, top.table("on_failure", {})),
-        environment=_environment(top),
+        on_failure=_read_table(OnFailure, top.table("on_failure", {})),
+        environment=_read_environment(top),
         placement=take_placement(top),
-        **(_no_training(top) if "script" in top else _training(top, policy)),
+        **(_script_values(top) if "script" in top else _training_values(top, policy)),
     )
     top.report_unknown_keys(tuple(declared_settings(JobConfig)))
     for rule in RULES:
-        if sentence := rule.error_message(config, faults):
-            top.add_error(rule.paths[0], sentence)
-    return ParsedJob(None if faults else config, config, tuple(faults))
+        if message := rule.error_message(config, errors):
+            top.add_error(rule.paths[0], message)
+    return ParsedJob(None if errors else config, config, tuple(errors))
 
 
 def with_changes(config: JobConfig, changes: Mapping[str, Any]) -> ParsedJob:
@@ -663,24 +663,24 @@ def with_changes(config: JobConfig, changes: Mapping[str, Any]) -> ParsedJob:
 def with_value(raw: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     """Return a job file with another value of a setting, by its path."""
     table, _, key = path.partition(".")
-    before = raw.get(table)
+    previous_table = raw.get(table)
     # The name of a variable cannot contain a dot, and nothing is deeper than one table.
     if table == arguments.TABLE and key:
         # A line with half a quotation stays, for the check to name.
-        value = before if isinstance(before, str) else arguments.with_value(before, key, value)
+        value = previous_table if isinstance(previous_table, str) else arguments.with_value(previous_table, key, value)
     elif key:
-        value = {**(before if isinstance(before, Mapping) else {}), key: value}
+        value = {**(previous_table if isinstance(previous_table, Mapping) else {}), key: value}
     return {**raw, table: value}
 
 
-def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
+def _training_values(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
     """Take the tables of a job with a model and a loader."""
     for key, setting in declared_settings(JobConfig).items():
         if setting.job_kind == "script" and key in top:
             top.take_value(key, None)
             top.add_error(key, "needs a script.")
-    strategy = _with_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
-    usual = DEFAULT_OPTIMIZERS.get(strategy.name, "")
+    strategy = _read_options(StrategyConfig, top.table("strategy", {}), STRATEGIES)
+    default_optimizer = DEFAULT_OPTIMIZERS.get(strategy.name, "")
     has_stop = "early_stop" in top
     precision: dict[str, str] = {}
     if "mixed_precision" in top and "precision" not in top:
@@ -690,24 +690,24 @@ def _training(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
     return {
         **precision,
         "strategy": strategy,
-        "optimizer": _with_options(Optimizer, top.table("optimizer"), OPTIMIZERS, usual),
-        "schedule": _with_options(Schedule, top.table("schedule", {}), SCHEDULES),
-        "early_stop": _early_stop(top.table("early_stop", {}), policy) if has_stop else None,
+        "optimizer": _read_options(Optimizer, top.table("optimizer"), OPTIMIZERS, default_optimizer),
+        "schedule": _read_options(Schedule, top.table("schedule", {}), SCHEDULES),
+        "early_stop": _read_early_stop(top.table("early_stop", {}), policy) if has_stop else None,
     }
 
 
-def _no_training(top: Table) -> dict[str, Any]:
+def _script_values(top: Table) -> dict[str, Any]:
     """Return stand-ins for the settings that a job with a script does not have."""
-    own: dict[str, Any] = {} if "dataset" in top else {"dataset": ""}
-    for one in fields(JobConfig):
-        if one.metadata["setting"].of == "training":
-            if one.name in top:
-                top.take_value(one.name, None)
-                top.add_error(one.name, "cannot be used with a script; the script decides it.")
-            own[one.name] = one.default
+    values: dict[str, Any] = {} if "dataset" in top else {"dataset": ""}
+    for setting_field in fields(JobConfig):
+        if setting_field.metadata["setting"].of == "training":
+            if setting_field.name in top:
+                top.take_value(setting_field.name, None)
+                top.add_error(setting_field.name, "cannot be used with a script; the script decides it.")
+            values[setting_field.name] = setting_field.default
     # 0 epochs: how many the script makes is not known.
     return {
-        **own,
+        **values,
         "epochs": 0,
         "batch_size": 1,
         "model": "",
@@ -717,9 +717,9 @@ def _no_training(top: Table) -> dict[str, Any]:
     }
 
 
-def declared_settings(kind: type) -> dict[str, Setting]:
+def declared_settings(record_type: type) -> dict[str, Setting]:
     """Return the settings of a record by the names of their fields, in their order."""
-    return {one.name: one.metadata["setting"] for one in fields(kind) if "setting" in one.metadata}
+    return {setting_field.name: setting_field.metadata["setting"] for setting_field in fields(record_type) if "setting" in setting_field.metadata}
 
 
 def without_secrets(config: JobConfig) -> dict[str, Any]:
@@ -743,15 +743,15 @@ def without_shared_gpus(raw: Mapping[str, Any]) -> dict[str, Any]:
     copy = dict(raw)
     if isinstance(placements := copy.get("placement"), list):
         copy["placement"] = [
-            {key: value for key, value in one.items() if key != "beside"}
-            if isinstance(one, Mapping)
-            else one
-            for one in placements
+            {key: value for key, value in placement.items() if key != "beside"}
+            if isinstance(placement, Mapping)
+            else placement
+            for placement in placements
         ]
     return copy
 
 
-def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
+def without_default_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a job file without an early-stop metric that equals the best metric.
 
     The early stop then follows when another best metric is chosen.
@@ -760,89 +760,89 @@ def without_usual_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
     policy, stop = copy.get("checkpoint", {}), copy.get("early_stop")
     if not isinstance(stop, Mapping) or not isinstance(policy, Mapping):
         return copy
-    judged = _checkpoint(Table(policy, "", []))
-    kept = {key: value for key, value in stop.items() if key not in ("metric", "mode")}
-    usual = _early_stop(Table(kept, "", []), judged)
-    if _early_stop(Table(stop, "", []), judged) == usual:
-        copy["early_stop"] = kept
+    best_policy = _read_policy(Table(policy, "", []))
+    remaining_stop = {key: value for key, value in stop.items() if key not in ("metric", "mode")}
+    default_stop = _read_early_stop(Table(remaining_stop, "", []), best_policy)
+    if _read_early_stop(Table(stop, "", []), best_policy) == default_stop:
+        copy["early_stop"] = remaining_stop
     return copy
 
 
-def _record(kind: type[_Record], table: Table, **own: Any) -> _Record:
+def _read_record(record_type: type[_Record], table: Table, **given_values: Any) -> _Record:
     """Take the settings of a record from a table, except its ``own``; find unknown keys."""
-    values = dict(own)
-    for name, setting in declared_settings(kind).items():
-        if name not in own:
-            default = _default(kind, name)
-            wanted = name in table or default is REQUIRED
-            values[name] = setting.take_value(table, name, default) if wanted else default
-    return kind(**values)
+    values = dict(given_values)
+    for name, setting in declared_settings(record_type).items():
+        if name not in given_values:
+            default = _default_of(record_type, name)
+            is_read = name in table or default is REQUIRED
+            values[name] = setting.take_value(table, name, default) if is_read else default
+    return record_type(**values)
 
 
-def _default(kind: type, name: str) -> Any:
-    default = kind.__dataclass_fields__[name].default  # type: ignore[attr-defined]
+def _default_of(record_type: type, name: str) -> Any:
+    default = record_type.__dataclass_fields__[name].default  # type: ignore[attr-defined]
     return REQUIRED if default is MISSING else default
 
 
-def _with_options(
-    kind: type[_Record], table: Table, options: Mapping[str, Options], usual: str = ""
+def _read_options(
+    record_type: type[_Record], table: Table, options: Mapping[str, Options], default_name: str = ""
 ) -> _Record:
     """Take a name, the settings of all names, and those of this one that the user set."""
-    name = declared_settings(kind)["name"].take_value(
-        table, "name", usual or _default(kind, "name")
+    name = declared_settings(record_type)["name"].take_value(
+        table, "name", default_name or _default_of(record_type, "name")
     )
-    known = options[name]
+    name_options = options[name]
     settings = {
         key: setting.take_value(table, key, setting.default)
-        for key, setting in known.items()
+        for key, setting in name_options.items()
         if key in table
     }
-    made = _record(kind, table, name=name, settings=settings)
-    table.report_unknown_keys((*declared_settings(kind), *known))
-    return made
+    record = _read_record(record_type, table, name=name, settings=settings)
+    table.report_unknown_keys((*declared_settings(record_type), *name_options))
+    return record
 
 
-def _plain_table(kind: type[_Record], table: Table) -> _Record:
+def _read_table(record_type: type[_Record], table: Table) -> _Record:
     """Take a table whose settings do not depend on each other."""
-    made = _record(kind, table)
-    table.report_unknown_keys(tuple(declared_settings(kind)))
-    return made
+    record = _read_record(record_type, table)
+    table.report_unknown_keys(tuple(declared_settings(record_type)))
+    return record
 
 
-def _checkpoint(table: Table) -> CheckpointPolicy:
-    given = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
-    own = {"every_epochs": None} if given and "every_epochs" not in given else {}
-    named = declared_settings(CheckpointPolicy)["best_metric"]
-    metric = named.take_value(table, "best_metric", CheckpointPolicy.best_metric)
-    mode = _mode(table, "best_mode", metric, usual_mode(metric))
-    policy = _record(CheckpointPolicy, table, best_metric=metric, best_mode=mode, **own)
+def _read_policy(table: Table) -> CheckpointPolicy:
+    given_keys = [key for key in ("every_epochs", "every_steps", "every_minutes") if key in table]
+    given_values = {"every_epochs": None} if given_keys and "every_epochs" not in given_keys else {}
+    metric_setting = declared_settings(CheckpointPolicy)["best_metric"]
+    metric = metric_setting.take_value(table, "best_metric", CheckpointPolicy.best_metric)
+    mode = _read_mode(table, "best_mode", metric, usual_mode(metric))
+    policy = _read_record(CheckpointPolicy, table, best_metric=metric, best_mode=mode, **given_values)
     table.report_unknown_keys(tuple(declared_settings(CheckpointPolicy)))
     return policy
 
 
-def _early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
+def _read_early_stop(table: Table, policy: CheckpointPolicy) -> EarlyStop:
     """Parse the early stop; by default it watches the metric of the best checkpoint."""
     metric = declared_settings(EarlyStop)["metric"].take_value(table, "metric", policy.best_metric)
     is_same = metric == policy.best_metric
-    usual = policy.best_mode if is_same else usual_mode(metric)
-    mode = _mode(table, "mode", metric, usual)
-    stop = _record(EarlyStop, table, metric=metric, mode=mode)
+    default_mode = policy.best_mode if is_same else usual_mode(metric)
+    mode = _read_mode(table, "mode", metric, default_mode)
+    stop = _read_record(EarlyStop, table, metric=metric, mode=mode)
     table.report_unknown_keys(tuple(declared_settings(EarlyStop)))
     return stop
 
 
-def _mode(table: Table, key: str, metric: str, usual: str) -> str:
+def _read_mode(table: Table, key: str, metric: str, default_mode: str) -> str:
     """Take a direction; required if the metric's name does not suggest one."""
-    if key not in table and not usual:
+    if key not in table and not default_mode:
         table.add_error(
             key,
             f"The name “{sanitize(metric)}” does not say which value is the best; choose lowest "
             "(min) or highest (max).",
         )
-    return table.choice(key, usual or "min", tuple(_MODES))
+    return table.choice(key, default_mode or "min", tuple(_MODES))
 
 
-def _environment(table: Table) -> dict[str, str]:
+def _read_environment(table: Table) -> dict[str, str]:
     value = table.take_value("environment", {})
     if not isinstance(value, Mapping):
         table.add_error("environment", f"must be a table, not {kind_of(value)}.")

@@ -78,7 +78,7 @@ def effective_settings(view: JobView) -> dict[str, str]:
 
 def default_settings(config: JobConfig) -> dict[str, str]:
     """Return every setting that has a default, as a job that omits it has it."""
-    plain = JobConfig(
+    default_config = JobConfig(
         name="",
         model="",
         dataset="",
@@ -92,60 +92,60 @@ def default_settings(config: JobConfig) -> dict[str, str]:
         script=config.script,
     )
     names = ("strategy.name", "schedule.name")
-    return {**_effective(plain, {}), **{path: default_value(path) for path in names}}
+    return {**_effective(default_config, {}), **{path: default_value(path) for path in names}}
 
 
-def setting_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[SettingChange, ...]:
+def setting_changes(old_job: Mapping[str, Any], new_job: Mapping[str, Any]) -> tuple[SettingChange, ...]:
     """Return the differences between two job files; name, notes and tags are not settings.
 
     A setting that was not given counts as its default. An invalid setting is compared as it was
     typed. A setting that only one of the two can have (a template names no nodes) is ignored.
     """
-    then, typed = _plain(before, now), _plain(now, before)
+    old_texts, new_texts = _comparable_settings(old_job, new_job), _comparable_settings(new_job, old_job)
     return tuple(
         SettingChange(
             key,
             label(key),
-            value_label(key, then.get(key, "")),
-            value_label(key, typed.get(key, "")),
+            value_label(key, old_texts.get(key, "")),
+            value_label(key, new_texts.get(key, "")),
         )
-        for key in sorted(dict.fromkeys((*then, *typed)), key=sort_key)
-        if then.get(key, "") != typed.get(key, "")
+        for key in sorted(dict.fromkeys((*old_texts, *new_texts)), key=sort_key)
+        if old_texts.get(key, "") != new_texts.get(key, "")
     )
 
 
-def _plain(raw: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+def _comparable_settings(raw: Mapping[str, Any], other_job: Mapping[str, Any]) -> dict[str, str]:
     parsed = parse_job(raw)
     if parsed.config is not None:
         return _effective(parsed.config, {})
-    at_fault = {fault.path for fault in parsed.errors}
-    shown = flatten(raw)
-    repaired = parse_job(_repaired(raw, other, at_fault)).config
+    invalid_paths = {error.path for error in parsed.errors}
+    texts = flatten(raw)
+    repaired = parse_job(_repair(raw, other_job, invalid_paths)).config
     if repaired is None:
         # Both are invalid: the keys that both have can still be compared.
-        theirs = flatten(other)
-        return {key: value for key, value in shown.items() if key in theirs}
-    typed = {key: value for key, value in shown.items() if key in at_fault}
-    return _effective(repaired, {}) | typed
+        other_texts = flatten(other_job)
+        return {key: value for key, value in texts.items() if key in other_texts}
+    invalid_texts = {key: value for key, value in texts.items() if key in invalid_paths}
+    return _effective(repaired, {}) | invalid_texts
 
 
-def _repaired(
-    raw: Mapping[str, Any], other: Mapping[str, Any], at_fault: Collection[str], path: str = ""
+def _repair(
+    raw: Mapping[str, Any], other_job: Mapping[str, Any], invalid_paths: Collection[str], path: str = ""
 ) -> dict[str, Any]:
     """Return ``raw`` with invalid settings replaced by those of ``other``, or removed."""
-    whole = dict(raw)
-    for key in (*raw, *(key for key in other if key not in raw)):
+    repaired_job = dict(raw)
+    for key in (*raw, *(key for key in other_job if key not in raw)):
         name = f"{path}.{key}" if path else key
-        if not any(field.startswith(name) for field in at_fault):
+        if not any(field.startswith(name) for field in invalid_paths):
             continue
-        mine, theirs = raw.get(key), other.get(key)
-        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-            whole[key] = _repaired(mine, theirs, at_fault, name)
-        elif key in other:
-            whole[key] = theirs
+        value, other_value = raw.get(key), other_job.get(key)
+        if isinstance(value, Mapping) and isinstance(other_value, Mapping):
+            repaired_job[key] = _repair(value, other_value, invalid_paths, name)
+        elif key in other_job:
+            repaired_job[key] = other_value
         else:
-            whole.pop(key, None)
-    return whole
+            repaired_job.pop(key, None)
+    return repaired_job
 
 
 def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, str]:
@@ -167,7 +167,7 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
     if config.strategy.servers and "strategy" in raw:
         del raw["strategy"]["lr_scaling"]
     raw["placement"] = ", ".join(
-        f"{'this computer' if one.node == THIS_COMPUTER else one.node} × {one.slots}"
-        for one in config.placement
+        f"{'this computer' if placement.node == THIS_COMPUTER else placement.node} × {placement.slots}"
+        for placement in config.placement
     )
     return flatten(raw)

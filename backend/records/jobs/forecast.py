@@ -17,7 +17,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobForecast, JobView
 from backend.records.library.item import Pin
 
-_FEWEST_KEPT = 2
+_MIN_KEPT = 2
 """The newest may be damaged; training keeps at least two, whatever the settings say."""
 _PER_PARAMETER = {"sgd": 0, "adam": 2, "adamw": 2, "adagrad": 1, "adadelta": 2, "rmsprop": 1}
 """Numbers that PyTorch's optimizer keeps for each parameter, without those of its options."""
@@ -42,8 +42,8 @@ def similar_jobs(
     config: JobConfig, pins: Mapping[str, Pin], jobs: Iterable[JobView]
 ) -> tuple[JobView, ...]:
     """Return the jobs whose pace applies to the new one, the best match first."""
-    found = [view for view in jobs if view.step and _is_like(config, pins, view)]
-    return tuple(sorted(found, key=lambda view: -_likeness(config, pins, view)))
+    candidates = [view for view in jobs if view.step and _is_similar(config, pins, view)]
+    return tuple(sorted(candidates, key=lambda view: -_similarity(config, pins, view)))
 
 
 def similar_job_of(view: JobView, pace_s: float | None) -> SimilarJob | None:
@@ -58,43 +58,43 @@ def similar_job_of(view: JobView, pace_s: float | None) -> SimilarJob | None:
     return SimilarJob(view.name, pace_s, around_s, step_j)
 
 
-def _is_like(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
-    other = view.config
-    same = (
+def _is_similar(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> bool:
+    other_config = view.config
+    required_keys = (
         *("batch_size", "world_size", "workers", "global_batch_size"),
         *("uses_gpus", "precision"),
     )
-    return all(getattr(config, key) == getattr(other, key) for key in same) and all(
+    return all(getattr(config, key) == getattr(other_config, key) for key in required_keys) and all(
         key in pins and key in view.pins and pins[key].name == view.pins[key].name
         for key in ("model", "dataset", "loader")
     )
 
 
-def _likeness(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> int:
+def _similarity(config: JobConfig, pins: Mapping[str, Pin], view: JobView) -> int:
     """Rate how much else is equal; what affects the pace most counts most."""
-    other = view.config
+    other_config = view.config
     return (
-        8 * (config.placement == other.placement)
+        8 * (config.placement == other_config.placement)
         + 4 * (pins["model"].sha256 == view.pins["model"].sha256)
-        + 2 * (config.loader_workers == other.loader_workers)
-        + (config.optimizer.name == other.optimizer.name)
+        + 2 * (config.loader_workers == other_config.loader_workers)
+        + (config.optimizer.name == other_config.optimizer.name)
     )
 
 
 def checkpoints_kept(
-    config: JobConfig, steps_per_epoch: int | None, lasts_s: float | None, *, writing: int = 0
+    config: JobConfig, steps_per_epoch: int | None, lasts_s: float | None, *, writing_count: int = 0
 ) -> int:
     """Return the largest number of checkpoints on the disk at the end, or during a write."""
     policy = config.checkpoint
-    kept = max(_FEWEST_KEPT, policy.keep_latest + policy.keep_best)
-    made = math.inf
+    kept_count = max(_MIN_KEPT, policy.keep_latest + policy.keep_best)
+    written_count = math.inf
     if policy.every_epochs is not None:
-        made = math.ceil(config.epochs / policy.every_epochs)
+        written_count = math.ceil(config.epochs / policy.every_epochs)
     elif policy.every_steps is not None and steps_per_epoch is not None:
-        made = math.ceil(config.epochs * steps_per_epoch / policy.every_steps)
+        written_count = math.ceil(config.epochs * steps_per_epoch / policy.every_steps)
     elif policy.every_minutes is not None and lasts_s is not None:
-        made = math.ceil(lasts_s / 60 / policy.every_minutes)
-    return int(min(kept + writing, max(made, 1)))
+        written_count = math.ceil(lasts_s / 60 / policy.every_minutes)
+    return int(min(kept_count + writing_count, max(written_count, 1)))
 
 
 def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
@@ -111,23 +111,23 @@ def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
 def forecast(
     config: JobConfig,
     steps_per_epoch: int | None,
-    twin: SimilarJob | None,
+    similar_job: SimilarJob | None,
     size_bytes: int | None,
-    room: DiskSpace | None = None,
+    disk_space: DiskSpace | None = None,
 ) -> JobForecast:
     """Return the whole forecast; what is not known is None."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
-    lasts = None if steps is None or twin is None else steps * twin.pace_s + twin.overhead_s
-    step_j = None if twin is None else twin.step_j
+    lasts_s = None if steps is None or similar_job is None else steps * similar_job.pace_s + similar_job.overhead_s
+    step_j = None if similar_job is None else similar_job.step_j
     return JobForecast(
         total_steps=steps,
-        lasts_s=lasts,
-        pace_source="" if twin is None else twin.name,
-        pace_s=None if twin is None else twin.pace_s,
+        lasts_s=lasts_s,
+        pace_source="" if similar_job is None else similar_job.name,
+        pace_s=None if similar_job is None else similar_job.pace_s,
         checkpoint_bytes=size_bytes,
-        checkpoints_kept=checkpoints_kept(config, steps_per_epoch, lasts),
-        free_bytes=None if room is None else room.free_bytes,
-        free_files=None if room is None else room.free_files,
-        gpu_s=lasts * config.world_size if lasts is not None and config.uses_gpus else None,
+        checkpoints_kept=checkpoints_kept(config, steps_per_epoch, lasts_s),
+        free_bytes=None if disk_space is None else disk_space.free_bytes,
+        free_files=None if disk_space is None else disk_space.free_files,
+        gpu_s=lasts_s * config.world_size if lasts_s is not None and config.uses_gpus else None,
         energy_j=None if steps is None or step_j is None else steps * step_j,
     )

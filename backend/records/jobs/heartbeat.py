@@ -43,10 +43,10 @@ class Phase(IntEnum):
 
     @property
     def text(self) -> str:
-        return _IN_WORDS[self]
+        return _PHASE_TEXTS[self]
 
 
-_IN_WORDS = {
+_PHASE_TEXTS = {
     Phase.IMPORTING: "while Python was starting",
     Phase.SETUP: "while loading the model and the data",
     Phase.LOADING_DATA: "while the loader was making a batch",

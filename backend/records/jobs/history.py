@@ -47,7 +47,7 @@ LIMIT_BYTES = 1_000_000_000
 """Readers stop here: ten million steps, and less than the memory of a desktop."""
 
 _TAIL_BYTES = 1_000_000
-_PLACE = re.compile(rb"run = (\d+)\nepoch = (\d+)\niter = \d+\ntotalIter = (\d+)\n")
+_POSITION = re.compile(rb"run = (\d+)\nepoch = (\d+)\niter = \d+\ntotalIter = (\d+)\n")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def last_written(path: Path) -> tuple[int, int, int]:
     except FileNotFoundError:
         return 0, 0, 0
     end = tail.rfind(BLOCK_END)
-    match = _PLACE.search(tail, max(0, tail.rfind(BLOCK_START, 0, end)), end) if end > 0 else None
+    match = _POSITION.search(tail, max(0, tail.rfind(BLOCK_START, 0, end)), end) if end > 0 else None
     if match is None:
         return 0, 0, 0
     run, epoch, step = map(int, match.groups())

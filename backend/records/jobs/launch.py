@@ -77,8 +77,8 @@ class Launch(Record, label="launch record", rules=STRICT):
     def sources(self) -> tuple[str, ...]:
         """The folders of the user's files, "" for one that it does not have."""
         validation = self.validation_loader_source, self.validation_dataset_files
-        own = self.model_source, self.loader_source, self.script_source
-        return *own, self.dataset_files, *validation
+        code_sources = self.model_source, self.loader_source, self.script_source
+        return *code_sources, self.dataset_files, *validation
 
     @property
     def lr_factor(self) -> float:

@@ -21,7 +21,7 @@ _POSITION = re.compile(
     r"(\d+(?:\.\d+)?)(?![\w.]*\d)(?:\s*(?:/|of)\s*(\d+))?",
     re.IGNORECASE,
 )
-_WITHIN = re.compile(r"(?:^|[\[(|])\s*\d+\s*/\s*\d+")
+_EPOCH_PART = re.compile(r"(?:^|[\[(|])\s*\d+\s*/\s*\d+")
 """The part of an epoch that is done: ``[ 320/6000``, ``| 3/10``."""
 _VALUE = re.compile(
     rf"([A-Za-z][\w./@-]*(?: [A-Za-z][\w./@-]*){{0,2}})(\s*[:=]\s*|\s+)({_NUMBER})(?![\w/:]|\.\d)",
@@ -29,7 +29,7 @@ _VALUE = re.compile(
 )
 _NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*\s*(?=[:=])")
 """What is left of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
-_USUAL = re.compile(
+_KNOWN_METRIC = re.compile(
     r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$",
     re.IGNORECASE,
 )
@@ -41,15 +41,15 @@ _NO_VALUES = re.compile(
 
 def invalid_pattern(patterns: Iterable[str]) -> str:
     """Return the first that is no pattern, or ""."""
-    return next((one or " " for one in patterns if not _is_pattern(one)), "")
+    return next((pattern or " " for pattern in patterns if not _is_pattern(pattern)), "")
 
 
 def _is_pattern(pattern: str) -> bool:
     parts = [part for part in pattern.split(ANY) if part.strip()]
     for part in parts:
-        words = _NAME.split(part)
+        pieces = _NAME.split(part)
         # The text between two names separates their numbers.
-        if not "".join(words[::2]).strip() or not all(word.strip() for word in words[2:-1:2]):
+        if not "".join(pieces[::2]).strip() or not all(piece.strip() for piece in pieces[2:-1:2]):
             return False
     return bool(_NAME.search(pattern))
 
@@ -61,9 +61,9 @@ def is_name(text: str) -> bool:
 def numbers_of(patterns: Sequence[str], line: str) -> dict[str, float]:
     """Return the numbers that the patterns find in a line, by name."""
     return {
-        name: float(line[begin:end])
+        name: float(line[start:end])
         for pattern in (patterns if len(line) <= _LONGEST_LINE else ())
-        for name, (begin, end) in _places(pattern, line).items()
+        for name, (start, end) in _number_spans(pattern, line).items()
     }
 
 
@@ -83,8 +83,8 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     totals: dict[str, float] = {}
     # Hugging Face prints Python's dicts.
     line = line.replace("'", "")
-    for counted, number, total in _POSITION.findall(line):
-        name = "epoch" if counted[0] in "eE" else "step"
+    for unit, number, total in _POSITION.findall(line):
+        name = "epoch" if unit[0] in "eE" else "step"
         counts.setdefault(name, float(number))
         if total:
             totals.setdefault("epochs" if name == "epoch" else "total_steps", float(total))
@@ -98,65 +98,65 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     for name, separator, number in _VALUE.findall(remaining_text):
         # Without a sign, and in a line without an epoch, only what is surely a metric counts.
         is_named = bool(separator.strip()) and bool(counts)
-        is_usual = _USUAL.search(name.split()[-1]) and (separator.strip() or not number.isdigit())
+        is_usual = _KNOWN_METRIC.search(name.split()[-1]) and (separator.strip() or not number.isdigit())
         if (is_named or is_usual) and not _NO_VALUES.search(name):
             values["_".join(name.split())] = float(number)
     if not values or not (counts or position):
         return {}
     is_within = "step" not in counts and (
-        counts.get("epoch", 0) % 1 or _WITHIN.search(remaining_text)
+        counts.get("epoch", 0) % 1 or _EPOCH_PART.search(remaining_text)
     )
-    within = {"is_within_epoch": 1.0} if is_within else {}
-    return {**position, **counts, **totals, **within, **values}
+    epoch_flag = {"is_within_epoch": 1.0} if is_within else {}
+    return {**position, **counts, **totals, **epoch_flag, **values}
 
 
-def _places(pattern: str, line: str) -> dict[str, tuple[int, int]]:
-    at, found = 0, {}
-    for part, names in _compiled(pattern):
-        match = part.search(line, at)
+def _number_spans(pattern: str, line: str) -> dict[str, tuple[int, int]]:
+    offset, spans = 0, {}
+    for part, names in _compile_pattern(pattern):
+        match = part.search(line, offset)
         if match is None:
             return {}
-        at = match.end()
-        found.update({name: match.span(number) for number, name in enumerate(names, 1)})
-    return found
+        offset = match.end()
+        spans.update({name: match.span(number) for number, name in enumerate(names, 1)})
+    return spans
 
 
 @lru_cache(maxsize=64)
-def _compiled(pattern: str) -> list[tuple[re.Pattern[str], list[str]]]:
+def _compile_pattern(pattern: str) -> list[tuple[re.Pattern[str], list[str]]]:
     parts = []
     for part in pattern.split(ANY):
         if not part.strip():
             continue
-        words = _NAME.split(part.strip())
-        fixed = [r"\s+".join(map(re.escape, word.split())) for word in words[::2]]
+        pieces = _NAME.split(part.strip())
+        fixed_texts = [r"\s+".join(map(re.escape, piece.split())) for piece in pieces[::2]]
         # The first and the last number of a part may have any space next to their text.
-        text = rf"\s*({_NUMBER})\s*".join(fixed)
-        parts.append((re.compile(text, re.IGNORECASE), words[1::2]))
+        text = rf"\s*({_NUMBER})\s*".join(fixed_texts)
+        parts.append((re.compile(text, re.IGNORECASE), pieces[1::2]))
     return parts
 
 
-def numbers_in(line: str) -> list[tuple[int, int]]:
+def number_spans(line: str) -> list[tuple[int, int]]:
     """Return where the numbers of a line begin and end."""
-    return [found.span() for found in _IN_LINE.finditer(line)]
+    return [match.span() for match in _IN_LINE.finditer(line)]
 
 
-def pattern_for(line: str, begin: int, end: int, name: str) -> str:
+def pattern_for(line: str, start: int, end: int, name: str) -> str:
     """Return the pattern that finds the number at a place in this line and those like it.
 
     It has the text right before the number; where that is not enough, text from further left, or
     the text on both sides.
     """
-    edges = [0, *(edge for span in numbers_in(line) if span[1] <= begin for edge in span), begin]
-    texts = [line[left:right] for left, right in zip(edges[::2], edges[1::2])]
-    hole, own = f"{{{name}}}", texts.pop()
-    for head, last in (("", own), *((f"{text.rstrip()}{ANY}", own) for text in reversed(texts))):
-        words = head.split() or last.split()
-        for count in range(1, len(words) + 1):
-            text = " ".join(words[-count:])
-            gap = " " * own[-1:].isspace()
-            pattern = f"{text}{own.strip() if head else ''}{gap}{hole}"
-            says_it = any(map(str.isalpha, pattern.replace(hole, "")))
-            if says_it and _places(pattern, line).get(name, (-1,))[0] == begin:
+    edges = [0, *(edge for span in number_spans(line) if span[1] <= start for edge in span), start]
+    texts = [line[text_start:text_end] for text_start, text_end in zip(edges[::2], edges[1::2])]
+    placeholder, own_text = f"{{{name}}}", texts.pop()
+    for head, last_text in (("", own_text), *((f"{text.rstrip()}{ANY}", own_text) for text in reversed(texts))):
+        tokens = head.split() or last_text.split()
+        for count in range(1, len(tokens) + 1):
+            text = " ".join(tokens[-count:])
+            gap = " " * own_text[-1:].isspace()
+            pattern = f"{text}{own_text.strip() if head else ''}{gap}{placeholder}"
+            has_letters = any(map(str.isalpha, pattern.replace(placeholder, "")))
+            if has_letters and _number_spans(pattern, line).get(name, (-1,))[0] == start:
                 return pattern
-    after = re.match(r"\s?[^\s\d]*", line[end:])
-    return f"{own.strip()}{hole}{after[0] if after is not None else ''}"
+    next_text = re.match(r"\s?[^\s\d]*", line[end:])
+    return f"{own_text.strip()}{placeholder}{next_text[0] if next_text is not None else ''}"

@@ -40,12 +40,12 @@ _WORD = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+(?![a-z])[0-9]*")
 
 def metric_label(name: str) -> str:
     """Return the label: ``validation/loss`` is "validation loss", ``loss`` "training loss"."""
-    return _said(name, "validation", "training")
+    return _label(name, "validation", "training")
 
 
 def short_metric_label(name: str) -> str:
     """Return a short label for narrow places: "val. loss", "train loss"."""
-    return _said(name, "val.", "train")
+    return _label(name, "val.", "train")
 
 
 def usual_mode(name: str) -> str:
@@ -54,30 +54,30 @@ def usual_mode(name: str) -> str:
     "" also for a name with words of both, such as ``error_recall``: a wrong direction keeps the
     worst checkpoint, and a question costs one click.
     """
-    group, _, own = name.removeprefix(VALIDATION).rpartition("/")
-    words, above = _words(own), _words(group)
-    if words & _SPREAD or own.startswith("1"):
+    group, _, base_name = name.removeprefix(VALIDATION).rpartition("/")
+    name_tokens, group_tokens = _tokens(base_name), _tokens(group)
+    if name_tokens & _SPREAD or base_name.startswith("1"):
         return ""
-    lower, higher = words & _LOWER, words & _HIGHER
-    if lower and (not higher or words & _LOSS):
-        return "" if above & _HIGHER else "min"
-    is_higher = (higher or "top" in words) and not lower and not above & _LOWER
+    lower, higher = name_tokens & _LOWER, name_tokens & _HIGHER
+    if lower and (not higher or name_tokens & _LOSS):
+        return "" if group_tokens & _HIGHER else "min"
+    is_higher = (higher or "top" in name_tokens) and not lower and not group_tokens & _LOWER
     return "max" if is_higher else ""
 
 
-def _words(name: str) -> set[str]:
+def _tokens(name: str) -> set[str]:
     """Return the words of ``valAcc``, ``mAP50`` and ``f1_macro``, with and without digits."""
     parts = re.split(r"[^A-Za-z0-9]+", name)
-    words = {word.casefold() for part in parts for word in (part, *_WORD.findall(part))}
-    return words | {word.rstrip("0123456789") for word in words}
+    tokens = {token.casefold() for part in parts for token in (part, *_WORD.findall(part))}
+    return tokens | {token.rstrip("0123456789") for token in tokens}
 
 
 def measures_quality(name: str) -> bool:
     """Return whether a metric measures the quality of the model, by its name."""
-    return bool(usual_mode(name)) or not (name in OF_NO_DATA or _words(name) & _PROGRESS)
+    return bool(usual_mode(name)) or not (name in OF_NO_DATA or _tokens(name) & _PROGRESS)
 
 
-def _said(name: str, validation: str, training: str) -> str:
+def _label(name: str, validation: str, training: str) -> str:
     if name in OF_NO_DATA:
         return name.replace("_", " ")
     if name.startswith(VALIDATION):

@@ -27,24 +27,24 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 def name_of_user_metric(name: str) -> str:
     """Return the name under which a user's metric is stored; the names stay distinct."""
-    bare = name
-    while bare.startswith(_USER):
-        bare = bare[len(_USER) :]
-    is_taken = bare in OWN_NAMES or bare in _COLUMNS or bare.startswith(VALIDATION)
+    base_name = name
+    while base_name.startswith(_USER):
+        base_name = base_name[len(_USER) :]
+    is_taken = base_name in OWN_NAMES or base_name in _COLUMNS or base_name.startswith(VALIDATION)
     return _USER + name if is_taken else name
 
 
-def in_spreadsheet(text: str) -> str:
+def spreadsheet_text(text: str) -> str:
     """Return ``text`` safe for a spreadsheet, which would run a text that begins as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def headings(head: Sequence[str], names: Iterable[str]) -> list[str]:
     """Return headings for ``names`` after ``head``: each unique, and none a formula."""
-    taken = list(head)
+    used_headings = list(head)
     for name in names:
-        heading = in_spreadsheet(name)
-        while heading in taken:
+        heading = spreadsheet_text(name)
+        while heading in used_headings:
             heading = _USER + heading
-        taken.append(heading)
-    return taken
+        used_headings.append(heading)
+    return used_headings

@@ -38,16 +38,16 @@ class Placement:
         """Return it as in a job file."""
         if not self.gpus:
             return {"node": self.node, "processes": self.processes}
-        beside = {gpu: user for gpu, user in self.shared_gpus if gpu in self.gpus}
-        more = {"beside": beside} if beside else {}
-        return {"node": self.node, "gpus": list(self.gpus), **more}
+        users = {gpu: user for gpu, user in self.shared_gpus if gpu in self.gpus}
+        optional_keys = {"beside": users} if users else {}
+        return {"node": self.node, "gpus": list(self.gpus), **optional_keys}
 
 
 def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[ConfigError, ...]]:
     """Parse ``placement`` of a job file; return the nodes and what runs on each, and the faults."""
-    faults: list[ConfigError] = []
-    found = take_placement(Table({"placement": value}, "", faults))
-    return found, tuple(faults)
+    errors: list[ConfigError] = []
+    placements = take_placement(Table({"placement": value}, "", errors))
+    return placements, tuple(errors)
 
 
 def take_placement(table: Table) -> tuple[Placement, ...]:
@@ -64,21 +64,21 @@ def take_placement(table: Table) -> tuple[Placement, ...]:
         return ()
     placements = []
     for number, raw in enumerate(value):
-        faults: list[ConfigError] = []
-        entry = Table(raw, f"placement[{number}]", faults)
+        errors: list[ConfigError] = []
+        entry = Table(raw, f"placement[{number}]", errors)
         node = entry.text("node", REQUIRED, empty_ok=False)
         gpus = Setting("texts").take_value(entry, "gpus", ())
-        both = gpus and "processes" in entry
+        has_both = gpus and "processes" in entry
         processes = entry.whole_number("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
-        if both:
+        if has_both:
             entry.add_error("processes", "cannot be used with gpus; use GPUs or CPUs of a node.")
         if len(set(gpus)) < len(gpus):
             entry.add_error("gpus", "names a GPU twice.")
-        beside = _beside(entry, gpus)
+        shared_gpus = _read_shared_gpus(entry, gpus)
         entry.report_unknown_keys(("node", "processes", "gpus", "beside"))
-        for fault in faults:
-            table.add_error(fault.path, fault.message.partition(": ")[2])
-        placements.append(Placement(node, processes, gpus, beside))
+        for error in errors:
+            table.add_error(error.path, error.message.partition(": ")[2])
+        placements.append(Placement(node, processes, gpus, shared_gpus))
     nodes = [p.node for p in placements]
     if len(set(nodes)) < len(nodes):
         table.add_error("placement", "names a node twice.")
@@ -87,14 +87,14 @@ def take_placement(table: Table) -> tuple[Placement, ...]:
     return tuple(placements)
 
 
-def _beside(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _read_shared_gpus(table: Table, gpus: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     value = table.take_value("beside", {})
     if not isinstance(value, Mapping) or not all(isinstance(user, str) for user in value.values()):
         table.add_error("beside", "must be a table of GPUs, each with a user's name.")
         return ()
-    strange = [gpu for gpu in value if gpu not in gpus]
-    if strange:
+    unknown_gpus = [gpu for gpu in value if gpu not in gpus]
+    if unknown_gpus:
         table.add_error(
-            "beside", f"names the GPU “{sanitize(str(strange[0]))}”, which is not chosen."
+            "beside", f"names the GPU “{sanitize(str(unknown_gpus[0]))}”, which is not chosen."
         )
     return tuple((str(gpu), user) for gpu, user in value.items() if gpu in gpus)

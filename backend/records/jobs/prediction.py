@@ -19,7 +19,7 @@ CLASSES, BOXES, VALUES = "classes", "boxes", "values"
 TOP = 5
 """The most probable classes that are kept of a sample."""
 _RANGE = re.compile(r"\s*(\d{1,12})\s*(?:[-–]\s*(\d{1,12})\s*)?")
-_MOST_CHOSEN = 100_000
+_MAX_SAMPLES = 100_000
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,22 @@ class PredictionInput:
     files: tuple[str, ...] = ()
 
 
-def chosen_samples(text: str) -> tuple[int, ...]:
+def parse_samples(text: str) -> tuple[int, ...]:
     """Return the numbers in ``3, 10-20``, each once; empty if it is empty.
 
     Raises:
         ValueError: It is no list of numbers, or names too many.
     """
-    found: dict[int, None] = {}
+    indexes: dict[int, None] = {}
     for part in filter(str.strip, text.split(",")):
         match = _RANGE.fullmatch(part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise ValueError(f"“{part.strip()}” is no number of a sample, and no range")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last - first + len(found) >= _MOST_CHOSEN:
-            raise ValueError(f"“{part.strip()}” names more than {_MOST_CHOSEN} samples")
-        found.update(dict.fromkeys(range(first, last + 1)))
-    return tuple(found)
+        if last - first + len(indexes) >= _MAX_SAMPLES:
+            raise ValueError(f"“{part.strip()}” names more than {_MAX_SAMPLES} samples")
+        indexes.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(indexes)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class DetectionMeasures:
 
 
 def _mean(values: tuple[float | None, ...]) -> float | None:
-    return sum(one or 0.0 for one in values) / len(values) if values else None
+    return sum(value or 0.0 for value in values) / len(values) if values else None
 
 
 @dataclass(frozen=True)
@@ -168,18 +168,18 @@ class Prediction(Record, label="prediction", rules=TOOL_RULES):
         if self.task == CLASSES and self.classes:
             document["classes"] = [
                 {
-                    "class": one.name,
-                    "count": one.count,
-                    "precision": one.precision,
-                    "recall": one.recall,
-                    "f1": one.f1,
+                    "class": measures.name,
+                    "count": measures.count,
+                    "precision": measures.precision,
+                    "recall": measures.recall,
+                    "f1": measures.f1,
                 }
-                for one in self.classes
+                for measures in self.classes
             ]
             document["confusion"] = self.confusion
         if self.detections:
             document["detections"] = [
-                {"class": one.name, "boxes": one.count, "ap50": one.ap50, "ap75": one.ap75}
-                for one in self.detections
+                {"class": measures.name, "boxes": measures.count, "ap50": measures.ap50, "ap75": measures.ap75}
+                for measures in self.detections
             ]
         return dict(json_value(document))

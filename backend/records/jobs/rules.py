@@ -35,38 +35,38 @@ class Rule:
     is_broken: Callable[[JobConfig], object]
     message: str
 
-    def error_message(self, job: JobConfig, faults: Iterable[ConfigError]) -> str:
+    def error_message(self, job: JobConfig, errors: Iterable[ConfigError]) -> str:
         """Return why the job breaks it, "" if it does not, or if a setting has a fault."""
-        if any(_is_about(fault, path) for fault in faults for path in self.paths):
+        if any(_is_about(error, path) for error in errors for path in self.paths):
             return ""
         return self.message.format(job=job) if self.is_broken(job) else ""
 
     def condition(self, label: str) -> str:
         """Return it for all jobs, with ``label`` as the name of the first setting."""
-        path, sentence = self.paths[0], self.message.partition("; ")[0].rstrip(".").format()
-        return ConfigError(path, f"{path}: {sentence}.").message_for(label)
+        path, message = self.paths[0], self.message.partition("; ")[0].rstrip(".").format()
+        return ConfigError(path, f"{path}: {message}.").message_for(label)
 
 
-def _is_about(fault: ConfigError, path: str) -> bool:
-    return path in (fault.path, fault.part) or path.startswith(f"{fault.path}.")
+def _is_about(error: ConfigError, path: str) -> bool:
+    return path in (error.path, error.part) or path.startswith(f"{error.path}.")
 
 
-def _nesterov(job: JobConfig) -> bool:
-    given = job.optimizer.settings
-    fits = given.get("momentum", 0) > 0 and not given.get("dampening")
-    return bool(given.get("nesterov")) and not fits
+def _breaks_nesterov(job: JobConfig) -> bool:
+    settings = job.optimizer.settings
+    is_valid = settings.get("momentum", 0) > 0 and not settings.get("dampening")
+    return bool(settings.get("nesterov")) and not is_valid
 
 
-def _schedule(job: JobConfig) -> bool:
-    is_plain = job.schedule.name == "constant" and not job.schedule.warmup_epochs
-    return job.strategy.has_coordinator and not is_plain
+def _breaks_schedule(job: JobConfig) -> bool:
+    is_constant = job.schedule.name == "constant" and not job.schedule.warmup_epochs
+    return job.strategy.has_coordinator and not is_constant
 
 
-def _cut(job: JobConfig) -> tuple[str, ...]:
+def _cut_modules(job: JobConfig) -> tuple[str, ...]:
     return tuple(job.strategy.setting("cut")) if job.strategy.is_split else ()
 
 
-def _has(job: JobConfig, option: str, value: str) -> bool:
+def _has_option(job: JobConfig, option: str, value: str) -> bool:
     return bool(job.strategy.settings.get(option) == value)
 
 
@@ -74,7 +74,7 @@ def _needs_all(job: JobConfig) -> bool:
     return job.strategy.name == "alone" or job.strategy.is_split
 
 
-def _named(names: Iterable[str]) -> str:
+def _escaped_placeholders(names: Iterable[str]) -> str:
     """Return placeholders as in the arguments, for a sentence that is formatted."""
     return ", ".join(f"{{{{{name}}}}}" for name in names)
 
@@ -114,7 +114,7 @@ RULES = (
         "placeholders",
         ("arguments", "resume_arguments"),
         lambda job: job.unknown_placeholder,
-        f"takes the placeholders {_named(PLACEHOLDERS)}; “{{job.unknown_placeholder}}” is not one.",
+        f"takes the placeholders {_escaped_placeholders(PLACEHOLDERS)}; “{{job.unknown_placeholder}}” is not one.",
     ),
     Rule(
         "entry",
@@ -144,7 +144,7 @@ RULES = (
     Rule(
         "nesterov",
         ("optimizer.nesterov", "optimizer.momentum", "optimizer.dampening"),
-        _nesterov,
+        _breaks_nesterov,
         "needs momentum above 0 and no dampening.",
     ),
     Rule(
@@ -156,13 +156,13 @@ RULES = (
     Rule(
         "power of two",
         ("strategy.reduction", "placement"),
-        lambda job: _has(job, "reduction", "adasum") and job.world_size & (job.world_size - 1),
+        lambda job: _has_option(job, "reduction", "adasum") and job.world_size & (job.world_size - 1),
         "“adasum” needs 2, 4, 8… processes; there are {job.world_size}.",
     ),
     Rule(
         "GPUs of a node",
         ("strategy.reduction", "placement"),
-        lambda job: _has(job, "reduction", "hierarchical") and not job.uses_gpus,
+        lambda job: _has_option(job, "reduction", "hierarchical") and not job.uses_gpus,
         "“hierarchical” needs GPUs; the job runs on CPUs.",
     ),
     Rule(
@@ -180,7 +180,7 @@ RULES = (
     Rule(
         "quorum",
         ("strategy.policy", "strategy.servers", "placement"),
-        lambda job: _has(job, "policy", "quorum") and job.workers < 4,
+        lambda job: _has_option(job, "policy", "quorum") and job.workers < 4,
         "A quorum of 75 % needs 4 workers or more; it has {job.workers}.",
     ),
     Rule(
@@ -193,7 +193,7 @@ RULES = (
     Rule(
         "schedule",
         ("schedule.name", "schedule.warmup_epochs", "strategy.name"),
-        _schedule,
+        _breaks_schedule,
         "must be “constant” without warm-up for “sandblaster”.",
     ),
     Rule(
@@ -273,13 +273,13 @@ RULES = (
     Rule(
         "parts",
         ("strategy.cut", "placement"),
-        lambda job: _cut(job) and len(_cut(job)) != job.world_size - 1,
+        lambda job: _cut_modules(job) and len(_cut_modules(job)) != job.world_size - 1,
         "must name one module less than there are processes; there are {job.world_size}.",
     ),
     Rule(
         "modules",
         ("strategy.cut",),
-        lambda job: len(set(_cut(job))) < len(_cut(job)),
+        lambda job: len(set(_cut_modules(job))) < len(_cut_modules(job)),
         "must name each module once.",
     ),
     Rule(

@@ -41,22 +41,22 @@ class RunEnvironment(Record, label="environment record"):
     program: str = ""
 
 
-def differences(then: RunEnvironment, now: RunEnvironment) -> tuple[str, ...]:
+def differences(old: RunEnvironment, new: RunEnvironment) -> tuple[str, ...]:
     """Return the differences as text: "PyTorch 2.5.1 then, 2.6.0 now"; empty if there are none."""
-    found = [
-        f"{name} {getattr(then, key)} then, {getattr(now, key)} now"
+    texts = [
+        f"{name} {getattr(old, key)} then, {getattr(new, key)} now"
         for key, name in _NAMES.items()
-        if getattr(then, key) and getattr(now, key) and getattr(then, key) != getattr(now, key)
+        if getattr(old, key) and getattr(new, key) and getattr(old, key) != getattr(new, key)
     ]
-    if then.processes != now.processes:
-        found.append(f"{_count(then.processes, 'process')} then, {now.processes} now")
-    if then.threads and now.threads and then.threads != now.threads:
-        found.append(f"{_count(then.threads, 'thread')} in each then, {now.threads} now")
-    if then.seed != now.seed:
-        found.append(f"seed {then.seed} then, {now.seed} now")
-    return tuple(found)
+    if old.processes != new.processes:
+        texts.append(f"{_count(old.processes, 'process')} then, {new.processes} now")
+    if old.threads and new.threads and old.threads != new.threads:
+        texts.append(f"{_count(old.threads, 'thread')} in each then, {new.threads} now")
+    if old.seed != new.seed:
+        texts.append(f"seed {old.seed} then, {new.seed} now")
+    return tuple(texts)
 
 
-def _count(number: int, thing: str) -> str:
-    ending = "es" if thing.endswith("s") else "s"
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}{ending}"
+def _count(number: int, noun: str) -> str:
+    suffix = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{suffix}"

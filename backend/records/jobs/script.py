@@ -20,8 +20,8 @@ PLACEHOLDERS: Mapping[str, str] = {
     "processes": "the number of processes",
     "gpus": "the number of GPUs of a process",
 }
-_FOUND = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
-_PLAIN = re.compile(r"[\w@%+=:,./{}-]+")
+_PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
+_UNQUOTED = re.compile(r"[\w@%+=:,./{}-]+")
 _COMMAND = re.compile(r"[A-Za-z][\w-]*")
 _MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 REQUIREMENTS = "requirements"
@@ -37,23 +37,23 @@ SIGNALS = {"SIGTERM": "SIGTERM", "SIGINT": "SIGINT (as Ctrl+C)", "SIGUSR1": "SIG
 def fill_placeholders(arguments: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """Return the arguments with their placeholders replaced; ``{{seed}}`` stands for ``{seed}``."""
 
-    def value(found: re.Match[str]) -> str:
-        return f"{{{found[1]}}}" if found[1] else values[found[2]]
+    def value(match: re.Match[str]) -> str:
+        return f"{{{match[1]}}}" if match[1] else values[match[2]]
 
-    return [_FOUND.sub(value, one) for one in arguments]
+    return [_PLACEHOLDER.sub(value, argument) for argument in arguments]
 
 
-def command_line(words: Sequence[str]) -> str:
+def command_line(tokens: Sequence[str]) -> str:
     """Return words as a line that `shlex.split` reads; braces need no quotation."""
-    return " ".join(one if _PLAIN.fullmatch(one) else shlex.quote(one) for one in words)
+    return " ".join(token if _UNQUOTED.fullmatch(token) else shlex.quote(token) for token in tokens)
 
 
 def unknown_placeholders(arguments: Sequence[str]) -> Iterator[str]:
     """Find the names in braces that are no placeholders."""
-    for one in arguments:
-        for found in _FOUND.finditer(one):
-            if found[2] and found[2] not in PLACEHOLDERS:
-                yield found[2]
+    for argument in arguments:
+        for match in _PLACEHOLDER.finditer(argument):
+            if match[2] and match[2] not in PLACEHOLDERS:
+                yield match[2]
 
 
 def is_entry(entry: str) -> bool:
@@ -72,7 +72,7 @@ def entry_args(entry: str) -> list[str]:
 
 def commands(arguments: Sequence[str]) -> list[str]:
     """Return the words before the first option, such as ``fit``: a program may have commands."""
-    return list(takewhile(lambda word: _COMMAND.fullmatch(word), arguments))
+    return list(takewhile(lambda token: _COMMAND.fullmatch(token), arguments))
 
 
 def interpreter(entry: Path) -> list[str]:
@@ -80,9 +80,9 @@ def interpreter(entry: Path) -> list[str]:
     if entry.suffix == ".py" or not entry.is_file():
         return []
     with entry.open("rb") as file:
-        first = file.readline(256).decode("utf-8", "replace")
-    if first.startswith("#!"):
-        return first[2:].strip().split(maxsplit=1)
+        first_line = file.readline(256).decode("utf-8", "replace")
+    if first_line.startswith("#!"):
+        return first_line[2:].strip().split(maxsplit=1)
     return ["/bin/sh"] if entry.suffix == ".sh" else []
 
 

@@ -14,7 +14,7 @@ from backend.records.base.schema import KEY, Record
 from backend.records.library.preview import TOOL_RULES
 
 MAX_ARGUMENTS = 200
-_MOST_LINES, _LONGEST = 20_000, 2_000
+_MAX_LINES, _LONGEST = 20_000, 2_000
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _EDGE = re.compile(r"^(\s*)[│┃|](?: \*)?|\s*[│┃|]$")
 _BOX = re.compile(r"^\s*[╭┌┏+][─━-]")
@@ -27,7 +27,7 @@ _COLUMN = re.compile(rf"--?[A-Za-z]\S*|(?:{_KIND}|<[^<>]+>)(?: RANGE)?(?: \[.*\]
 _DEFAULT = re.compile(
     r"([\[(]?)\bdefaults?(?:\s+(?:is|to)\b|\s*[:=]|(?<=[\[(]default)(?=\s))\s*", re.IGNORECASE
 )
-_WHOLE = re.compile(r"[-+]?\d+")
+_WHOLE_NUMBER = re.compile(r"[-+]?\d+")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _TYPE, _WORD = re.compile(r"\btype: (\w+)"), re.compile(r"<?(\w+)")
 _KINDS = {
@@ -36,7 +36,7 @@ _KINDS = {
     **dict.fromkeys(("bool", "boolean"), "choice"),
 }
 _NONE = ("", "None", "null", "???", "required")
-_NOT_OFFERED = {"help", "h", "version", "install-completion", "show-completion"}
+_IGNORED_NAMES = {"help", "h", "version", "install-completion", "show-completion"}
 _LEAF = re.compile(r"(\s*)(- |[\w.@/-]+:(?:\s|$))(.*)")
 _GROUP = re.compile(r"([\w/@.-]+): (.+)")
 _HYDRA = "== Config =="
@@ -68,11 +68,11 @@ class ScriptArgument(Record, label="argument of a script", rules=TOOL_RULES):
 
     def value_error(self, value: str) -> str:
         """Return why a value that was typed is none, by the help, or ""."""
-        kinds = {"whole": (_WHOLE, "a whole number"), "number": (_NUMBER, "a number")}
-        pattern, wanted = kinds.get(self.kind, (None, ""))
+        kinds = {"whole": (_WHOLE_NUMBER, "a whole number"), "number": (_NUMBER, "a number")}
+        pattern, kind_label = kinds.get(self.kind, (None, ""))
         if pattern is None or not value or "{" in value or pattern.fullmatch(value):
             return ""
-        return f"The script's help names {wanted}."
+        return f"The script's help names {kind_label}."
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,16 @@ class ScriptHelp(Record, label="help of a script", rules=TOOL_RULES):
 
 def read_help(text: str) -> tuple[ScriptArgument, ...]:
     """Return the arguments in the help of a script; none if it has none that can be read."""
-    lines = [_plain(line[:_LONGEST]) for line in _ESCAPE.sub("", text).splitlines()[:_MOST_LINES]]
+    lines = [_unframed(line[:_LONGEST]) for line in _ESCAPE.sub("", text).splitlines()[:_MAX_LINES]]
     if _HYDRA in lines:
-        found = [*_groups(lines), *_config(lines[lines.index(_HYDRA) + 1 :])]
+        arguments = [*_groups(lines), *_config(lines[lines.index(_HYDRA) + 1 :])]
     else:
-        found = list(_options(lines, has_head=True)) or list(_options(lines, has_head=False))
-    kept = {one.name: one for one in reversed(found) if one.name not in _NOT_OFFERED}
-    return tuple(kept.values())[::-1][:MAX_ARGUMENTS]
+        arguments = list(_options(lines, has_head=True)) or list(_options(lines, has_head=False))
+    by_name = {argument.name: argument for argument in reversed(arguments) if argument.name not in _IGNORED_NAMES}
+    return tuple(by_name.values())[::-1][:MAX_ARGUMENTS]
 
 
-def _plain(line: str) -> str:
+def _unframed(line: str) -> str:
     """Return a line without the frame of a box; its head ends with a colon."""
     if _BOX.match(line):
         return line.strip("╭╮┌┐┏┓─━+- ") + ":"
@@ -108,8 +108,8 @@ def _options(lines: Sequence[str], *, has_head: bool) -> Iterator[ScriptArgument
         is_below = is_below or (line.endswith(":") and not line.startswith((" ", "-")))
         is_new = bool(_STARTS.match(line))
         if entry and (is_new or not line.startswith(" ")):
-            if found := _option(entry):
-                yield found
+            if argument := _option(entry):
+                yield argument
             entry = []
         if is_below and (is_new or entry):
             entry.append(line)
@@ -117,98 +117,98 @@ def _options(lines: Sequence[str], *, has_head: bool) -> Iterator[ScriptArgument
 
 def _option(entry: Sequence[str]) -> ScriptArgument | None:
     """Read an option from its lines: names and value in the first columns, then its help."""
-    declared, *columns = re.split(r"\s{2,}", entry[0].strip())
+    declaration, *columns = re.split(r"\s{2,}", entry[0].strip())
     while columns and _COLUMN.fullmatch(columns[0]):
-        declared += f" {columns.pop(0)}"
-    words = " ".join([*columns, *(line.strip() for line in entry[1:])]).strip()[:_LONGEST]
-    listed = _CHOICES.search(declared)
-    choices = tuple(re.split(r"[|,]\s*", next(filter(None, listed.groups()), ""))) if listed else ()
-    bare = _CHOICES.sub("…", declared)
-    names = list(dict.fromkeys(one for one in _OPTION.findall(bare) if _is_head(one, bare)))
-    value = re.sub(r"[\s,/|…]+", " ", _OPTION.sub("", bare)).strip("= ")
+        declaration += f" {columns.pop(0)}"
+    help_text = " ".join([*columns, *(line.strip() for line in entry[1:])]).strip()[:_LONGEST]
+    choice_match = _CHOICES.search(declaration)
+    choices = tuple(re.split(r"[|,]\s*", next(filter(None, choice_match.groups()), ""))) if choice_match else ()
+    without_choices = _CHOICES.sub("…", declaration)
+    names = list(dict.fromkeys(name for name in _OPTION.findall(without_choices) if _is_head(name, without_choices)))
+    value = re.sub(r"[\s,/|…]+", " ", _OPTION.sub("", without_choices)).strip("= ")
     if not names:
         return None
-    long = [one for one in names if one.startswith("--")] or names
-    default = _default(words)
-    made = ScriptArgument(long[0], "text", default, help_text=words)
-    if listed is None and value in ("", "<bool>"):
-        off = [one for one in names if one[2:5] in ("no-", "no_")]
-        is_on = default in ("True", "true", made.name)
-        head = off[0] if off and is_on else made.head
-        given = tuple(one for one in names if one != head and one not in off)
-        return replace(made, head=head, kind="flag", default="", aliases=() if is_on else given)
-    made = replace(made, aliases=tuple(one for one in names if one != made.head))
+    long_names = [name for name in names if name.startswith("--")] or names
+    default = _default(help_text)
+    argument = ScriptArgument(long_names[0], "text", default, help_text=help_text)
+    if choice_match is None and value in ("", "<bool>"):
+        negations = [name for name in names if name[2:5] in ("no-", "no_")]
+        is_on = default in ("True", "true", argument.name)
+        head = negations[0] if negations and is_on else argument.head
+        aliases = tuple(name for name in names if name != head and name not in negations)
+        return replace(argument, head=head, kind="flag", default="", aliases=() if is_on else aliases)
+    argument = replace(argument, aliases=tuple(name for name in names if name != argument.head))
     if len(choices) > 1:
-        return replace(made, kind="choice", choices=choices)
-    return made if "..." in value else _with_kind(made, value)
+        return replace(argument, kind="choice", choices=choices)
+    return argument if "..." in value else _with_kind(argument, value)
 
 
-def _is_head(name: str, declared: str) -> bool:
+def _is_head(name: str, declaration: str) -> bool:
     """Return whether a name is one of the option, and no part of the name of its value."""
-    before = declared[: declared.index(name)]
-    return not before or before[-1] in " ,/|("
+    prefix = declaration[: declaration.index(name)]
+    return not prefix or prefix[-1] in " ,/|("
 
 
-def _with_kind(one: ScriptArgument, value: str) -> ScriptArgument:
+def _with_kind(argument: ScriptArgument, value: str) -> ScriptArgument:
     """Find the kind by the name of the value, the help, or the default."""
-    named = _TYPE.search(one.help_text) or _WORD.match(value)
-    kind = _KINDS.get(named[1].lower(), "") if named else ""
-    if kind == "choice" or one.default.lower() in ("true", "false"):
-        words = ("True", "False") if one.default[:1].isupper() else ("true", "false")
-        return replace(one, kind="choice", choices=words)
-    if not kind and _NUMBER.fullmatch(one.default):
-        kind = "whole" if _WHOLE.fullmatch(one.default) else "number"
-    return replace(one, kind=kind or "text")
+    type_match = _TYPE.search(argument.help_text) or _WORD.match(value)
+    kind = _KINDS.get(type_match[1].lower(), "") if type_match else ""
+    if kind == "choice" or argument.default.lower() in ("true", "false"):
+        choices = ("True", "False") if argument.default[:1].isupper() else ("true", "false")
+        return replace(argument, kind="choice", choices=choices)
+    if not kind and _NUMBER.fullmatch(argument.default):
+        kind = "whole" if _WHOLE_NUMBER.fullmatch(argument.default) else "number"
+    return replace(argument, kind=kind or "text")
 
 
-def _default(words: str) -> str:
+def _default(help_text: str) -> str:
     """Return the default that a help names: ``(default: 0.1)``, ``[default: a; required]``."""
-    found = _DEFAULT.search(words)
-    if found is None:
+    match = _DEFAULT.search(help_text)
+    if match is None:
         return ""
-    rest = words[found.end() :]
-    if rest[:1] in ("'", '"'):
-        return rest[1:].partition(rest[0])[0]
-    if rest[:1] in ("[", "("):
-        closing = rest.find("]" if rest[0] == "[" else ")")
-        return rest[: closing + 1]
-    ends = r"[;)\]]" if found[1] else r"[;,)\]]|\.(?=\s|$)"
-    value = re.split(ends, rest, maxsplit=1)[0].strip()
+    following_text = help_text[match.end() :]
+    if following_text[:1] in ("'", '"'):
+        return following_text[1:].partition(following_text[0])[0]
+    if following_text[:1] in ("[", "("):
+        closing = following_text.find("]" if following_text[0] == "[" else ")")
+        return following_text[: closing + 1]
+    end_pattern = r"[;)\]]" if match[1] else r"[;,)\]]|\.(?=\s|$)"
+    value = re.split(end_pattern, following_text, maxsplit=1)[0].strip()
     return "" if value in _NONE else value
 
 
 def _groups(lines: Sequence[str]) -> Iterator[ScriptArgument]:
     """Find the groups of a Hydra program: one configuration of each is chosen."""
     for line in lines[: lines.index(_HYDRA)]:
-        if found := _GROUP.fullmatch(line):
-            choices = tuple(found[2].split(", "))
-            yield ScriptArgument(f"{found[1]}=", "choice", choices=choices)
+        if match := _GROUP.fullmatch(line):
+            choices = tuple(match[2].split(", "))
+            yield ScriptArgument(f"{match[1]}=", "choice", choices=choices)
 
 
 def _config(lines: Sequence[str]) -> Iterator[ScriptArgument]:
     """Find the values in a Hydra program's configuration, which is YAML."""
-    above: list[tuple[int, str]] = []
+    parents: list[tuple[int, str]] = []
     values: dict[str, list[str]] = {}
     for line in lines:
-        found = _LEAF.fullmatch(line)
-        if found is None:
+        match = _LEAF.fullmatch(line)
+        if match is None:
             if values and line and not line.startswith(" "):
                 break
             continue
-        indent, key, value = len(found[1]), found[2].strip(), found[3].strip()
+        indent, key, value = len(match[1]), match[2].strip(), match[3].strip()
         if key == "-":
             # The values of a list are at the indentation of its key, or deeper.
-            if above:
-                values.setdefault(".".join(name for _, name in above), []).append(value)
+            if parents:
+                values.setdefault(".".join(name for _, name in parents), []).append(value)
             continue
-        while above and above[-1][0] >= indent:
-            above.pop()
-        above.append((indent, key[:-1]))
+        while parents and parents[-1][0] >= indent:
+            parents.pop()
+        parents.append((indent, key[:-1]))
         if value:
-            values[".".join(name for _, name in above)] = [_unquoted(value)]
-            above.pop()
-    for path, found_values in values.items():
-        text = found_values[0] if len(found_values) == 1 else f"[{','.join(found_values)}]"
+            values[".".join(name for _, name in parents)] = [_unquoted(value)]
+            parents.pop()
+    for path, values_of_path in values.items():
+        text = values_of_path[0] if len(values_of_path) == 1 else f"[{','.join(values_of_path)}]"
         yield _with_kind(ScriptArgument(f"{path}=", default="" if text in _NONE else text), "")
 
 

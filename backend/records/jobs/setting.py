@@ -16,7 +16,7 @@ SECTIONS = (WHAT_SECTION, WHERE_SECTION, HOW_SECTION, KEEP_SECTION)
 """The sections of the form, in its order."""
 
 
-_WORDS = {
+_KIND_LABELS = {
     "text": "text",
     "texts": "a list of text values",
     "words": "a list of text values",
@@ -72,7 +72,7 @@ class Setting:
         if self.kind == "text":
             return table.text(key, default, empty_ok=default == "")
         if self.kind in ("texts", "words"):
-            return _texts(table, key, default, is_typed=self.kind == "words")
+            return _read_texts(table, key, default, is_typed=self.kind == "words")
         if self.kind == "flag":
             return table.flag(key, default)
         if self.kind == "choice":
@@ -83,26 +83,26 @@ class Setting:
         if self.kind == "wholes":
             return self._wholes(table, key, default)
         if self.kind == "pair":
-            return self._pair(table, key, default)
-        return table.number(key, default, self._fits, self._limits())
+            return self._read_pair(table, key, default)
+        return table.number(key, default, self._is_in_range, self._range_text())
 
-    def _fits(self, value: float) -> bool:
+    def _is_in_range(self, value: float) -> bool:
         if self.exclusive_low is not None and value <= self.exclusive_low:
             return False
         return value >= self.low and (self.exclusive_high is None or value < self.exclusive_high)
 
     def limits(self) -> str:
         """Return the valid values in words: "a number, above 0"."""
-        if self.kind in _WORDS:
-            return _WORDS[self.kind]
+        if self.kind in _KIND_LABELS:
+            return _KIND_LABELS[self.kind]
         if self.kind == "whole":
             high = None if self.high is None else int(self.high)
             return f"a whole number, {range_text(int(self.low), high)}"
         if self.kind == "wholes":
             return f"whole numbers, each {range_text(int(self.low), None)}"
-        return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._limits()}"
+        return f"{'two numbers, each' if self.kind == 'pair' else 'a number,'} {self._range_text()}"
 
-    def _limits(self) -> str:
+    def _range_text(self) -> str:
         lowest = (
             f"{self.low:g} or more"
             if self.exclusive_low is None
@@ -121,25 +121,25 @@ class Setting:
             return ()
         return tuple(value)
 
-    def _pair(self, table: Table, key: str, default: Any) -> tuple[float, float]:
+    def _read_pair(self, table: Table, key: str, default: Any) -> tuple[float, float]:
         value = table.take_value(key, default)
         if (
             not isinstance(value, (list, tuple))
             or len(value) != 2
             or not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value)
-            or not all(map(self._fits, value))
+            or not all(map(self._is_in_range, value))
         ):
-            table.add_error(key, f"must be two numbers, each {self._limits()}.")
+            table.add_error(key, f"must be two numbers, each {self._range_text()}.")
             return (0.0, 0.0)
         return (float(value[0]), float(value[1]))
 
 
-def setting_metadata(kind: str, label: str = "", **more: Any) -> dict[str, Setting]:
+def setting_metadata(kind: str, label: str = "", **options: Any) -> dict[str, Setting]:
     """Return the metadata of a dataclass field that is a setting."""
-    return {"setting": Setting(kind, label, **more)}
+    return {"setting": Setting(kind, label, **options)}
 
 
-def _texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> tuple[str, ...]:
+def _read_texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> tuple[str, ...]:
     value = table.take_value(key, default)
     if is_typed and isinstance(value, str):
         # What was typed is passed on as it is if it cannot be split.

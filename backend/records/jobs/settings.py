@@ -41,7 +41,7 @@ _TABLES: Mapping[str, type] = {
 }
 
 
-def _all() -> Iterator[tuple[str, Setting]]:
+def _all_settings() -> Iterator[tuple[str, Setting]]:
     for name, setting in declared_settings(JobConfig).items():
         if name not in _TABLES:
             yield name, setting
@@ -53,19 +53,19 @@ def _all() -> Iterator[tuple[str, Setting]]:
                 yield f"{name}.{key}", one
 
 
-def _in_order() -> dict[str, Setting]:
-    found: dict[str, Setting] = {}
-    for path, setting in _all():
-        found.setdefault(path, setting)
-    return dict(sorted(found.items(), key=lambda one: SECTIONS.index(one[1].section)))
+def _sorted_settings() -> dict[str, Setting]:
+    settings: dict[str, Setting] = {}
+    for path, setting in _all_settings():
+        settings.setdefault(path, setting)
+    return dict(sorted(settings.items(), key=lambda item: SECTIONS.index(item[1].section)))
 
 
-SETTINGS: Mapping[str, Setting] = _in_order()
+SETTINGS: Mapping[str, Setting] = _sorted_settings()
 """In the order of the form. Of one that several options have: that of the first."""
-_PLACES = {path: number for number, path in enumerate(SETTINGS)}
-NOTES = tuple(path for path, one in SETTINGS.items() if one.is_note)
+_SORT_KEYS = {path: number for number, path in enumerate(SETTINGS)}
+NOTES = tuple(path for path, setting in SETTINGS.items() if setting.is_note)
 """What describes a job, and does not change what is trained."""
-CHANGEABLE = tuple(path for path, one in SETTINGS.items() if one.is_changeable)
+CHANGEABLE = tuple(path for path, setting in SETTINGS.items() if setting.is_changeable)
 """What a resume may change."""
 
 
@@ -73,8 +73,8 @@ def is_of(path: str, *, script: bool) -> bool:
     """Return whether jobs with a script have a setting, or else those with a model."""
     table = path.partition(".")[0]
     owners = (declared_settings(JobConfig).get(table), SETTINGS.get(path))
-    other = "training" if script else "script"
-    return all(one is None or one.job_kind != other for one in owners)
+    other_kind = "training" if script else "script"
+    return all(owner is None or owner.job_kind != other_kind for owner in owners)
 
 
 def value_at(raw: Mapping[str, Any], path: str) -> Any:
@@ -111,11 +111,11 @@ def name_and_unit(key: str) -> tuple[str, str]:
 def choices(key: str) -> dict[str, str]:
     """Return the words of all choices of a setting: those of each option that has it."""
     part, _, name = key.partition(".")
-    found = dict(SETTINGS[key].choices) if key in SETTINGS else {}
+    labels = dict(SETTINGS[key].choices) if key in SETTINGS else {}
     for options in OPTIONS.get(part, {}).values():
         if name in options:
-            found |= options[name].choices
-    return found
+            labels |= options[name].choices
+    return labels
 
 
 def value_label(key: str, value: str) -> str:
@@ -125,23 +125,23 @@ def value_label(key: str, value: str) -> str:
 
 def sort_key(key: str) -> float:
     """Return a sort key in the form's order; an unknown setting follows those of its table."""
-    if key in _PLACES:
-        return _PLACES[key]
-    kin = key.partition(".")[0]
-    return max((n + 0.5 for one, n in _PLACES.items() if one.startswith(kin)), default=len(_PLACES))
+    if key in _SORT_KEYS:
+        return _SORT_KEYS[key]
+    table = key.partition(".")[0]
+    return max((n + 0.5 for path, n in _SORT_KEYS.items() if path.startswith(table)), default=len(_SORT_KEYS))
 
 
 def section(key: str) -> str:
     """Return the section of the form that contains a setting."""
-    known = SETTINGS.get(key) or SETTINGS.get(key.partition(".")[0])
-    return known.section if known is not None else HOW_SECTION
+    setting = SETTINGS.get(key) or SETTINGS.get(key.partition(".")[0])
+    return setting.section if setting is not None else HOW_SECTION
 
 
 def default_value(path: str) -> Any:
     """Return the default of a setting that is no option; None for one that is required."""
     table, _, key = path.rpartition(".")
-    known = {one.name: one.default for one in fields(_TABLES.get(table, JobConfig))}
-    default = known.get(key)
+    defaults = {setting_field.name: setting_field.default for setting_field in fields(_TABLES.get(table, JobConfig))}
+    default = defaults.get(key)
     return None if default is MISSING else default
 
 
@@ -152,28 +152,28 @@ def conditions(path: str, *, script: bool = True) -> tuple[str, ...]:
     """
     change = ("A resume may change it.",) if path in CHANGEABLE else ()
     rules = [rule for rule in RULES if rule.paths[0] == path]
-    kept = (rule for rule in rules if script or all(is_of(p, script=False) for p in rule.paths))
-    return (*(rule.condition(label(path)) for rule in kept), *change)
+    applicable_rules = (rule for rule in rules if script or all(is_of(p, script=False) for p in rule.paths))
+    return (*(rule.condition(label(path)) for rule in applicable_rules), *change)
 
 
 def in_markdown() -> str:
     """Return the settings as a table for the guide."""
     rows = ["| Setting, and its path in the job file | Values |", "|---|---|"]
-    for path, one in SETTINGS.items():
-        if one.kind == "table" and not one.label:
+    for path, setting in SETTINGS.items():
+        if setting.kind == "table" and not setting.label:
             continue
         table, _, key = path.rpartition(".")
         options = OPTIONS.get(table, {})
-        owners = ", ".join(f"`{name}`" for name, known in options.items() if key in known)
-        defaults = [known[key].default for known in options.values() if key in known]
-        texts = {_text(one) for one in defaults or [default_value(path)]}
-        values = ", ".join(f"`{choice}`" for choice in choices(path) if choice) or one.limits()
-        if one.kind == "text" and one.choices:
-            values += f", or {one.limits()}"
-        more = "".join(f". {one.rstrip('.')}" for one in conditions(path))
+        owners = ", ".join(f"`{name}`" for name, settings in options.items() if key in settings)
+        defaults = [settings[key].default for settings in options.values() if key in settings]
+        texts = {_text(setting) for setting in defaults or [default_value(path)]}
+        values = ", ".join(f"`{choice}`" for choice in choices(path) if choice) or setting.limits()
+        if setting.kind == "text" and setting.choices:
+            values += f", or {setting.limits()}"
+        condition_text = "".join(f". {setting.rstrip('.')}" for setting in conditions(path))
         default = f"; default {' or '.join(sorted(texts))}" if texts != {""} else ""
-        of = f" of {owners}" if owners else ""
-        rows.append(f"| {label(path)}: `{path}`{of} | {values}{default}{more} |")
+        owner_text = f" of {owners}" if owners else ""
+        rows.append(f"| {label(path)}: `{path}`{owner_text} | {values}{default}{condition_text} |")
     return "\n".join(rows) + "\n"
 
 

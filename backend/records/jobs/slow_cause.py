@@ -69,26 +69,26 @@ class SlowCause(Record, label="slow cause"):
     @property
     def evidence(self) -> str:
         """Return the second half of `sentence`."""
-        ms, usual, rank = _figure(self.ms), _figure(self.usual_ms), self.rank
+        ms, usual_ms, rank = _figure(self.ms), _figure(self.usual_ms), self.rank
         if self.is_of_shared_cores:
             times = f"{self.ms / max(self.usual_ms, 1e-9):.1f}".removesuffix(".0")
             return (
                 f"processes share their cores with other programs, so steps take {times} × as long"
             )
         if rank is None:
-            what = "waiting for data" if self.cause is Cause.DATA else "communication"
-            return f"{what} takes {ms} of the {_figure(self.step_ms)} ms of a step on every rank"
+            activity = "waiting for data" if self.cause is Cause.DATA else "communication"
+            return f"{activity} takes {ms} of the {_figure(self.step_ms)} ms of a step on every rank"
         if self.cause is Cause.DATA:
-            return f"rank {rank} waits {ms} ms a step for its loader, the others {usual} ms"
+            return f"rank {rank} waits {ms} ms a step for its loader, the others {usual_ms} ms"
         if self.cause is Cause.COMMUNICATION:
-            return f"rank {rank} waits {ms} ms a step for the servers, the others {usual} ms"
-        computes = f"rank {rank} computes {ms} ms a step, the others {usual} ms"
+            return f"rank {rank} waits {ms} ms a step for the servers, the others {usual_ms} ms"
+        computes = f"rank {rank} computes {ms} ms a step, the others {usual_ms} ms"
         if self.cause is Cause.CPU:
             wait = _figure(self.cpu_wait_ms)
             return f"other programs use its CPU; {computes}, and it waits {wait} ms for a free core"
         return computes
 
-    def message(self, node: str, nodes: int) -> str:
+    def message(self, node: str, node_count: int) -> str:
         """Return ``The network slows this job: communication takes 22 of the 31 ms …``.
 
         Args:
@@ -99,7 +99,7 @@ class SlowCause(Record, label="slow cause"):
             return f"{self.evidence[0].upper()}{self.evidence[1:]}."
         shared = "The loader"
         if self.cause is Cause.COMMUNICATION:
-            shared = "The network" if nodes > 1 else "Communication"
+            shared = "The network" if node_count > 1 else "Communication"
         return f"{shared if self.rank is None else node} slows this job: {self.evidence}."
 
 

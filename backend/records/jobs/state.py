@@ -33,7 +33,7 @@ class JobState(str, Enum):
     @property
     def is_over(self) -> bool:
         """True after a run has ended; nothing happens until the user acts."""
-        return self in _OVER
+        return self in _ENDED
 
     @property
     def is_queued(self) -> bool:
@@ -48,17 +48,17 @@ class JobState(str, Enum):
     @property
     def label(self) -> str:
         """The label ("Training", "Stopped")."""
-        return _WORDS[self][0]
+        return _TEXTS[self][0]
 
     @property
     def color_role(self) -> str:
         """The colour family of the state: idle, live, warn, rest, good or bad."""
-        return _WORDS[self][1]
+        return _TEXTS[self][1]
 
     @property
     def explanation(self) -> str:
         """A short sentence for the tool tip."""
-        return _WORDS[self][2]
+        return _TEXTS[self][2]
 
 
 _LIVE = frozenset(
@@ -72,9 +72,9 @@ _LIVE = frozenset(
     }
 )
 _FAILED = frozenset({JobState.ERROR, JobState.LOST})
-_OVER = frozenset({JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST})
+_ENDED = frozenset({JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST})
 
-_WORDS = {
+_TEXTS = {
     JobState.CREATED: ("Draft", "idle", "Not started yet"),
     JobState.QUEUED: ("Queued", "idle", "Waiting in the queue"),
     JobState.PAUSED: ("Paused", "idle", "Gave way to another user; continues by itself"),

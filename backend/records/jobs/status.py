@@ -23,7 +23,7 @@ from backend.records.jobs.state import JobState
 
 STATUS_SCHEMA = 1
 GROWN = "grown"
-_NEEDS = (
+_REQUIRED_FIELDS = (
     *("run", "epoch", "epochs", "step", "total_steps", "steps_per_epoch", "world_size"),
     *("metrics", "message", "heartbeat"),
 )
@@ -87,12 +87,12 @@ class Continuation(Record, label="continued run"):
     @property
     def nodes(self) -> str:
         """Return "2 of 3 nodes", "" if it has had all of them since its start."""
-        words = f"{len(self.placement)} of {len(self.chosen_nodes)} nodes"
-        return words if self.is_short or self.has_grown else ""
+        text = f"{len(self.placement)} of {len(self.chosen_nodes)} nodes"
+        return text if self.is_short or self.has_grown else ""
 
 
 @dataclass(frozen=True)
-class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_NEEDS):
+class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_REQUIRED_FIELDS):
     """One reading of ``status.json``.
 
     ``heartbeat`` is a counter: a status is fresh if it advances, whatever two clocks say. ``step``
@@ -162,11 +162,11 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_N
 
         A clock that was set during the run does not change how long it took.
         """
-        started, ended = self.started_at, record.ended_at or self.updated_at
+        started_at, ended_at = self.started_at, record.ended_at or self.updated_at
         if record.took_s is not None:
-            started = record.started_at or started
-        elif timestamps.seconds(ended) < timestamps.seconds(started):
-            ended = self.updated_at
+            started_at = record.started_at or started_at
+        elif timestamps.seconds(ended_at) < timestamps.seconds(started_at):
+            ended_at = self.updated_at
         return replace(
             self,
             state=record.state,
@@ -175,8 +175,8 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_N
             eta_s=None,
             energy_j=record.energy_j,
             other_cpu=record.other_cpu,
-            started_at=started,
-            updated_at=ended,
+            started_at=started_at,
+            updated_at=ended_at,
         )
 
 

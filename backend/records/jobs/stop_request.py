@@ -58,11 +58,11 @@ def kill_requested(lock: Path, run: int) -> bool:
 def _content(lock: Path) -> dict[str, Any]:
     try:
         with lock.open("rb") as file:
-            found = json.loads(file.read(10_000))
+            content = json.loads(file.read(10_000))
     except (OSError, ValueError, RecursionError) as error:
         swallowed(error)
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def stop_requested(lock: Path, run: int) -> bool:
@@ -82,7 +82,7 @@ def stop_requested(lock: Path, run: int) -> bool:
     except FileNotFoundError:
         return False
     try:
-        meant = json.loads(content)["run"]
+        requested_run = json.loads(content)["run"]
     except (ValueError, KeyError, TypeError, RecursionError):  # As `touch` makes it.
         return True
-    return not isinstance(meant, int) or meant == run
+    return not isinstance(requested_run, int) or requested_run == run

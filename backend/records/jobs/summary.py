@@ -92,8 +92,8 @@ class JobSummary(NamedTuple):
     @property
     def name_and_tags(self) -> str:
         """Its name and tags; of a sweep its own tag, too."""
-        own = () if self.sweep is None else (self.id,)
-        return " ".join((self.name, *own, *self.tags))
+        sweep_tags = () if self.sweep is None else (self.id,)
+        return " ".join((self.name, *sweep_tags, *self.tags))
 
     @property
     def group(self) -> int:
@@ -112,16 +112,16 @@ class JobSummary(NamedTuple):
         """As of `JobView`."""
         return "resume_arguments=" in self.settings or not self.is_script
 
-    def took_s(self, now: float) -> float | None:
+    def took_s(self, now_s: float) -> float | None:
         """Return the seconds that all its runs took, up to ``now``."""
-        end = self.ended_s or (now if self.state.is_live else 0.0)
+        end = self.ended_s or (now_s if self.state.is_live else 0.0)
         if not self.started_s or not end:
             return None
         return self.earlier_s + max(0.0, end - self.started_s)
 
-    def gpu_s(self, now: float) -> float | None:
+    def gpu_s(self, now_s: float) -> float | None:
         """Return the seconds that all its runs took, each times its GPUs, up to ``now``."""
-        end = self.ended_s or (now if self.state.is_live else 0.0)
+        end = self.ended_s or (now_s if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
         return gpu_seconds(self.earlier_gpu_s, gpus, self.started_s, end)
 
@@ -224,7 +224,7 @@ def summary_of(view: JobView) -> JobSummary:
 
 
 def make_summary(
-    settings: Mapping[str, Any], metrics: Mapping[str, float | None], **known: Any
+    settings: Mapping[str, Any], metrics: Mapping[str, float | None], **fields: Any
 ) -> JobSummary:
     """Make a summary with the text for the search.
 
@@ -233,52 +233,52 @@ def make_summary(
         metrics: The newest value of each.
         known: The fields of the summary except its text.
     """
-    line = JobSummary(**known)
-    own = [
-        line.id,
-        line.name,
-        line.notes,
-        *line.tags,
-        line.state.label,
-        line.user,
-        *line.nodes,
-        *(reference for _, reference in line.pins),
-        *_metrics({**metrics, **(dict([line.best_metric]) if line.best_metric else {})}),
+    summary = JobSummary(**fields)
+    own_texts = [
+        summary.id,
+        summary.name,
+        summary.notes,
+        *summary.tags,
+        summary.state.label,
+        summary.user,
+        *summary.nodes,
+        *(reference for _, reference in summary.pins),
+        *_metrics({**metrics, **(dict([summary.best_metric]) if summary.best_metric else {})}),
     ]
-    others = (pair for pair in _settings(settings) if pair not in _SAYS_NOTHING)
+    setting_texts = (pair for pair in _settings(settings) if pair not in _COMMON_TEXTS)
     policy = settings.get("checkpoint")
-    return line._replace(
-        text=_folded(own),
-        settings=_kept_once(_folded(others)),
-        arguments=_kept_once(command_line(settings.get(arguments.TABLE, ()))),
-        best_mode=_mode_of(line, policy),
+    return summary._replace(
+        text=_folded_text(own_texts),
+        settings=_shared_text(_folded_text(setting_texts)),
+        arguments=_shared_text(command_line(settings.get(arguments.TABLE, ()))),
+        best_mode=_mode_of(summary, policy),
     )
 
 
-def _mode_of(line: JobSummary, policy: object) -> str:
+def _mode_of(summary: JobSummary, policy: object) -> str:
     """Return which values of a job's best metric are better; a script may have one of its own."""
     policy = policy if isinstance(policy, Mapping) else {}
-    name = line.best_metric[0] if line.best_metric is not None else ""
+    name = summary.best_metric[0] if summary.best_metric is not None else ""
     if name and "best_metric" in policy and policy["best_metric"] != name:
         return usual_mode(name)
     return str(policy.get("best_mode", usual_mode(name)))
 
 
-def _folded(parts: Iterable[str]) -> str:
+def _folded_text(parts: Iterable[str]) -> str:
     return "\n".join(part for part in parts if part).casefold()
 
 
 @lru_cache(maxsize=8192)
-def _kept_once(text: str) -> str:
+def _shared_text(text: str) -> str:
     return text
 
 
-_SAID_ELSEWHERE = frozenset({*NOTES, "placement", "model", "dataset", "loader"})
+_OTHER_FIELDS = frozenset({*NOTES, "placement", "model", "dataset", "loader"})
 
 
 def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
     for key, value in settings.items():
-        if key in _SAID_ELSEWHERE:
+        if key in _OTHER_FIELDS:
             continue
         if key == "environment":
             # The value of a variable may be a token.
@@ -321,7 +321,7 @@ def _pair(key: str, value: Any) -> str:
     )
 
 
-_SAYS_WHY = (JobState.INTERRUPTED, JobState.PAUSED, JobState.FINISHED)
+_STATES_WITH_REASON = (JobState.INTERRUPTED, JobState.PAUSED, JobState.FINISHED)
 
 
 def _reason(view: JobView) -> str:
@@ -329,7 +329,7 @@ def _reason(view: JobView) -> str:
         return view.contact_warning
     if view.error is not None:
         return view.error.message
-    return view.status.message if view.state in _SAYS_WHY else ""
+    return view.status.message if view.state in _STATES_WITH_REASON else ""
 
 
 def _defaults() -> Iterable[str]:
@@ -341,5 +341,5 @@ def _defaults() -> Iterable[str]:
             )
 
 
-_SAYS_NOTHING = frozenset({"checkpoint", "optimizer", "early_stop", *_defaults()})
+_COMMON_TEXTS = frozenset({"checkpoint", "optimizer", "early_stop", *_defaults()})
 """Words of nearly every job, which a search for them would find all."""

@@ -18,9 +18,9 @@ from backend.records.jobs.summary import JobSummary
 NUMBERS = ("lr", "batch_size", "epochs", "seed")
 TEXTS = ("optimizer", "strategy")
 PINS = ("model", "dataset", "script")
-_UNSAID = {"seed": str(default_value("seed")), "strategy": str(default_value("strategy.name"))}
+_OMITTED_DEFAULTS = {"seed": str(default_value("seed")), "strategy": str(default_value("strategy.name"))}
 """Values that the text omits, because nearly every job has them."""
-_COMPARED = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
+_COMPARISON = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 
 
 class SettingFilter(NamedTuple):
@@ -31,12 +31,12 @@ class SettingFilter(NamedTuple):
     value: float
 
 
-def comparison(word: str) -> SettingFilter | None:
+def parse_filter(word: str) -> SettingFilter | None:
     """Parse a word of a search as a comparison, None if it is a plain word."""
-    found = _COMPARED.fullmatch(word)
-    if found is None:
+    match = _COMPARISON.fullmatch(word)
+    if match is None:
         return None
-    name, sign, text = found.groups()
+    name, sign, text = match.groups()
     try:
         return SettingFilter(search_key(name), sign, float(text.replace(",", ".")))
     except ValueError:  # A word such as “a>b”.
@@ -48,49 +48,49 @@ def search_key(word: str) -> str:
     return argument_name(word) or word
 
 
-def setting(line: JobSummary, key: str) -> str:
+def setting(summary: JobSummary, key: str) -> str:
     """Return the value of a setting as in the summary's text; "" for none, and for a sweep."""
     if key in PINS:
-        return next((reference for name, reference in line.pins if name == key), "")
-    return line.arguments if key == TABLE else settings((line,), key)[0]
+        return next((reference for name, reference in summary.pins if name == key), "")
+    return summary.arguments if key == TABLE else settings((summary,), key)[0]
 
 
-def settings(lines: Iterable[JobSummary], key: str) -> list[str]:
+def settings(summaries: Iterable[JobSummary], key: str) -> list[str]:
     """Do the same for many, without a call for each: of 100,000 that is most of the time."""
     if key in (*PINS, TABLE):
-        return [setting(line, key) for line in lines]
-    begin, mark = f"{key}=", f"\n{key}="
-    long, unsaid = len(mark), _UNSAID.get(key, "")
-    found = []
-    for line in lines:
-        text = line.settings
-        at = text.find(mark) + long
-        if at < long:
-            if not text.startswith(begin):
+        return [setting(summary, key) for summary in summaries]
+    prefix, line_prefix = f"{key}=", f"\n{key}="
+    prefix_length, omitted_default = len(line_prefix), _OMITTED_DEFAULTS.get(key, "")
+    values = []
+    for summary in summaries:
+        text = summary.settings
+        start = text.find(line_prefix) + prefix_length
+        if start < prefix_length:
+            if not text.startswith(prefix):
                 # The row of a sweep has no text.
-                found.append(unsaid if text else "")
+                values.append(omitted_default if text else "")
                 continue
-            at = long - 1
-        end = text.find("\n", at)
-        found.append(text[at:] if end < 0 else text[at:end])
-    return found
+            start = prefix_length - 1
+        end = text.find("\n", start)
+        values.append(text[start:] if end < 0 else text[start:end])
+    return values
 
 
-def number(line: JobSummary, key: str) -> float:
+def number(summary: JobSummary, key: str) -> float:
     """Return the value of a numeric setting, NaN for none."""
-    return numbers((line,), key)[0]
+    return numbers((summary,), key)[0]
 
 
-def numbers(lines: Iterable[JobSummary], key: str) -> list[float]:
+def numbers(summaries: Iterable[JobSummary], key: str) -> list[float]:
     """Do the same for many: most jobs share their values."""
-    known: dict[str, float] = {"": nan}
-    found = []
-    for text in settings(lines, key):
-        value = known.get(text)
+    known_numbers: dict[str, float] = {"": nan}
+    values = []
+    for text in settings(summaries, key):
+        value = known_numbers.get(text)
         if value is None:
-            value = known[text] = _number(text)
-        found.append(value)
-    return found
+            value = known_numbers[text] = _number(text)
+        values.append(value)
+    return values
 
 
 def _number(text: str) -> float:

@@ -30,14 +30,14 @@ class Strategy(Options):
     def __init__(
         self,
         label: str,
-        does: str,
-        pays: str,
-        needs: str,
+        description: str,
+        advantage: str,
+        costs: str,
         settings: Mapping[str, Setting] = {},
         library: str = "",
     ) -> None:
         super().__init__(label, settings)
-        self.does, self.pays, self.needs = does, pays, needs
+        self.description, self.advantage, self.costs = description, advantage, costs
         self.library = library
 
 

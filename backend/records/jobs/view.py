@@ -23,15 +23,15 @@ JOULES_A_KWH = 3.6e6
 NO_RESUME_REASON = "The script has no arguments to resume with; clone the job to give it some"
 
 
-def gpu_seconds(earlier_s: float | None, gpus: int, started: float, ended: float) -> float | None:
+def gpu_seconds(earlier_s: float | None, gpus: int, started_s: float, ended_s: float) -> float | None:
     """Return the seconds of all runs, each times its GPUs; None if unknown.
 
     Times are seconds since 1970, 0.0 if there is none.
     """
-    if earlier_s is None or not started or not ended:
+    if earlier_s is None or not started_s or not ended_s:
         return None
-    found = earlier_s + gpus * max(0.0, ended - started)
-    return found if found > 0 else None
+    seconds = earlier_s + gpus * max(0.0, ended_s - started_s)
+    return seconds if seconds > 0 else None
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class JobView:
     def gpu_s(self, now_s: float) -> float | None:
         """Return the seconds that all its runs took, each times its GPUs; None on CPUs."""
         status = self.status
-        ended = seconds(status.ended_at) or (now_s if self.state.is_live else 0.0)
+        ended_s = seconds(status.ended_at) or (now_s if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
-        return gpu_seconds(status.earlier_gpu_s, gpus, seconds(status.started_at), ended)
+        return gpu_seconds(status.earlier_gpu_s, gpus, seconds(status.started_at), ended_s)
 
     def ranks(self) -> Iterator[tuple[int, Placement, str]]:
         """Yield each rank, its node, and the UUID of its GPU or "", in the placement's order."""
@@ -129,13 +129,13 @@ class JobView:
         times = self.status.rank_step_ms
         slow = [rank for rank in self.status.slow_ranks if rank < len(times)]
         # A server has no step time.
-        rest = [ms for rank, ms in enumerate(times) if ms and rank not in slow]
-        if not self.state.is_live or not slow or not rest:
+        other_times = [ms for rank, ms in enumerate(times) if ms and rank not in slow]
+        if not self.state.is_live or not slow or not other_times:
             return None
         rank = max(slow, key=lambda rank: times[rank])
         from statistics import median
 
-        return rank, times[rank] / median(rest) - 1
+        return rank, times[rank] / median(other_times) - 1
 
     def slow_message(self) -> str:
         """Return a sentence on what slows the running job, "" if nothing does."""
@@ -148,7 +148,7 @@ class JobView:
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints; the parts of a step only of a live job."""
         status = self.status
-        now = {"step_times": status.step_times, "slow_cause": status.slow_cause}
+        live_parts = {"step_times": status.step_times, "slow_cause": status.slow_cause}
         return {
             "id": self.id,
             "name": self.name,
@@ -165,8 +165,8 @@ class JobView:
             "created": self.created,
             "started": status.started_at,
             "ended": status.ended_at,
-            "gpu_hours": _in(self.gpu_s(time.time()), 3600),
-            "energy_kwh": _in(status.total_energy_j, JOULES_A_KWH),
+            "gpu_hours": _in_unit(self.gpu_s(time.time()), 3600),
+            "energy_kwh": _in_unit(status.total_energy_j, JOULES_A_KWH),
             "tags": list(self.tags),
             "notes": self.notes,
             "eta_s": status.eta_s,
@@ -178,12 +178,12 @@ class JobView:
                 else {}
             ),
             "alarms": json_value(status.alarms),
-            **(json_value(now) if self.state.is_live and status.step_times is not None else {}),
+            **(json_value(live_parts) if self.state.is_live and status.step_times is not None else {}),
         }
 
 
-def _in(value: float | None, each: float) -> float | None:
-    return None if value is None else round(value / each, 6)
+def _in_unit(value: float | None, unit: float) -> float | None:
+    return None if value is None else round(value / unit, 6)
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,8 @@ class JobCheck:
     @property
     def waits_for(self) -> str:
         """Return the check because of which it can only be queued, "" if it can be started."""
-        failed = {one.check for one in self.findings if not one.ok}
-        return next((one for one in (NODE_CHECK, GPU_CHECK) if one in failed), "")
+        failed = {finding.check for finding in self.findings if not finding.ok}
+        return next((finding for finding in (NODE_CHECK, GPU_CHECK) if finding in failed), "")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from functools import cache
 from types import MappingProxyType
 
 from backend.records.base.schema import KEY
-from backend.records.jobs.metric_names import in_spreadsheet
+from backend.records.jobs.metric_names import spreadsheet_text
 from backend.records.jobs.run_environment import RunEnvironment
 from backend.records.studies.study import (
     RELATIVE,
@@ -329,7 +329,7 @@ def in_csv(table: StudyTable) -> str:
         environment = job.environment or RunEnvironment(0, job.seed, 0)
         writer.writerow(
             [
-                *(in_spreadsheet(job.row), job.seed, job.job),
+                *(spreadsheet_text(job.row), job.seed, job.job),
                 *(job.values.get(measure) for measure in measures),
                 *(job.busy, environment.device, environment.torch, environment.program),
             ]

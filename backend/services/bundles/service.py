@@ -25,7 +25,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.library import imports, library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.base.atomic_files import read_json
-from backend.records.base.content import files_of, hash_file, folder_sha256
+from backend.records.base.content import files_of, folder_sha256, hash_file
 from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX, JobFolder
 from backend.records.base.validation import sanitize
 from backend.records.bundles.job_archive import (
@@ -34,10 +34,10 @@ from backend.records.bundles.job_archive import (
     JOB_FILE,
     NO_CHECKPOINT,
     SUFFIX,
-    WrittenBundle,
     BundledVersion,
-    Manifest,
     ImportedJob,
+    Manifest,
+    WrittenBundle,
 )
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, shareable_config

@@ -26,7 +26,7 @@ from backend.records.jobs.comparison import (
     compare,
 )
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
-from backend.records.jobs.metric_names import headings, in_spreadsheet
+from backend.records.jobs.metric_names import headings, spreadsheet_text
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.jobs.queries import JobQueries
 
@@ -142,7 +142,7 @@ def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
 
 def _csv_chunks(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of one job in pieces, each with its number of lines."""
-    head = (update.view.id, in_spreadsheet(update.view.name))
+    head = (update.view.id, spreadsheet_text(update.view.name))
     rows = _rows(update.history, names)
     while chunk := list(itertools.islice(rows, _ROWS_PER_CHUNK)):
         yield len(chunk), _lines((*head, *row) for row in chunk)

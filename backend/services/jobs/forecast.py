@@ -14,11 +14,11 @@ from backend.records.base.atomic_files import read_json
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.forecast import (
     SimilarJob,
-    similar_jobs,
     checkpoint_bytes,
     checkpoints_kept,
     forecast,
     similar_job_of,
+    similar_jobs,
 )
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobForecast, JobView
@@ -70,7 +70,7 @@ class JobForecaster:
             return 0
         pins = pins or {"model": self._library.pin(Kind.MODEL, config.model)}
         size = self._checkpoint_bytes(config, pins, self._jobs())
-        return (size or 0) * checkpoints_kept(config, None, None, writing=1)
+        return (size or 0) * checkpoints_kept(config, None, None, writing_count=1)
 
     def _jobs(self) -> tuple[JobView, ...]:
         with suppress(BackendError):

@@ -23,7 +23,7 @@ from backend.records.jobs import summary_settings
 from backend.records.jobs.arguments import TABLE, canonical_name
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobChoices, JobQuery, JobSummary
-from backend.records.jobs.summary_settings import SettingFilter, comparison
+from backend.records.jobs.summary_settings import SettingFilter, parse_filter
 from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.sweep_grouping import NO_SLOTS, JobSweeps
 
@@ -311,7 +311,7 @@ class JobIndex:
             if value:
                 mask = self._filter(mask, predicate)
         for token in query.text.casefold().split():
-            setting_filter = comparison(token)
+            setting_filter = parse_filter(token)
             search_text = summary_settings.search_key(token)
             mask = (
                 self._filter_by_setting(mask, setting_filter)

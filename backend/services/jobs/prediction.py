@@ -18,7 +18,7 @@ from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.launch import Launch
-from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
+from backend.records.jobs.prediction import Prediction, PredictionInput, parse_samples
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.tools import tool_process
@@ -188,7 +188,7 @@ def _tool_request(selection: PredictionInput) -> tuple[dict[str, Any], tuple[str
         stamps = (f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in files.items())
         return {"files": list(files)}, tuple(stamps)
     try:
-        samples = chosen_samples(selection.samples)
+        samples = parse_samples(selection.samples)
     except ValueError as error:
         raise BackendError(f"{error}.", "Write numbers and ranges: 3, 10-20.") from error
     return {"split": selection.split, "samples": samples}, (selection.split, repr(samples))

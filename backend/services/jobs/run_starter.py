@@ -32,7 +32,7 @@ from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.library.item import KINDS, Kind
-from backend.services.tools.training_python import training_error, next_run_config
+from backend.services.tools.training_python import next_run_config, training_error
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService

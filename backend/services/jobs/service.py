@@ -70,8 +70,8 @@ from backend.services.jobs.validation import (
     CheckedJob,
     JobValidator,
     check_batch_size,
-    memory_hint,
     learning_rates,
+    memory_hint,
 )
 from backend.services.preflight.service import PreflightService
 from backend.services.tools import tool_process

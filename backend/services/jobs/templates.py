@@ -18,7 +18,7 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenRoot
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_error, closest_match, sanitize
+from backend.records.base.validation import closest_match, name_error, sanitize
 from backend.records.jobs.template import SUFFIX, Template, describe, template_of
 from backend.services.jobs.job_file import read_job_file
 

@@ -34,12 +34,12 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import (
     LEAKS_DETAIL,
     WEIGHTS_DETAIL,
+    Combination,
     FileEntry,
     Kind,
     LibraryItem,
     Pin,
     RescanReport,
-    Combination,
     VersionChanges,
     split_reference,
 )

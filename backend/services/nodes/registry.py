@@ -20,7 +20,7 @@ from backend.provisioning.node_facts import NodeInspection, inspect
 from backend.records.base.account import expand_home
 from backend.records.base.layout import NodeHome
 from backend.records.base.program_name import COMMAND
-from backend.records.base.validation import name_error, closest_match, sanitize
+from backend.records.base.validation import closest_match, name_error, sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeInfo, SshOverview
 from backend.records.nodes.give_way_hours import parse_hours

@@ -38,8 +38,8 @@ from backend.records.queue.entry import (
     LOWEST,
     STEP,
     Queue,
-    QueueEntry,
     QueuedJob,
+    QueueEntry,
     in_order,
     is_a_desk,
     node_key,
@@ -47,8 +47,8 @@ from backend.records.queue.entry import (
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
-    NodeView,
     ClusterState,
+    NodeView,
     judge_queue,
     node_view_of,
 )

@@ -18,10 +18,10 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.sweeps.spec import (
     TAG,
-    Expansion,
-    Sweep,
-    QueuedSweep,
     CancelledSweep,
+    Expansion,
+    QueuedSweep,
+    Sweep,
     expand,
     read_sweep,
     sweep_name,

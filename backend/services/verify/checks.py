@@ -25,10 +25,10 @@ from backend.node.run.finalize import Supervision
 from backend.records.base import access_modes, number_format, timestamps
 from backend.records.base.atomic_files import TEMPORARY, read_json
 from backend.records.base.layout import (
-    MANUAL_RUNS,
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
     LATEST,
+    MANUAL_RUNS,
     SIDECAR_SUFFIX,
     DataRoot,
     JobFolder,

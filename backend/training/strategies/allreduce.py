@@ -125,16 +125,10 @@ class AveragedGradients(Strategy):
         for message in self._messages:
             message.zero()
 
-<<<<<<< HEAD
-    def backward(self, loss: torch.Tensor) -> None:
-        hooked: Any = loss
-        hooked.register_hook(self._begin_backward)
-=======
     def backward(self, loss: torch.Tensor, *, is_last: bool = True) -> None:
         if is_last:
             hooked: Any = loss
-            hooked.register_hook(self._begin)
->>>>>>> work
+            hooked.register_hook(self._begin_backward)
         super().backward(loss)
 
     def _begin_backward(self, _gradient: torch.Tensor) -> None:
@@ -174,7 +168,10 @@ class AveragedGradients(Strategy):
 
     def _ordered_messages(self) -> list[GradientMessage]:
         """Return the messages in the order of sending, the one with the sync vector last."""
-        return [*self._early_messages, *(message for message in self._messages if message not in self._early_messages)]
+        return [
+            *self._early_messages,
+            *(message for message in self._messages if message not in self._early_messages),
+        ]
 
     def _require_unchanged(self) -> None:
         changed = [p for message in self._early_messages for p in message.changed_parameters()]
@@ -377,7 +374,9 @@ class GradientMessage(ABC):
         """Return whether each gradient was final when it arrived first, after a trial."""
         sums, self._checksums = self._checksums, {}
         return all(
-            parameter in sums and parameter.grad is not None and bool(sums[parameter] == _checksum(parameter.grad))
+            parameter in sums
+            and parameter.grad is not None
+            and bool(sums[parameter] == _checksum(parameter.grad))
             for parameter in self.parameters
         )
 
@@ -388,7 +387,10 @@ class GradientMessage(ABC):
         if self._content._version != self._version:
             return self.parameters
         return [
-            parameter for parameter in self.parameters if parameter in self._repeated_parameters or parameter.grad is not self._sent_gradients[parameter]
+            parameter
+            for parameter in self.parameters
+            if parameter in self._repeated_parameters
+            or parameter.grad is not self._sent_gradients[parameter]
         ]
 
     def zero(self) -> None:
@@ -423,7 +425,9 @@ class GradientMessage(ABC):
 class SingleGradient(GradientMessage):
     """One gradient, in the tensor that autograd made for it."""
 
-    def __init__(self, strategy: AveragedGradients, name: str, parameter: torch.nn.Parameter) -> None:
+    def __init__(
+        self, strategy: AveragedGradients, name: str, parameter: torch.nn.Parameter
+    ) -> None:
         super().__init__(strategy, name, [parameter])
         self._parameter = parameter
 
@@ -456,7 +460,11 @@ class GradientBucket(GradientMessage):
     """
 
     def __init__(
-        self, strategy: AveragedGradients, name: str, parameters: list[torch.nn.Parameter], tail: int
+        self,
+        strategy: AveragedGradients,
+        name: str,
+        parameters: list[torch.nn.Parameter],
+        tail: int,
     ) -> None:
         super().__init__(strategy, name, parameters)
         first_parameter = parameters[0] if parameters else None
@@ -497,7 +505,8 @@ class GradientBucket(GradientMessage):
         return [
             parameter
             for parameter, view in self._pairs
-            if parameter.grad is None or (parameter.grad is view and parameter in self._idle_parameters)
+            if parameter.grad is None
+            or (parameter.grad is view and parameter in self._idle_parameters)
         ]
 
     def _collect(self) -> torch.Tensor:

@@ -226,11 +226,15 @@ def trainable_parameters(
 def optimized_names(model: torch.nn.Module, optimizer: torch.optim.Optimizer | Lbfgs) -> list[str]:
     """Return the names of the optimizer's parameters, in the order of its state dict."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
+    return [
+        names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]
+    ]
 
 
 def drop_unused_gradients(
-    parameters: Sequence[torch.nn.Parameter], unused_indices: Sequence[int], used_shares: torch.Tensor
+    parameters: Sequence[torch.nn.Parameter],
+    unused_indices: Sequence[int],
+    used_shares: torch.Tensor,
 ) -> None:
     """Drop the gradient of each parameter that no rank used.
 
@@ -248,7 +252,9 @@ def average_gradients(strategy: Strategy, parameters: Sequence[torch.nn.Paramete
     if strategy.world_size == 1 or not parameters:
         return
     own_gradients = [_gradient_numbers(tensor) for tensor in parameters]
-    used_flags = torch.tensor([float(tensor.grad is not None) for tensor in parameters], dtype=torch.float64)
+    used_flags = torch.tensor(
+        [float(tensor.grad is not None) for tensor in parameters], dtype=torch.float64
+    )
     mean = strategy.sum_over_ranks(torch.cat([*own_gradients, used_flags])) / strategy.world_size
     *means, shares = torch.split(mean, [*map(len, own_gradients), len(used_flags)])
     for parameter, mean, share in zip(parameters, means, shares.tolist(), strict=True):

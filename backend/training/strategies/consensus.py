@@ -19,7 +19,7 @@ from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
-from backend.training.consensus import ConsensusUpdate, ConsensusSettings, reinitialized
+from backend.training.consensus import ConsensusSettings, ConsensusUpdate, reinitialized
 from backend.training.finite import norm_of
 from backend.training.model_parts import ModelParts
 from backend.training.strategies.base import ForwardPass, LocalGradients, optimized_names
@@ -80,7 +80,9 @@ class Consensus(RendezvousMixin, LocalGradients):
 
     def _move_other_parts(self, model: torch.nn.Module, twin_layer: torch.nn.Module | None) -> None:
         """Move the other parts from the GPU to the CPU."""
-        kept_ids = {id(tensor) for tensor in (twin_layer.parameters() if twin_layer is not None else ())}
+        kept_ids = {
+            id(tensor) for tensor in (twin_layer.parameters() if twin_layer is not None else ())
+        }
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
             if self._parts.owner_part(name) != self.rank and id(tensor) not in kept_ids:
                 tensor.data = tensor.data.cpu()

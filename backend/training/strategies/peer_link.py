@@ -97,7 +97,9 @@ class PeerLink:
         for part in parts:
             _receive_into(self._connection, memoryview(part))
             digest.update(part)
-        if not hmac.compare_digest(_receive_bytes(self._connection, _DIGEST_BYTES), digest.digest()):
+        if not hmac.compare_digest(
+            _receive_bytes(self._connection, _DIGEST_BYTES), digest.digest()
+        ):
             raise ForeignPeerError("A message is not what the other rank sent.")
 
 
@@ -206,7 +208,10 @@ def _accept_peer(connection: socket.socket, secret: bytes) -> PeerLink:
     own_nonce = secrets.token_bytes(_NONCE_BYTES)
     connection.sendall(own_nonce)
     nonces = peer_nonce + own_nonce
-    _require_proof(_receive_bytes(connection, _DIGEST_BYTES, deadline), _keyed_digest(secret, b"connecting", nonces))
+    _require_proof(
+        _receive_bytes(connection, _DIGEST_BYTES, deadline),
+        _keyed_digest(secret, b"connecting", nonces),
+    )
     connection.sendall(_keyed_digest(secret, b"listening", nonces))
     to_listening, to_connecting = _message_keys(secret, nonces)
     return PeerLink(connection, to_connecting, to_listening)
@@ -218,7 +223,9 @@ def _connect_to_peer(connection: socket.socket, secret: bytes) -> PeerLink:
     connection.sendall(own_nonce)
     nonces = own_nonce + _receive_bytes(connection, _NONCE_BYTES)
     connection.sendall(_keyed_digest(secret, b"connecting", nonces))
-    _require_proof(_receive_bytes(connection, _DIGEST_BYTES), _keyed_digest(secret, b"listening", nonces))
+    _require_proof(
+        _receive_bytes(connection, _DIGEST_BYTES), _keyed_digest(secret, b"listening", nonces)
+    )
     to_listening, to_connecting = _message_keys(secret, nonces)
     return PeerLink(connection, to_listening, to_connecting)
 
@@ -229,7 +236,9 @@ def _prepare(connection: socket.socket) -> None:
 
 
 def _message_keys(secret: bytes, nonces: bytes) -> tuple[bytes, bytes]:
-    return _keyed_digest(secret, b"to listening", nonces), _keyed_digest(secret, b"to connecting", nonces)
+    return _keyed_digest(secret, b"to listening", nonces), _keyed_digest(
+        secret, b"to connecting", nonces
+    )
 
 
 def _keyed_digest(secret: bytes, role: bytes, nonces: bytes) -> bytes:
@@ -247,7 +256,9 @@ def _receive_bytes(connection: socket.socket, size: int, deadline: float = math.
     return bytes(content)
 
 
-def _receive_into(connection: socket.socket, content: memoryview, deadline: float = math.inf) -> None:
+def _receive_into(
+    connection: socket.socket, content: memoryview, deadline: float = math.inf
+) -> None:
     start = 0
     while start < len(content):
         if time.monotonic() > deadline:

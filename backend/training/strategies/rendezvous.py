@@ -109,7 +109,9 @@ class Rendezvous:
             if self._listener is None:
                 self._listener = self._listen(self._own_address, 0)
             self.store.set(f"address/{self.rank}", encode(self._listener.address))
-            if not self._changed.wait_for(lambda: name in self._links, self.timeout.total_seconds()):
+            if not self._changed.wait_for(
+                lambda: name in self._links, self.timeout.total_seconds()
+            ):
                 raise TimeoutError(f"The rank for the connection {name} did not come.")
             return self._links.pop(name)
 

@@ -21,15 +21,9 @@ from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
 from backend.training.checkpoint import load_checkpoint
-<<<<<<< HEAD
 from backend.training.checkpoint_content import restore_buffers
 from backend.training.data import BatchIndices, ValidationOrder, make_loader
-from backend.training.evaluation import BatchValues, average_values
-=======
-from backend.training.checkpoint_content import put_buffers
-from backend.training.data import BatchIndices, ValidationOrder, loader
-from backend.training.evaluation import BatchValues, mean_of, precision
->>>>>>> work
+from backend.training.evaluation import BatchValues, average_values, precision
 from backend.training.subject import Subject, open_subject
 from backend.training.tools import batch_form
 from backend.training.tools import protocol as tool_protocol
@@ -234,15 +228,10 @@ class _SampleOrder(ValidationOrder):
         self.sample_indices = sample_indices
 
     def share(self, batch: int) -> BatchIndices:
-<<<<<<< HEAD
         positions = super().batch_indices(batch)
-        return BatchIndices([self.sample_indices[position] for position in positions], positions.number)
-=======
-        positions = super().share(batch)
         return BatchIndices(
             [self.sample_indices[position] for position in positions], positions.number
         )
->>>>>>> work
 
 
 class _FileDataset:

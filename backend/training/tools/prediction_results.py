@@ -17,7 +17,7 @@ import torch
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.records.base import number_format
-from backend.records.jobs.metric_names import in_spreadsheet
+from backend.records.jobs.metric_names import spreadsheet_text
 from backend.records.jobs.prediction import (
     BOXES,
     CLASSES,
@@ -146,7 +146,7 @@ class PredictionResults:
             prediction_label, confidence = self._text(parts[offset])
             target_label = "" if sample_target is None else _value_text(sample_target, self._names)
             cells = (row, _cell(target_label), _cell(prediction_label), confidence, *self._blanks)
-            self._table.writerow([*cells, *map(in_spreadsheet, self._files[row : row + 1])])
+            self._table.writerow([*cells, *map(spreadsheet_text, self._files[row : row + 1])])
 
     def _target(self, form: BatchForm, target: Any, index: int, size: int) -> Any:
         try:
@@ -167,7 +167,7 @@ class PredictionResults:
         self._targets.append(targets.cpu().int())
         self._top.append(top.int())
         self._confidences.append(confidence)
-        labels = [in_spreadsheet(self._name(number)) for number in range(count)]
+        labels = [spreadsheet_text(self._name(number)) for number in range(count)]
         target_labels = [
             labels[n] if 0 <= n < count else str(n) if n > 0 else "" for n in targets.tolist()
         ]
@@ -184,7 +184,7 @@ class PredictionResults:
             ]
         columns += [[""] * len(rows)] * (2 * (TOP - len(top[0])))
         if self._files:
-            columns.append([in_spreadsheet(self._files[row]) for row in rows])
+            columns.append([spreadsheet_text(self._files[row]) for row in rows])
         self._table.writerows(zip(*columns, strict=True))
 
     def _text(self, value: Any) -> tuple[str, float | str]:
@@ -379,7 +379,7 @@ def _parts(path: str, value: Any) -> tuple[SamplePart, ...]:
 
 def _cell(text: str) -> str:
     """Return a text for a spreadsheet; a negative number is no formula."""
-    return text if _NUMBER.fullmatch(text) else in_spreadsheet(text)
+    return text if _NUMBER.fullmatch(text) else spreadsheet_text(text)
 
 
 def _share(value: Any) -> float | None:

@@ -83,17 +83,12 @@ class _LayerCalls:
         self._call_counts: Counter[str] = Counter()
 
     def hook_for(self, name: str) -> Callable[..., None]:
-<<<<<<< HEAD
         def forward_hook(module: torch.nn.Module, _inputs: object, output: Any) -> None:
-            tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point() and tensor.ndim]
-=======
-        def note(module: torch.nn.Module, _inputs: object, output: Any) -> None:
             tensors = [
                 tensor
                 for tensor in tensors_in(output)
                 if tensor.is_floating_point() and tensor.ndim
             ]
->>>>>>> work
             self.is_full |= len(self.rows) == _CALL_LIMIT
             if not tensors or self.is_full:
                 return

@@ -28,7 +28,9 @@ def split_batch(batch: Any) -> tuple[Any, Any]:
         raise batch.error
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return batch[0], batch[1]
-    description = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else a(type(batch).__name__)
+    description = (
+        f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else a(type(batch).__name__)
+    )
     raise UserCodeError(
         f"The loader makes batches of {description}, but a batch is a pair (data, target).",
         "Return two values from __getitem__ (each may be a tuple or dict), or from collate.",

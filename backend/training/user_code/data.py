@@ -225,7 +225,9 @@ def open_data(
     training_loader = load_loader(loader)
     training = training_loader.training(dataset)
     has_own_loader = validation_loader is not None and validation_loader != loader
-    reader = load_loader(validation_loader) if has_own_loader and validation_loader else training_loader
+    reader = (
+        load_loader(validation_loader) if has_own_loader and validation_loader else training_loader
+    )
     files = validation_dataset or dataset
     if reader.has_validation:
         return training, reader.validation(files)

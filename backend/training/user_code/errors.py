@@ -213,7 +213,9 @@ def _is_user_file(filename: str) -> bool:
 def _location_of(error: BaseException, source: UserSource | None) -> str:
     """Return the last line of the user's own code that raised or passed the error, or ""."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_user_file(f.filename)]
-    return f"{_relative_path(frames[-1].filename, source)}, line {frames[-1].lineno}" if frames else ""
+    return (
+        f"{_relative_path(frames[-1].filename, source)}, line {frames[-1].lineno}" if frames else ""
+    )
 
 
 def clean_traceback(error: BaseException, limit: int = 20_000) -> str:

@@ -221,7 +221,11 @@ def require_same_state(model: torch.nn.Module, built_shapes: Mapping[str, tuple[
     with calling("The model's state_dict"):
         state = model.state_dict()
     current_shapes = _shapes(state)
-    changed_names = [name for name in {**built_shapes, **current_shapes} if built_shapes.get(name) != current_shapes.get(name)]
+    changed_names = [
+        name
+        for name in {**built_shapes, **current_shapes}
+        if built_shapes.get(name) != current_shapes.get(name)
+    ]
     if changed_names:
         raise UserCodeError(
             f"Training changed the names or shapes in the model's state_dict: {name_list(changed_names)}.",
@@ -234,7 +238,12 @@ def require_same_state(model: torch.nn.Module, built_shapes: Mapping[str, tuple[
 
 def _require_readable(state: Mapping[str, Any]) -> None:
     """Refuse a state dict that could not be read from a checkpoint, by writing and reading it."""
-    unreadable_parts = [text for name, value in state.items() if not _is_plain(value) for text in _unreadable_parts(value, name)]
+    unreadable_parts = [
+        text
+        for name, value in state.items()
+        if not _is_plain(value)
+        for text in _unreadable_parts(value, name)
+    ]
     if unreadable_parts:
         raise UserCodeError(
             f"A checkpoint cannot hold a part of the model's state_dict: {name_list(unreadable_parts)}.",
@@ -259,7 +268,9 @@ def _unreadable_parts(value: Any, path: str) -> Iterator[str]:
             parts = value.items()
         elif isinstance(value, (list, tuple)):
             parts = enumerate(value)
-        parts_found = [text for key, part in parts for text in _unreadable_parts(part, f"{path}[{key!r}]")]
+        parts_found = [
+            text for key, part in parts for text in _unreadable_parts(part, f"{path}[{key!r}]")
+        ]
         kind = type(value)
         name = kind.__qualname__ if kind.__module__ == "builtins" else _full_name(kind)
         yield from parts_found or [f"{path} ({name})"]

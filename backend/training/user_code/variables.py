@@ -15,4 +15,6 @@ def set_variables(variables: Mapping[str, str]) -> None:
     """
     os.environ.update(variables)
     folders = variables.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path.extend(folder for folder in dict.fromkeys(folders) if folder and folder not in sys.path)
+    sys.path.extend(
+        folder for folder in dict.fromkeys(folders) if folder and folder not in sys.path
+    )

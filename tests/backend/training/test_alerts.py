@@ -11,7 +11,7 @@ import torch
 
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL
-from backend.records.jobs.checkpoint import Checkpoint, retired
+from backend.records.jobs.checkpoint import Checkpoint, retired_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.diagnosis import LOSS_DIVERGED
 from backend.records.jobs.state import JobState
@@ -114,7 +114,7 @@ def test_s12_a_checkpoint_from_before_the_rise_is_kept_and_the_one_that_may_be_n
         Checkpoint(f"step-{n}", 1, 1, n, n, 1, "", "", "", reason="policy") for n in range(5, 60, 5)
     ]
     policy = CheckpointPolicy(keep_latest=2, keep_best=0)
-    gone = {checkpoint.step for checkpoint in retired(known, policy, 37)}
+    gone = {checkpoint.step for checkpoint in retired_checkpoints(known, policy, 37)}
     assert {c.step for c in known} - gone == {35, 40, 50, 55}
 
 

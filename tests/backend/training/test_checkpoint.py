@@ -24,7 +24,7 @@ from backend.training.checkpoint import (
     fit_weights,
     load_checkpoint,
     load_weights,
-    retired,
+    retired_checkpoints,
     sidecar_of,
 )
 from tests.fakes.disk import Disk
@@ -217,11 +217,11 @@ def test_two_proved_checkpoints_always_stay() -> None:
         Checkpoint(f"c{n}", 1, n, n, 0, 1, "", "", "", {"validation/loss": loss})
         for n, loss in enumerate((0.5, float("nan"), 0.1, 0.9))
     ]
-    gone = retired(known, CheckpointPolicy(keep_latest=1, keep_best=0))
+    gone = retired_checkpoints(known, CheckpointPolicy(keep_latest=1, keep_best=0))
     assert [c.name for c in gone] == ["c0", "c1"]
-    gone = retired(known, CheckpointPolicy(keep_latest=1, keep_best=2))
+    gone = retired_checkpoints(known, CheckpointPolicy(keep_latest=1, keep_best=2))
     assert [c.name for c in gone] == ["c1"]
-    gone = retired(known, CheckpointPolicy(keep_latest=1, keep_best=1, best_mode="max"))
+    gone = retired_checkpoints(known, CheckpointPolicy(keep_latest=1, keep_best=1, best_mode="max"))
     assert [c.name for c in gone] == ["c0", "c1"]
 
 
@@ -241,7 +241,7 @@ def test_the_newest_are_those_of_the_newest_run(
 ) -> None:
     known = [Checkpoint(f"c{step}", run, 1, step, 0, 1, "", "", "") for run, step in runs]
     policy = CheckpointPolicy(keep_latest=keep_latest, keep_best=0)
-    gone = {c.name for c in retired(known, policy, sound_step)}
+    gone = {c.name for c in retired_checkpoints(known, policy, sound_step)}
     assert [c.step for c in known if c.name not in gone] == kept
 
 

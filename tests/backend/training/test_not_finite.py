@@ -17,7 +17,7 @@ from torch import nn
 from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.atomic_files import read_json
-from backend.records.jobs.checkpoint import Checkpoint, retired, to_resume
+from backend.records.jobs.checkpoint import Checkpoint, retired_checkpoints, checkpoint_to_resume
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch
@@ -135,7 +135,7 @@ def require_sound_checkpoints(training: Training, step: int) -> list[Checkpoint]
     known = list_checkpoints(OpenJob(training.folder.path, MOUNTED), training.config.checkpoint)
     faults = {record.name: holds_a_fault(record) for record in known}
     assert {record.name: bool(record.not_finite) for record in known} == faults
-    chosen = [*(c for c in known if c.is_latest or c.is_best), to_resume(known, None)]
+    chosen = [*(c for c in known if c.is_latest or c.is_best), checkpoint_to_resume(known, None)]
     assert not any(faults[record.name] for record in chosen if record is not None)
     return list(known)
 
@@ -174,7 +174,7 @@ def check(training: Training, place: str, step: int, *, has_ended: bool) -> None
         assert has_ended
         # What no step shows is seen in the next step, or in the next checkpoint.
         assert place not in SEEN_IN_THE_STEP or training.history()[-1]["totalIter"] == step
-        source = to_resume(known, None)
+        source = checkpoint_to_resume(known, None)
         assert (source.step if source is not None else 0) < step
     else:
         assert not has_ended
@@ -308,10 +308,10 @@ def test_what_is_removed_to_free_space_is_never_the_last_good_checkpoint(
     policy = CheckpointPolicy(
         keep_latest=data.draw(st.integers(1, 3)), keep_best=data.draw(st.integers(0, 2))
     )
-    kept = [c for c in known if c not in retired(known, policy)]
-    assert to_resume(kept, None) == to_resume(known, None)
+    kept = [c for c in known if c not in retired_checkpoints(known, policy)]
+    assert checkpoint_to_resume(kept, None) == checkpoint_to_resume(known, None)
     usable = [c for c in known if not c.not_finite]
-    assert to_resume(known, None) == (usable[-1] if usable else None)
+    assert checkpoint_to_resume(known, None) == (usable[-1] if usable else None)
     if policy.keep_best and usable:
         assert min(usable, key=lambda c: c.metrics["validation/loss"] or 0.0) in kept
 

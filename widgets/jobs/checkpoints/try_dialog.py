@@ -10,7 +10,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QStackedWidget, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.prediction import Prediction, PredictionInput, chosen_samples
+from backend.records.jobs.prediction import Prediction, PredictionInput, parse_samples
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
@@ -266,7 +266,7 @@ class TryDialog(Dialog):
             prediction_input = PredictionInput(files=self._files)
         else:
             try:
-                chosen_samples(samples)
+                parse_samples(samples)
             except ValueError as error:
                 self.show_error(f"{error}. Write numbers and ranges: 3, 10-20.")
                 return

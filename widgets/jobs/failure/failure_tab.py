@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 
 from backend.records.base.layout import position_text
 from backend.records.base.timestamps import instant
-from backend.records.jobs.checkpoint import Checkpoint, to_resume
+from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
 from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.settings import name_and_unit
 from backend.records.jobs.view import MPIRUN_LOG, NO_RESUME_REASON, JobView
@@ -288,7 +288,7 @@ class FailureTab(QWidget):
         """Show where the highlighted action begins."""
         known, kept = self._checkpoints is not None, self._checkpoints or ()
         error = self._view.error if self._view is not None else None
-        found = to_resume(kept, error.sound_step if error is not None else None)
+        found = checkpoint_to_resume(kept, error.sound_step if error is not None else None)
         self._first_checkpoint = found.name if found else ""
         is_newest = found is None or found.step == max(one.step for one in kept)
         words = _where_it_goes_on(found, is_known=known, is_newest=is_newest)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
-from backend.records.jobs.checkpoint import Checkpoint, to_resume
+from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, OF_LOSS, USER_CODE
 from backend.records.jobs.view import JobView
 from backend.records.library.packages import missing_module, module_of
@@ -177,7 +177,7 @@ def lost_steps(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str
     """Return how many steps a resume repeats: ``214 steps``, "" while that is not known."""
     if checkpoints is None:
         return ""
-    checkpoint = to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
+    checkpoint = checkpoint_to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
     return formats.plural(
         max(0, view.step - (checkpoint.step if checkpoint is not None else 0)), "step"
     )

@@ -16,7 +16,7 @@ from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from backend.records.base.validation import ConfigError, sanitize
-from backend.records.jobs.config import parse_job, without_usual_stop
+from backend.records.jobs.config import parse_job, without_default_stop
 from backend.records.jobs.flat_settings import setting_changes
 from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.settings import SETTINGS
@@ -254,7 +254,7 @@ class JobForm(QWidget):
         self._sections.show_job_kind(SCRIPT if is_script else MODEL)
         self._sections.offer_job_kinds(self._has_scripts and not is_script)
         self._offer_datasets()
-        raw = {**draft.raw} if is_script else without_usual_stop({"stop_on_nan": True, **draft.raw})
+        raw = {**draft.raw} if is_script else without_default_stop({"stop_on_nan": True, **draft.raw})
         optimizer = raw.get("optimizer", {})
         if not is_script and isinstance(optimizer, Mapping) and "name" not in optimizer:
             # The default of the strategy.

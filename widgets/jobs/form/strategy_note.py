@@ -100,11 +100,11 @@ class StrategyView(QWidget):
         if note is None:
             return
         options = " ".join(filter(None, (OPTIONS.get(choice) for choice in choices.items())))
-        texts = (note.does, note.pays, note.needs, options)
+        texts = (note.description, note.advantage, note.costs, options)
         for line, text in zip(self._lines, texts, strict=True):
             line.setText(text)
             line.setVisible(bool(text))
-        self._drawing.show_sketch(_SKETCHES.get(name, _RING), note.does)
+        self._drawing.show_sketch(_SKETCHES.get(name, _RING), note.description)
 
 
 class _Drawing(QWidget):

@@ -15,7 +15,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal, S
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
-from backend.records.jobs.log_numbers import numbers_in
+from backend.records.jobs.log_numbers import number_spans
 from backend.records.jobs.view import (
     ALL_LOGS,
     MPIRUN_LOG,
@@ -379,7 +379,7 @@ class LogTab(QWidget):
     def _open_menu(self, line: int, at: QPoint) -> None:
         """Offer the numbers of a line: rank 0 draws those of its own log."""
         text = self.view.line_text(line) or ""
-        places = numbers_in(text)[:_MOST_NUMBERS]
+        places = number_spans(text)[:_MOST_NUMBERS]
         if not (self._runs_script and self.source == "0" and places):
             return
         menu = QMenu(self)

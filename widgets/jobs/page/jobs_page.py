@@ -470,7 +470,7 @@ class JobsPage(QWidget):
     def _fit_width(self) -> None:
         is_narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
         self.detail.set_narrow(is_narrow)
-        self.sweep.back.setVisible(is_narrow)
+        self.sweep.back_button.setVisible(is_narrow)
         has_open = bool(self._open_id or self._open_sweep) and not self._wants_list
         self.list.setVisible(not is_narrow or not has_open)
         self._right_pages.setVisible(not is_narrow or has_open)

@@ -35,12 +35,12 @@ class QueueDialog(Dialog):
         self._actions = actions
         self._priority = SpinBox(entry.priority, minimum=LOWEST, maximum=HIGHEST, name="Priority")
         self._priority.setFixedWidth(_PRIORITY_W)
-        begin = instant(entry.not_before)
-        shown = f"{begin.astimezone():%Y-%m-%d %H:%M}" if begin is not None else ""
-        self._time = LineEdit(shown, placeholder="as soon as possible", name="Not before")
-        self._time.textChanged.connect(self._fit)
-        self._field = Field("Not before", self._time)
-        self._save = self.default_button("Save", self._change)
+        start_time = instant(entry.not_before)
+        time_text = f"{start_time.astimezone():%Y-%m-%d %H:%M}" if start_time is not None else ""
+        self._time = LineEdit(time_text, placeholder="as soon as possible", name="Not before")
+        self._time.textChanged.connect(self._check_time)
+        self._time_field = Field("Not before", self._time)
+        self._save_button = self.default_button("Save", self._save_changes)
         self.fill(
             Label(
                 f"“{sanitize(entry.name, _NAME_CHARS)}” starts automatically when its turn "
@@ -49,31 +49,31 @@ class QueueDialog(Dialog):
                 "text2",
                 wrap=True,
             ),
-            row(Field("Priority", self._priority), (self._field, 1), gap=S3, top=True),
-            foot=(self.close_button(), self._save),
+            row(Field("Priority", self._priority), (self._time_field, 1), gap=S3, top=True),
+            foot=(self.close_button(), self._save_button),
         )
-        self._fit()
+        self._check_time()
 
     @Slot()
-    def _fit(self) -> None:
+    def _check_time(self) -> None:
         """Show the time that the text means, or examples of its format."""
-        fault = ""
+        error_text = ""
         now = datetime.now().astimezone()
         note = f"For example {FORMS}. Empty: as soon as possible."
         if self._time.text().strip():
             try:
-                when = parse_when(self._time.text(), now)
+                start_time = parse_when(self._time.text(), now)
             except ValueError as error:
-                fault = str(error)
+                error_text = str(error)
             else:
-                note = f"Not before {formats.full_time(when)}"
-        self._field.set_error(fault)
-        self._field.set_note(note)
-        self._save.setEnabled(not fault)
+                note = f"Not before {formats.full_time(start_time)}"
+        self._time_field.set_error(error_text)
+        self._time_field.set_note(note)
+        self._save_button.setEnabled(not error_text)
 
     @Slot()
-    def _change(self) -> None:
-        typed = self._time.text().strip()
-        when = parse_when(typed, datetime.now().astimezone()) if typed else None
-        self._actions.ask(CHANGE_QUEUED, self._entry.job_id, self._priority.value(), when)
+    def _save_changes(self) -> None:
+        time_text = self._time.text().strip()
+        start_time = parse_when(time_text, datetime.now().astimezone()) if time_text else None
+        self._actions.ask(CHANGE_QUEUED, self._entry.job_id, self._priority.value(), start_time)
         self.accept()

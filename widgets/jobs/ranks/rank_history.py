@@ -21,19 +21,19 @@ from widgets.plots.annotations import AxisSpan
 _PICKER_W = 240
 
 
-def run_stretch(view: JobView, first_point_s: float = 0.0) -> tuple[float, float | None] | None:
+def run_period(view: JobView, first_point_s: float = 0.0) -> tuple[float, float | None] | None:
     """Return the start and the end of a job in Unix time; None if it has not run.
 
     began_s: Time of its first point, 0 without one: a resumed run began later.
         began_s: Of its first point, 0 where there is none: a run that was resumed began later.
     """
-    started, ended = instant(view.status.started_at), instant(view.status.ended_at)
-    if started is None:
+    start, end = instant(view.status.started_at), instant(view.status.ended_at)
+    if start is None:
         return None
-    begin = min(started.timestamp(), first_point_s or started.timestamp())
+    start_s = min(start.timestamp(), first_point_s or start.timestamp())
     if view.state.is_live:
-        return begin, None
-    return (begin, ended.timestamp()) if ended is not None else None
+        return start_s, None
+    return (start_s, end.timestamp()) if end is not None else None
 
 
 def job_problems(
@@ -44,23 +44,23 @@ def job_problems(
     now_s: float,
 ) -> list[AxisSpan]:
     """Return when GPUs of a job had problems while it ran, with the name of the node."""
-    stretch = run_stretch(view, first_point_s)
-    if stretch is None:
+    period = run_period(view, first_point_s)
+    if period is None:
         return []
-    begin, end = stretch
-    found = []
+    start_s, end_s = period
+    problems = []
     for name in dict.fromkeys(view.nodes):
         if name in states and name in histories:
             uuids = gpu_names(view, states[name])
-            spans = problem_axis_spans(histories[name], uuids, begin, end or now_s)
+            spans = problem_axis_spans(histories[name], uuids, start_s, end_s or now_s)
             title = node_title(name)
-            found += [
+            problems += [
                 AxisSpan(
-                    one.x0, one.x1, one.color_role, f"{title} {one.text[:1].lower()}{one.text[1:]}"
+                    span.x0, span.x1, span.color_role, f"{title} {span.text[:1].lower()}{span.text[1:]}"
                 )
-                for one in spans
+                for span in spans
             ]
-    return found
+    return problems
 
 
 class RankHistory(HistoryCard):
@@ -70,24 +70,24 @@ class RankHistory(HistoryCard):
         self._clock = clock
         self._view: JobView | None = None
         self._first_point_s = 0.0
-        self._chosen = ""
+        self._chosen_node = ""
         self._states: Mapping[str, NodeState] = {}
         self._histories: Mapping[str, NodeHistory] = {}
-        self._nodes = ComboBox(name="Node")
-        self._nodes.setFixedWidth(_PICKER_W)
-        super().__init__(self._nodes)
-        self._nodes.activated.connect(self._choose)
+        self._node_box = ComboBox(name="Node")
+        self._node_box.setFixedWidth(_PICKER_W)
+        super().__init__(self._node_box)
+        self._node_box.activated.connect(self._choose_node)
         self.hide()
 
     @property
     def node(self) -> str:
         """Return the node that is shown, "" if there is none."""
-        return self._nodes.key() if not self.isHidden() else ""
+        return self._node_box.key() if not self.isHidden() else ""
 
     def show_job(self, view: JobView, first_point_s: float) -> None:
         """Show an update of the job, or another job."""
         if self._view is None or view.id != self._view.id:
-            self._chosen = ""
+            self._chosen_node = ""
         self._view, self._first_point_s = view, first_point_s
         self.update_layout()
 
@@ -104,42 +104,42 @@ class RankHistory(HistoryCard):
         if parent is not None and not parent.isVisible():
             return
         view = self._view
-        stretch = run_stretch(view, self._first_point_s) if view is not None else None
+        period = run_period(view, self._first_point_s) if view is not None else None
         names = [] if view is None else list(dict.fromkeys(view.nodes))
-        known = [name for name in names if self._knows(name, stretch)]
-        self.setVisible(bool(known))
-        if view is None or stretch is None or not known:
+        known_nodes = [name for name in names if self._has_history(name, period)]
+        self.setVisible(bool(known_nodes))
+        if view is None or period is None or not known_nodes:
             return
-        node = self._chosen if self._chosen in known else self._likeliest(view, known, stretch)
-        titles = strip_domain([node_title(name) for name in known])
-        self._nodes.set_options(zip(known, titles, strict=True), node)
-        several = len(known) > 1
-        self._nodes.setVisible(several)
+        node = self._chosen_node if self._chosen_node in known_nodes else self._likeliest_node(view, known_nodes, period)
+        titles = strip_domain([node_title(name) for name in known_nodes])
+        self._node_box.set_options(zip(known_nodes, titles, strict=True), node)
+        has_several = len(known_nodes) > 1
+        self._node_box.setVisible(has_several)
         state = self._states[node]
-        title = "During this job" if several else f"{node_title(node)} during this job"
-        self.show_job_period(JobPeriod(title, *stretch, gpu_names(view, state)))
+        title = "During this job" if has_several else f"{node_title(node)} during this job"
+        self.show_job_period(JobPeriod(title, *period, gpu_names(view, state)))
         self.show_history(self._histories[node], state)
 
-    def _knows(self, name: str, stretch: tuple[float, float | None] | None) -> bool:
+    def _has_history(self, name: str, period: tuple[float, float | None] | None) -> bool:
         """Return whether a node has data for the job's time."""
         state, history = self._states.get(name), self._histories.get(name)
-        if state is None or state.reading is None or history is None or stretch is None:
+        if state is None or state.reading is None or history is None or period is None:
             return False
         times = history.times()
-        begin, end = stretch
-        return bool(((times >= begin) & (times <= (end or self._clock()))).sum() > 1)
+        start_s, end_s = period
+        return bool(((times >= start_s) & (times <= (end_s or self._clock()))).sum() > 1)
 
-    def _likeliest(
-        self, view: JobView, names: list[str], stretch: tuple[float, float | None]
+    def _likeliest_node(
+        self, view: JobView, names: list[str], period: tuple[float, float | None]
     ) -> str:
-        begin, end = stretch
+        start_s, end_s = period
         for name in names:
             uuids = gpu_names(view, self._states[name])
-            if self._histories[name].problem_spans(tuple(uuids), begin, end or self._clock()):
+            if self._histories[name].problem_spans(tuple(uuids), start_s, end_s or self._clock()):
                 return name
         return names[0]
 
     @Slot(int)
-    def _choose(self, _index: int) -> None:
-        self._chosen = self._nodes.key()
+    def _choose_node(self, _index: int) -> None:
+        self._chosen_node = self._node_box.key()
         self.update_layout()

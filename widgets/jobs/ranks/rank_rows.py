@@ -58,8 +58,8 @@ def rank_rows(
         nodes: The current nodes, by name.
         beats: The age of each node's heartbeat, as text.
     """
-    named = list(dict.fromkeys(view.nodes))
-    titles = dict(zip(named, strip_domain([node_title(one) for one in named]), strict=True))
+    names = list(dict.fromkeys(view.nodes))
+    titles = dict(zip(names, strip_domain([node_title(n) for n in names]), strict=True))
     gpus = {
         (name, gpu.uuid): gpu
         for name, state in (nodes or {}).items()
@@ -70,24 +70,24 @@ def rank_rows(
     for rank, placement, uuid in view.ranks():
         is_server = rank < view.config.strategy.servers
         # Zero before the first step, and always for a server.
-        known = rank < len(view.status.rank_step_ms) and bool(view.status.rank_step_ms[rank])
+        has_step_time = rank < len(view.status.rank_step_ms) and bool(view.status.rank_step_ms[rank])
         gpu = gpus.get((placement.node, uuid))
-        live = view.state.is_live
+        is_live = view.state.is_live
         rows.append(
             RankRow(
                 rank,
                 titles[placement.node],
                 f"GPU {gpu.index}" if gpu is not None else uuid[:_UUID_SHOWN] or formats.NONE,
-                _pid(view, gpu) if live and gpu is not None else formats.NONE,
-                formats.milliseconds(view.status.rank_step_ms[rank]) if known else formats.NONE,
-                _memory(gpu) if live and gpu is not None else formats.NONE,
-                _use(gpu) if live and gpu is not None else formats.NONE,
+                _process_ids(view, gpu) if is_live and gpu is not None else formats.NONE,
+                formats.milliseconds(view.status.rank_step_ms[rank]) if has_step_time else formats.NONE,
+                _memory_text(gpu) if is_live and gpu is not None else formats.NONE,
+                _use_text(gpu) if is_live and gpu is not None else formats.NONE,
                 ((heartbeat_ages or {}).get(placement.node) or formats.NONE)
-                if live
+                if is_live
                 else formats.NONE,
                 f"{gpu.name}, {uuid}" if gpu is not None else uuid,
                 node_title(placement.node),
-                parts_text(view, rank) if known and live else "",
+                parts_text(view, rank) if has_step_time and is_live else "",
                 marks[rank] == "warn",
                 marks[rank] == "bad",
                 is_server,
@@ -96,16 +96,16 @@ def rank_rows(
     return tuple(rows)
 
 
-def _pid(view: JobView, gpu: Gpu) -> str:
+def _process_ids(view: JobView, gpu: Gpu) -> str:
     """Return the PIDs of the rank's own processes, which carry the run's tag."""
     tag = run_tag(view.id, view.run)
-    found = [str(one.pid) for one in gpu.processes if one.run_tag == tag]
-    return ", ".join(found) or formats.NONE
+    process_ids = [str(process.pid) for process in gpu.processes if process.run_tag == tag]
+    return ", ".join(process_ids) or formats.NONE
 
 
-def _memory(gpu: Gpu) -> str:
+def _memory_text(gpu: Gpu) -> str:
     return formats.used_memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
 
 
-def _use(gpu: Gpu) -> str:
+def _use_text(gpu: Gpu) -> str:
     return formats.NONE if gpu.use_percent is None else formats.percent(gpu.use_percent / 100)

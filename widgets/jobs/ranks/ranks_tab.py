@@ -40,10 +40,10 @@ _COLUMNS = (
     TableColumn[RankRow]("Use", lambda row: row.gpu_use, is_figure=True),
     TableColumn[RankRow]("Heartbeat", lambda row: row.heartbeat_age),
 )
-_WHERE, _PROCESS, _BEAT = 1, 3, 7
-_OF_GPU = (2, _PROCESS, 5, 6)
+_NODE, _PROCESS, _HEARTBEAT = 1, 3, 7
+_GPU_COLUMNS = (2, _PROCESS, 5, 6)
 _NARROW_BELOW_W, _WIDE_FROM_W = 600, 1100
-_ROWS_SEEN, _HISTORY_LEAST_H = 5, 360
+_MIN_ROWS, _HISTORY_MIN_H = 5, 360
 
 
 class RanksTab(QWidget):
@@ -53,20 +53,20 @@ class RanksTab(QWidget):
         super().__init__(parent)
         self._view: JobView | None = None
         self._nodes: Mapping[str, NodeState] = {}
-        self._beats: Mapping[str, str] = {}
-        self._odd = -1
-        self._scrolled_for = ""
+        self._heartbeat_ages: Mapping[str, str] = {}
+        self._notable_row = -1
+        self._scrolled_job_id = ""
         self._model = RowTableModel(_COLUMNS)
         table = QTableView()
         table.setModel(self._model)
         style_view(table, "Ranks")
         table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         bar = table.verticalScrollBar()
-        bar.rangeChanged.connect(self._show_odd)
-        bar.actionTriggered.connect(self._scrolled)
+        bar.rangeChanged.connect(self._show_notable_row)
+        bar.actionTriggered.connect(self._stop_scrolling)
         self._table = table
         self.history = RankHistory()
-        self.history.setMinimumHeight(_HISTORY_LEAST_H)
+        self.history.setMinimumHeight(_HISTORY_MIN_H)
         content = QWidget()
         card = Card((table, 1), margins=(0, 0, 0, S1))
         TableHeightLimit(table, card, S1)
@@ -76,60 +76,60 @@ class RanksTab(QWidget):
     def show_view(self, view: JobView, first_point_s: float = 0.0) -> None:
         """Show the job; `began_s` is the Unix time of its first point, 0 without one."""
         self._view = view
-        self._fill()
+        self._fill_rows()
         self.history.show_job(view, first_point_s)
 
     def show_nodes(
         self,
         states: Mapping[str, NodeState],
         histories: Mapping[str, NodeHistory],
-        beats: Mapping[str, str],
+        heartbeat_ages: Mapping[str, str],
     ) -> None:
         """Set the nodes, their recent history, and the age of each heartbeat."""
-        self._nodes, self._beats = states, beats
-        self._fill()
+        self._nodes, self._heartbeat_ages = states, heartbeat_ages
+        self._fill_rows()
         self.history.show_nodes(states, histories)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._fill()
+        self._fill_rows()
         self.history.update_layout()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_columns()
-        share_column_width(self._table, _WHERE, equally=self.width() >= _WIDE_FROM_W)
+        share_column_width(self._table, _NODE, equally=self.width() >= _WIDE_FROM_W)
 
     def _fit_columns(self) -> None:
         """Hide what a job without GPUs does not have, and what a narrow tab has no room for."""
         has_gpus = self._view is None or self._view.config.uses_gpus
         is_narrow = self.width() < _NARROW_BELOW_W
-        for column in (*_OF_GPU, _BEAT):
-            no_room = is_narrow and column in (_PROCESS, _BEAT)
-            self._table.setColumnHidden(column, no_room or (column in _OF_GPU and not has_gpus))
+        for column in (*_GPU_COLUMNS, _HEARTBEAT):
+            is_hidden = is_narrow and column in (_PROCESS, _HEARTBEAT)
+            self._table.setColumnHidden(column, is_hidden or (column in _GPU_COLUMNS and not has_gpus))
 
-    def _fill(self) -> None:
+    def _fill_rows(self) -> None:
         if self._view is None or not self.isVisible():
             return
-        rows = rank_rows(self._view, self._nodes, self._beats)
+        rows = rank_rows(self._view, self._nodes, self._heartbeat_ages)
         self._model.set_records(rows)
         self._fit_columns()
-        seen = min(len(rows), _ROWS_SEEN)
-        head = self._table.horizontalHeader().height()
+        visible_rows = min(len(rows), _MIN_ROWS)
+        head_h = self._table.horizontalHeader().height()
         row_h = self._table.verticalHeader().defaultSectionSize()
-        self._table.setMinimumHeight(head + seen * row_h + S2)
-        if self._scrolled_for != self._view.id:
-            self._odd = next((n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1)
-            self._show_odd()
+        self._table.setMinimumHeight(head_h + visible_rows * row_h + S2)
+        if self._scrolled_job_id != self._view.id:
+            self._notable_row = next((n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1)
+            self._show_notable_row()
 
     @Slot()
-    def _show_odd(self) -> None:
+    def _show_notable_row(self) -> None:
         """Scroll to the rank that needs attention, until the user scrolls."""
-        if self._odd >= 0:
-            place = QTableView.ScrollHint.PositionAtCenter
-            self._table.scrollTo(self._model.index(self._odd, 0), place)
+        if self._notable_row >= 0:
+            hint = QTableView.ScrollHint.PositionAtCenter
+            self._table.scrollTo(self._model.index(self._notable_row, 0), hint)
 
     @Slot()
-    def _scrolled(self) -> None:
-        self._odd = -1
-        self._scrolled_for = self._view.id if self._view is not None else ""
+    def _stop_scrolling(self) -> None:
+        self._notable_row = -1
+        self._scrolled_job_id = self._view.id if self._view is not None else ""

@@ -35,12 +35,12 @@ class StudyDialog(Dialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("New study", _WIDTH, parent, height=_HEIGHT)
         self._forms = SegmentedControl(_FORMS, FormName.SMALL.value, name="Form")
-        self._forms.key_chosen.connect(self._fit)
+        self._forms.key_chosen.connect(self._update_texts)
         self.model = RowTableModel(
             (
-                TableColumn[GalleryStudy]("Study", lambda one: one.title, lambda one: one.name),
-                TableColumn[GalleryStudy]("Jobs", self._jobs, is_figure=True),
-                TableColumn[GalleryStudy]("Takes", self._takes, is_figure=True),
+                TableColumn[GalleryStudy]("Study", lambda study: study.title, lambda study: study.name),
+                TableColumn[GalleryStudy]("Jobs", self._job_count_text, is_figure=True),
+                TableColumn[GalleryStudy]("Takes", self._duration_text, is_figure=True),
             )
         )
         self.view = QTableView()
@@ -48,15 +48,15 @@ class StudyDialog(Dialog):
         self.view.setModel(self.model)
         self.view.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         share_column_width(self.view, 0)
-        self.view.selectionModel().currentRowChanged.connect(self._fit)
-        self.view.doubleClicked.connect(self._start)
+        self.view.selectionModel().currentRowChanged.connect(self._update_texts)
+        self.view.doubleClicked.connect(self._request_start)
         self._question = Label("", "strong", wrap=True)
         self._source = Label("", "small", "text2", wrap=True)
         self._note = Label("", "small", "text2", wrap=True)
         self._is_busy = False
-        open_file = Button("Open study file…", kind="quiet", icon="folder-open")
-        open_file.clicked.connect(self.file_requested)
-        self._go = self.default_button("Start", self._start)
+        file_button = Button("Open study file…", kind="quiet", icon="folder-open")
+        file_button.clicked.connect(self.file_requested)
+        self._start_button = self.default_button("Start", self._request_start)
         self.fill(
             Label(
                 "A study trains the jobs of a published table and compares the figures.",
@@ -69,16 +69,16 @@ class StudyDialog(Dialog):
             self._source,
             self._note,
             head=row(Label("New study", "title"), STRETCH, self._forms),
-            foot=(open_file, STRETCH, self.close_button(), self._go),
+            foot=(file_button, STRETCH, self.close_button(), self._start_button),
         )
-        self._fit()
+        self._update_texts()
 
     def show_studies(self, studies: Sequence[GalleryStudy]) -> None:
         self.model.set_records(studies)
         if studies and not self.view.currentIndex().isValid():
             self.view.selectRow(0)
         self.view.setFocus()
-        self._fit()
+        self._update_texts()
 
     def add_study(self, study: GalleryStudy) -> None:
         """Add the study of a file at the top, and choose it."""
@@ -86,20 +86,20 @@ class StudyDialog(Dialog):
         self.model.set_records((study, *self.model.rows))
         self.view.selectRow(0)
 
-    def show_error(self, sentence: str) -> None:
-        super().show_error(sentence)
+    def show_error(self, message: str) -> None:
+        super().show_error(message)
         self.set_busy("")
 
     def set_busy(self, busy_label: str) -> None:
         """Show on Start what is being done; "" ends it."""
         self._is_busy = bool(busy_label)
-        self._fit()
+        self._update_texts()
         if busy_label:
-            self._go.setText(busy_label)
+            self._start_button.setText(busy_label)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._start()
+            self._request_start()
         else:
             super().keyPressEvent(event)
 
@@ -107,31 +107,31 @@ class StudyDialog(Dialog):
     def _form(self) -> FormName:
         return FormName(self._forms.key())
 
-    def _chosen(self) -> GalleryStudy | None:
-        number = self.view.currentIndex().row()
-        return self.model.rows[number] if 0 <= number < len(self.model.rows) else None
+    def _selected_study(self) -> GalleryStudy | None:
+        row_index = self.view.currentIndex().row()
+        return self.model.rows[row_index] if 0 <= row_index < len(self.model.rows) else None
 
-    def _jobs(self, study: GalleryStudy) -> str:
+    def _job_count_text(self, study: GalleryStudy) -> str:
         return formats.count(study.sizes[self._form].jobs)
 
-    def _takes(self, study: GalleryStudy) -> str:
+    def _duration_text(self, study: GalleryStudy) -> str:
         return f"≈ {formats.duration(60 * study.sizes[self._form].minutes)}"
 
     @Slot()
-    def _start(self) -> None:
-        study = self._chosen()
-        if study is not None and self._go.isEnabled():
+    def _request_start(self) -> None:
+        study = self._selected_study()
+        if study is not None and self._start_button.isEnabled():
             self.start_requested.emit(study.name, self._form)
 
     @Slot()
-    def _fit(self) -> None:
-        study = self._chosen()
+    def _update_texts(self) -> None:
+        study = self._selected_study()
         size = None if study is None else study.sizes[self._form]
         self._question.setText("" if study is None else study.question)
         self._source.setText("" if study is None else f"Source: {study.source}.")
         self._note.setText("" if size is None else size.note)
         jobs = 0 if size is None else size.jobs
-        self._go.setText(f"Start {formats.plural(jobs, 'job')}" if jobs else "Start")
-        self._go.setEnabled(bool(jobs) and not self._is_busy)
-        self._go.set_tip("" if jobs else "It has no jobs that run on CPUs")
+        self._start_button.setText(f"Start {formats.plural(jobs, 'job')}" if jobs else "Start")
+        self._start_button.setEnabled(bool(jobs) and not self._is_busy)
+        self._start_button.set_tip("" if jobs else "It has no jobs that run on CPUs")
         self.view.viewport().update()

@@ -46,17 +46,17 @@ class StudyResult(QWidget):
         self._question = Label("", "strong", wrap=True)
         self._source = Label("", "small", "text2", wrap=True)
         self._plot = StudyPlot()
-        pictures = PictureButton("of the study", lambda: self._plot)
-        pictures.saved.connect(self.saved)
-        self._resume = Button("Resume study", icon="play")
-        self._resume.clicked.connect(self.resume_requested)
-        export = Button("Save table…", icon="download-simple")
-        export.clicked.connect(self.export_requested)
+        picture_button = PictureButton("of the study", lambda: self._plot)
+        picture_button.saved.connect(self.saved)
+        self._resume_button = Button("Resume study", icon="play")
+        self._resume_button.clicked.connect(self.resume_requested)
+        export_button = Button("Save table…", icon="download-simple")
+        export_button.clicked.connect(self.export_requested)
         self.view = QTableView()
         style_view(self.view, "Measured and published values of the study")
         self.view.setSelectionMode(QTableView.SelectionMode.SingleSelection)
         self.model = RowTableModel[TableRow](())
-        head = row((self._question, 1), pictures, top=True)
+        head = row((self._question, 1), picture_button, top=True)
         plot = Card(head, self._source, self._plot, gap=S2, margins=HEADED_CARD)
         self._card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
         self._card.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -64,7 +64,7 @@ class StudyResult(QWidget):
         inner.setLayout(
             col(
                 plot,
-                row(self._resume, export, STRETCH, gap=S2),
+                row(self._resume_button, export_button, STRETCH, gap=S2),
                 self._card,
                 STRETCH,
                 gap=S3,
@@ -73,12 +73,12 @@ class StudyResult(QWidget):
         self.setLayout(col((VerticalScrollArea(inner), 1)))
 
     def show_table(self, table: StudyTable) -> None:
-        before, self.table = self.table, table
+        previous_table, self.table = self.table, table
         self._question.setText(table.question)
-        words = (f"Source: {table.source}.", table.note, *table.remarks)
-        self._source.setText(" ".join(filter(None, words)))
+        notes = (f"Source: {table.source}.", table.note, *table.remarks)
+        self._source.setText(" ".join(filter(None, notes)))
         self._plot.show_table(table)
-        if before is None or _heads(before) != _heads(table):
+        if previous_table is None or _column_heads(previous_table) != _column_heads(table):
             self.model = RowTableModel(_columns(table))
             self.view.setModel(self.model)
             share_column_width(self.view, 0)
@@ -88,57 +88,57 @@ class StudyResult(QWidget):
 
     def show_actions(self, *, is_idle: bool, is_finished: bool) -> None:
         """Offer Resume while no job waits or runs and some are left."""
-        self._resume.setEnabled(is_idle and not is_finished)
-        self._resume.setVisible(self._resume.isEnabled())
+        self._resume_button.setEnabled(is_idle and not is_finished)
+        self._resume_button.setVisible(self._resume_button.isEnabled())
 
 
-def _heads(table: StudyTable) -> tuple[object, ...]:
+def _column_heads(table: StudyTable) -> tuple[object, ...]:
     return table.value, table.further_columns, table.compares, table.seed_column
 
 
 def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
-    def titled(label: str, unit: str) -> str:
+    def column_title(label: str, unit: str) -> str:
         return f"{label}, {unit}" if unit else label
 
-    also = tuple(
+    extra_columns = tuple(
         TableColumn[TableRow](
-            titled(column.label, column.unit), partial(_further, number), is_figure=True
+            column_title(column.label, column.unit), partial(_extra_value, number), is_figure=True
         )
         for number, column in enumerate(table.further_columns)
     )
     return (
-        TableColumn[TableRow]("Row", lambda one: one.label, lambda one: one.name),
-        TableColumn[TableRow]("Jobs", _jobs, is_figure=True),
+        TableColumn[TableRow]("Row", lambda r: r.label, lambda r: r.name),
+        TableColumn[TableRow]("Jobs", _job_count, is_figure=True),
         TableColumn[TableRow](
-            titled(table.value.label, table.value.unit),
-            lambda one: spread(one.value) or formats.NONE,
+            column_title(table.value.label, table.value.unit),
+            lambda r: spread(r.value) or formats.NONE,
             is_figure=True,
         ),
         TableColumn[TableRow](
-            "95 % interval", lambda one: interval(one.value) or formats.NONE, is_figure=True
+            "95 % interval", lambda r: interval(r.value) or formats.NONE, is_figure=True
         ),
         TableColumn[TableRow](
-            "Published", lambda one: figure(one.published) or formats.NONE, is_figure=True
+            "Published", lambda r: figure(r.published) or formats.NONE, is_figure=True
         ),
         *[
             TableColumn[TableRow](
                 "Difference",
-                lambda one: figure(one.difference, "+") or formats.NONE,
+                lambda r: figure(r.difference, "+") or formats.NONE,
                 is_figure=True,
             )
         ]
         * table.compares,
         *(
-            TableColumn[TableRow](title, lambda line: seed_difference_label(line) or formats.NONE)
+            TableColumn[TableRow](title, lambda r: seed_difference_label(r) or formats.NONE)
             for title in seed_difference_titles(table)
         ),
-        *also,
+        *extra_columns,
     )
 
 
-def _further(number: int, row: TableRow) -> str:
+def _extra_value(number: int, row: TableRow) -> str:
     return spread(row.further_cells[number]) or formats.NONE
 
 
-def _jobs(row: TableRow) -> str:
+def _job_count(row: TableRow) -> str:
     return f"{row.value.n} of {row.jobs}" if row.jobs else "not run"

@@ -14,7 +14,7 @@ from backend.records.sweeps.summary import FoldState
 from widgets.common.actions import fill_menu
 from widgets.jobs.actions.job_actions import SWEEP_ACTIONS, JobActions, Selection
 
-_MOST_KEPT = 200
+_MAX_FOLDS = 200
 
 
 class SweepFolds(QObject):
@@ -27,34 +27,34 @@ class SweepFolds(QObject):
         folded: The sweeps that the user folded or unfolded, by tag. The rows of all lists change.
     """
 
-    folded = Signal(object)
+    folds_changed = Signal(object)
 
-    def __init__(self, query_of: Callable[[str], JobQuery], parent: QObject) -> None:
+    def __init__(self, get_query: Callable[[str], JobQuery], parent: QObject) -> None:
         super().__init__(parent)
-        self._query_of = query_of
-        self._kept: dict[str, bool] = {}
-        self._now: dict[str, tuple[JobQuery, dict[str, bool]]] = {}
+        self._get_query = get_query
+        self._stored_folds: dict[str, bool] = {}
+        self._search_folds: dict[str, tuple[JobQuery, dict[str, bool]]] = {}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
+    def restore(self, stored_folds: Mapping[str, Any]) -> None:
         """Restore a value of `folded`, from a file that may have been edited."""
-        folds = {tag: folded for tag, folded in kept.items() if isinstance(folded, bool)}
-        self._kept = dict(list(folds.items())[-_MOST_KEPT:])
+        folds = {tag: is_folded for tag, is_folded in stored_folds.items() if isinstance(is_folded, bool)}
+        self._stored_folds = dict(list(folds.items())[-_MAX_FOLDS:])
 
     def folds(self, list_name: str) -> FoldState:
         """Return the folding of the list with this name."""
-        return FoldState(dict(self._kept), self._now_of(list_name, self._query_of(list_name)))
+        return FoldState(dict(self._stored_folds), self._folds_of_search(list_name, self._get_query(list_name)))
 
-    def fold(self, list_name: str, tag: str, folded: bool) -> None:
+    def fold(self, list_name: str, tag: str, is_folded: bool) -> None:
         """Fold or unfold a sweep; during a search only for that search."""
-        query = self._query_of(list_name)
+        query = self._get_query(list_name)
         if query.is_search:
-            self._now[list_name] = (query, {**self._now_of(list_name, query), tag: folded})
+            self._search_folds[list_name] = (query, {**self._folds_of_search(list_name, query), tag: is_folded})
         else:
-            self._kept.pop(tag, None)
-            self._kept[tag] = folded
-            while len(self._kept) > _MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-        self.folded.emit(dict(self._kept))
+            self._stored_folds.pop(tag, None)
+            self._stored_folds[tag] = is_folded
+            while len(self._stored_folds) > _MAX_FOLDS:
+                del self._stored_folds[next(iter(self._stored_folds))]
+        self.folds_changed.emit(dict(self._stored_folds))
 
     def add_actions(
         self,
@@ -71,9 +71,9 @@ class SweepFolds(QObject):
             return
         text = "Fold" if is_open else "Unfold"
         menu.addAction(text, partial(self.fold, list_name, summary.id, is_open))
-        on = Selection(len(sweep.ids), sweep.live, sweep.queued)
-        fill_menu(menu, (SWEEP_ACTIONS,), on, lambda one: actions.ask(one, sweep.ids))
+        selection = Selection(len(sweep.ids), sweep.live, sweep.queued)
+        fill_menu(menu, (SWEEP_ACTIONS,), selection, lambda action: actions.ask(action, sweep.ids))
 
-    def _now_of(self, which: str, query: JobQuery) -> dict[str, bool]:
-        asked, now = self._now.get(which, (query, {}))
-        return now if asked == query else {}
+    def _folds_of_search(self, list_name: str, query: JobQuery) -> dict[str, bool]:
+        folded_query, search_folds = self._search_folds.get(list_name, (query, {}))
+        return search_folds if folded_query == query else {}

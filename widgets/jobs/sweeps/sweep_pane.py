@@ -47,9 +47,9 @@ _COLUMNS = (JobColumn.NAME, JobColumn.STATE, JobColumn.PROGRESS, JobColumn.BEST,
 _COMPARE_BEST = replace(
     COMPARE_ALL, text=f"Compare the best {MAX_COMPARED_JOBS}", is_enabled=always
 )
-_SHOWN = (COMPARE_ALL, STOP_ALL, TAG_ALL)
-_BEHIND_MORE = tuple(action for action in SWEEP_ACTIONS if action not in _SHOWN)
-_MOST_IN_RING = 64
+_BUTTON_ACTIONS = (COMPARE_ALL, STOP_ALL, TAG_ALL)
+_MENU_ACTIONS = tuple(action for action in SWEEP_ACTIONS if action not in _BUTTON_ACTIONS)
+_MAX_RING_JOBS = 64
 RESULT, JOBS = "result", "jobs"
 _PARTS = ((RESULT, "Result"), (JOBS, "Jobs"))
 
@@ -72,30 +72,30 @@ class SweepPane(QWidget):
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
         self._actions = actions
-        self._line: JobSummary | None = None
+        self._summary: JobSummary | None = None
         self._rows: JobRows | None = None
         self._modes: dict[str, str] = {}
         self._metric = ""
-        self._best_first: tuple[str, ...] = ()
-        self._on = Selection(0, 0, 0)
-        self.back = IconButton("arrow-left", "All jobs")
-        self.back.clicked.connect(lambda: actions.ask(BACK))
-        self.back.hide()
+        self._best_first_ids: tuple[str, ...] = ()
+        self._selection = Selection(0, 0, 0)
+        self.back_button = IconButton("arrow-left", "All jobs")
+        self.back_button.clicked.connect(lambda: actions.ask(BACK))
+        self.back_button.hide()
         self._ring = RankRing(96)
         self._name = Label("", "title", elide="right")
         self._badge = StateBadge()
-        self._facts = KeyValueRow()
-        self._buttons = {action: Button() for action in _SHOWN}
+        self._figures = KeyValueRow()
+        self._buttons = {action: Button() for action in _BUTTON_ACTIONS}
         for action, button in self._buttons.items():
             button.clicked.connect(partial(self.run_action, action))
-        more = MoreButton(lambda menu: fill_menu(menu, (_BEHIND_MORE,), self._on, self.run_action))
+        menu_button = MoreButton(lambda menu: fill_menu(menu, (_MENU_ACTIONS,), self._selection, self.run_action))
         self.model = JobListModel(in_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
         self.view.setAccessibleName("Jobs of the sweep, best first")
         self.view.horizontalHeader().setSectionsClickable(False)
-        self.view.trash_requested.connect(self._trash_chosen)
-        self._read: tuple[str, int] | None = None
+        self.view.trash_requested.connect(self._trash_selected)
+        self._read_state: tuple[str, int] | None = None
         self.study = StudyResult()
         self._parts = SegmentedControl(_PARTS, RESULT, name="Parts of the study")
         self._parts.key_chosen.connect(self._show_part)
@@ -105,13 +105,13 @@ class SweepPane(QWidget):
         self._mode_buttons = [Button("Lower"), Button("Higher")]
         for button, mode in zip(self._mode_buttons, ("min", "max"), strict=True):
             button.clicked.connect(partial(self._set_mode, mode))
-        words = col(self._name, self._badge, S1, self._facts, gap=2)
+        text_column = col(self._name, self._badge, S1, self._figures, gap=2)
         self._card = card = Card((self.view, 1), gap=0, margins=(S1, S1, S1, S1))
         TableHeightLimit(self.view, card, 2 * S1)
         self.setLayout(
             col(
-                row(self.back, self._ring, (words, 1), gap=S3),
-                row(*self._buttons.values(), more, STRETCH, gap=S2),
+                row(self.back_button, self._ring, (text_column, 1), gap=S3),
+                row(*self._buttons.values(), menu_button, STRETCH, gap=S2),
                 row(self._question, *self._mode_buttons, STRETCH, gap=S2),
                 row(self._parts, STRETCH),
                 (self.study, 1),
@@ -129,49 +129,49 @@ class SweepPane(QWidget):
             return
         self._rows = rows
         slots = [slot for slot in map(rows.slot_of, count.ids) if slot is not None]
-        lines = [rows.summaries[slot] for slot in slots]
-        jobs = [self._with_mode(job) for job in lines]
-        self._line = summary = summary if jobs == lines else sweep_summary(summary.id, jobs)
+        summaries = [rows.summaries[slot] for slot in slots]
+        jobs = [self._with_mode(job) for job in summaries]
+        self._summary = summary = summary if jobs == summaries else sweep_summary(summary.id, jobs)
         self._ask_mode(jobs)
-        jobs = _best_first(jobs)
-        self._best_first = tuple(job.id for job in jobs)
-        self._ring.set_progress(summary.state, summary.progress, _marks(jobs))
-        sentence = f"{formats.progress(summary.progress)} of the sweep, {count_message(count)}"
-        self._ring.setAccessibleName(sentence)
-        self._ring.setToolTip(plain_tip(sentence))
+        jobs = _sort_best_first(jobs)
+        self._best_first_ids = tuple(job.id for job in jobs)
+        self._ring.set_progress(summary.state, summary.progress, _ring_marks(jobs))
+        message = f"{formats.progress(summary.progress)} of the sweep, {count_message(count)}"
+        self._ring.setAccessibleName(message)
+        self._ring.setToolTip(plain_tip(message))
         self._name.setText(summary.name)
         self._badge.set_state(summary.state, summary.progress or 0.0, count_message(count))
-        self._facts.set_items(_facts(summary))
-        self._show_acts(count)
-        slots = [slot for slot in map(rows.slot_of, self._best_first) if slot is not None]
-        shown = JobRows(
+        self._figures.set_items(_sweep_figures(summary))
+        self._show_actions(count)
+        slots = [slot for slot in map(rows.slot_of, self._best_first_ids) if slot is not None]
+        sweep_rows = JobRows(
             rows.summaries, np.array(slots, np.int32), rows.slot_of, sweep_slots=rows.sweep_slots
         )
-        self.model.show_rows(shown)
+        self.model.show_rows(sweep_rows)
         self.study.show_actions(
             is_idle=not count.live and not count.queued,
             is_finished=count.finished == len(count.ids),
         )
-        now = (summary.id, count.finished)
-        if now != self._read:
-            if self._read is None or self._read[0] != summary.id:
+        read_state = (summary.id, count.finished)
+        if read_state != self._read_state:
+            if self._read_state is None or self._read_state[0] != summary.id:
                 self._set_study(False)
-            self._read = now
+            self._read_state = read_state
             self.table_requested.emit(summary.id)
 
     def restore_modes(self, modes: Mapping[str, str]) -> None:
         """Take what the user said of metrics before; see `modes_changed`."""
         self._modes = {name: mode for name, mode in modes.items() if mode in ("min", "max")}
 
-    def _with_mode(self, line: JobSummary) -> JobSummary:
-        if line.best_metric is None or line.best_mode:
-            return line
-        return line._replace(best_mode=self._modes.get(line.best_metric[0], ""))
+    def _with_mode(self, summary: JobSummary) -> JobSummary:
+        if summary.best_metric is None or summary.best_mode:
+            return summary
+        return summary._replace(best_mode=self._modes.get(summary.best_metric[0], ""))
 
     def _ask_mode(self, jobs: Sequence[JobSummary]) -> None:
         """Ask which values are better if the name of the metric does not say it."""
-        judged = [job for job in jobs if job.best_metric is not None and not job.best_mode]
-        self._metric = next((job.best_metric[0] for job in judged if job.best_metric), "")
+        unclear_jobs = [job for job in jobs if job.best_metric is not None and not job.best_mode]
+        self._metric = next((job.best_metric[0] for job in unclear_jobs if job.best_metric), "")
         self._question.setText(f"Which values of “{self._metric}” are better?")
         for part in (self._question, *self._mode_buttons):
             part.setVisible(bool(self._metric))
@@ -179,13 +179,13 @@ class SweepPane(QWidget):
     def _set_mode(self, mode: str) -> None:
         self._modes = {**self._modes, self._metric: mode}
         self.modes_changed.emit(self._modes)
-        if self._line is not None and self._rows is not None:
-            self.show_sweep(self._line, self._rows)
+        if self._summary is not None and self._rows is not None:
+            self.show_sweep(self._summary, self._rows)
 
     @property
     def tag(self) -> str:
         """Return the tag of the sweep, "" before there is one."""
-        return "" if self._line is None else self._line.id
+        return "" if self._summary is None else self._summary.id
 
     def show_study(self, tag: str, table: StudyTable | None) -> None:
         """Show the table of the open sweep if it is a study."""
@@ -207,66 +207,66 @@ class SweepPane(QWidget):
 
     def run_action(self, action: BulkAction) -> None:
         """Act on all jobs of the sweep, if the action is enabled."""
-        count = self._line.sweep if self._line is not None else None
+        count = self._summary.sweep if self._summary is not None else None
         if (
             count is None
             or action not in SWEEP_ACTIONS
-            or not self._now(action).is_enabled(self._on)
+            or not self._current_action(action).is_enabled(self._selection)
         ):
             return
         is_compared = action == COMPARE_ALL
         self._actions.ask(
-            action, self._best_first[:MAX_COMPARED_JOBS] if is_compared else count.ids
+            action, self._best_first_ids[:MAX_COMPARED_JOBS] if is_compared else count.ids
         )
 
-    def _show_acts(self, count: SweepCount) -> None:
-        self._on = Selection(len(count.ids), count.live, count.queued)
+    def _show_actions(self, count: SweepCount) -> None:
+        self._selection = Selection(len(count.ids), count.live, count.queued)
         for action, button in self._buttons.items():
-            self._now(action).show_on(button, self._on)
-        stop = self._buttons[STOP_ALL]
-        stop.setVisible(stop.isEnabled())
+            self._current_action(action).show_on(button, self._selection)
+        stop_button = self._buttons[STOP_ALL]
+        stop_button.setVisible(stop_button.isEnabled())
 
-    def _now(self, action: BulkAction) -> BulkAction:
-        is_many = action == COMPARE_ALL and len(self._best_first) > MAX_COMPARED_JOBS
+    def _current_action(self, action: BulkAction) -> BulkAction:
+        is_many = action == COMPARE_ALL and len(self._best_first_ids) > MAX_COMPARED_JOBS
         return _COMPARE_BEST if is_many else action
 
     @Slot()
-    def _trash_chosen(self) -> None:
-        chosen = self.view.selected_ids()
-        lines = map(self.model.summary, chosen)
-        if chosen and not any(line is not None and line.state.is_live for line in lines):
-            self._actions.ask(TRASH_ALL, chosen)
+    def _trash_selected(self) -> None:
+        selected_ids = self.view.selected_ids()
+        summaries = map(self.model.summary, selected_ids)
+        if selected_ids and not any(summary is not None and summary.state.is_live for summary in summaries):
+            self._actions.ask(TRASH_ALL, selected_ids)
 
 
-def _best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:
-    def worth(line: JobSummary) -> tuple[bool, str, float]:
-        metric, value = line.best_metric or ("", float("nan"))
+def _sort_best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:
+    def sort_key(summary: JobSummary) -> tuple[bool, str, float]:
+        metric, value = summary.best_metric or ("", float("nan"))
         # Missing and NaN values come last; values of two different metrics are not compared.
-        if value != value or not line.best_mode:
+        if value != value or not summary.best_mode:
             return True, "", 0.0
-        return False, metric, -value if line.best_mode == "max" else value
+        return False, metric, -value if summary.best_mode == "max" else value
 
-    return sorted(jobs, key=worth)
+    return sorted(jobs, key=sort_key)
 
 
-def _marks(jobs: Sequence[JobSummary]) -> list[Mark]:
+def _ring_marks(jobs: Sequence[JobSummary]) -> list[Mark]:
     """Return a ring segment per job, red for a failed one."""
-    if len(jobs) > _MOST_IN_RING:
+    if len(jobs) > _MAX_RING_JOBS:
         return []
-    in_order = sorted(jobs, key=lambda line: (line.created_s, line.id))
-    return ["bad" if line.state.has_failed else "" for line in in_order]
+    sorted_jobs = sorted(jobs, key=lambda job: (job.created_s, job.id))
+    return ["bad" if job.state.has_failed else "" for job in sorted_jobs]
 
 
-def _facts(line: JobSummary) -> list[KeyValue]:
-    facts = []
-    if line.best_metric is not None and line.sweep is not None:
-        name, value = line.best_metric
-        facts.append(KeyValue(f"Best saved: {metric_label(name)}", formats.metric(value)))
-        facts.append(KeyValue("Best job", line.sweep.best_job))
-    if line.eta_s is not None:
-        facts.append(KeyValue("Left", formats.duration(line.eta_s)))
-    if line.started_s and line.ended_s:
-        facts.append(KeyValue("Took", formats.duration(line.ended_s - line.started_s)))
-    if line.user:
-        facts.append(KeyValue("By", line.user))
-    return facts
+def _sweep_figures(summary: JobSummary) -> list[KeyValue]:
+    figures = []
+    if summary.best_metric is not None and summary.sweep is not None:
+        name, value = summary.best_metric
+        figures.append(KeyValue(f"Best saved: {metric_label(name)}", formats.metric(value)))
+        figures.append(KeyValue("Best job", summary.sweep.best_job))
+    if summary.eta_s is not None:
+        figures.append(KeyValue("Left", formats.duration(summary.eta_s)))
+    if summary.started_s and summary.ended_s:
+        figures.append(KeyValue("Took", formats.duration(summary.ended_s - summary.started_s)))
+    if summary.user:
+        figures.append(KeyValue("By", summary.user))
+    return figures

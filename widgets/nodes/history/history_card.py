@@ -89,8 +89,8 @@ class _Plot(CurvePanel):
             CurvePanel.refresh(partner)
 
     def _name_rooms(self) -> list[tuple[float, float]]:
-        rooms = super()._name_widths()
-        return rooms if self.partner is None else [*rooms, *CurvePanel._name_widths(self.partner)]
+        widths = super()._name_widths()
+        return widths if self.partner is None else [*widths, *CurvePanel._name_widths(self.partner)]
 
     def _put_ticks(self) -> None:
         super()._set_ticks()
@@ -243,8 +243,8 @@ class HistoryCard(Card):
         available = {view.key: self._is_available(view) for view in VIEWS}
         for view in VIEWS:
             self._view_picker.set_enabled(view.key, available[view.key])
-            # For a job show its GPUs, or the node if the job uses no GPU. A node without GPUs has no
-            # views of GPUs.
+            # For a job show its GPUs, or the node if the job uses no GPU. A node without GPUs has
+            # no views of GPUs.
             is_node_view = BY_KEY[view.quantities[0]].read_node is not None
             is_of_job = self._job_period is not None and has_gpus
             self._view_picker.set_choice_visible(

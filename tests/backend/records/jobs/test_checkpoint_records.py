@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backend.records.jobs.checkpoint import Checkpoint, to_resume
+from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_a_resume_after_a_rising_loss_takes_the_newest_checkpoint_before_it(
     known = [
         Checkpoint("c", 1, 1, step, step, 1, "", "", "", is_latest=step == latest) for step in steps
     ]
-    chosen = to_resume(known, sound_step)
+    chosen = checkpoint_to_resume(known, sound_step)
     assert (chosen.step if chosen is not None else None) == found

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backend.records.jobs.log_numbers import (
     is_name,
-    numbers_in,
+    number_spans,
     numbers_of,
     pattern_for,
     invalid_pattern,
@@ -33,7 +33,7 @@ LINES = (
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_pattern_of_each_number_finds_it_in_its_line(line: str) -> None:
-    places = numbers_in(line)
+    places = number_spans(line)
     assert places
     for begin, end in places:
         pattern = pattern_for(line, begin, end, "x")
@@ -44,7 +44,7 @@ def test_the_pattern_of_each_number_finds_it_in_its_line(line: str) -> None:
 @pytest.mark.parametrize("line", [one for one in LINES if "oss" in one])
 def test_the_pattern_of_a_loss_finds_the_next_one(line: str) -> None:
     begin, end = (
-        next(place for place in numbers_in(line) if re.search(r"oss\W+$", line[: place[0]] or line))
+        next(place for place in number_spans(line) if re.search(r"oss\W+$", line[: place[0]] or line))
         if not line.startswith("0.5")
         else (0, 3)
     )
@@ -76,7 +76,7 @@ def test_no_text_of_a_user_is_an_expression(text: str, line: str) -> None:
     pattern = f"a{text}{{x}}"
     if not invalid_pattern([pattern]):
         numbers_of([pattern], line)
-    for begin, end in numbers_in(line):
+    for begin, end in number_spans(line):
         pattern_for(line, begin, end, "x")
 
 

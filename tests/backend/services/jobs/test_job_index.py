@@ -256,7 +256,7 @@ def test_settings_are_read_from_a_line_as_they_were_written():
 
 @pytest.mark.parametrize("word", ["lr<", "<0.1", "lr=0.1", "lr<much", "a<b>c", "resnet"])
 def test_a_word_that_compares_nothing_is_just_a_word(word):
-    assert summary_settings.comparison(word) is None
+    assert summary_settings.parse_filter(word) is None
 
 
 def test_a_rate_at_the_very_limit_is_within_it():

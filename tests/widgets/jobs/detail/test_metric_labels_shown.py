@@ -19,7 +19,7 @@ from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_facts import header_figures
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text
-from widgets.jobs.sweeps.sweep_pane import _best_first
+from widgets.jobs.sweeps.sweep_pane import _sort_best_first
 
 JUDGED = changed(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
 
@@ -44,7 +44,7 @@ def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
             [("validation/loss", 0.2), ("validation/accuracy", 0.9), ("validation/loss", 0.1), None]
         )
     ]
-    assert [line.id for line in _best_first(lines)] == ["1", "2", "0", "3"]
+    assert [line.id for line in _sort_best_first(lines)] == ["1", "2", "0", "3"]
 
 
 def test_curves_are_labelled_smoothed_raw_and_validation(qtbot, theme_manager):

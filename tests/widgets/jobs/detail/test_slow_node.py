@@ -165,10 +165,10 @@ def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):
     strip.show_view(changed(SLOWED, step_times=TIMES, slow_cause=LOADER))
     assert strip._legend.isVisible()
     assert strip._cells.heightForWidth(600) > low
-    assert strip._legend._shown == ("data", "compute", "communication", "waiting")
+    assert strip._legend._shown_names == ("data", "compute", "communication", "waiting")
     on_gpus = replace(TIMES, communication_ms=None)
     strip.show_view(changed(SLOWED, step_times=on_gpus, slow_cause=LOADER))
-    assert strip._legend._shown == ("data", "compute and communication")
+    assert strip._legend._shown_names == ("data", "compute and communication")
     strip.show_view(changed(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED))
     assert not strip._legend.isVisible()
 

@@ -83,9 +83,9 @@ def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbo
     choose(form, qtbot, "downpour")
     assert note.isVisible()
     assert [one.text() for one in note._lines][:3] == [
-        STRATEGIES["downpour"].does,
-        STRATEGIES["downpour"].pays,
-        STRATEGIES["downpour"].needs,
+        STRATEGIES["downpour"].description,
+        STRATEGIES["downpour"].advantage,
+        STRATEGIES["downpour"].costs,
     ]
     assert fields_of(form).key("optimizer.name") == "adagrad"
     choose(form, qtbot, "dc-asgd")

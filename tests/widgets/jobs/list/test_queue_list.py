@@ -262,7 +262,7 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     dialog = QueueDialog(entry, actions)
     qtbot.addWidget(dialog)
     the(LineEdit, dialog).setText("soon")
-    assert "“soon” is not a time" in dialog._field.error()
+    assert "“soon” is not a time" in dialog._time_field.error()
     assert not button(dialog, "Save").isEnabled()
     the(LineEdit, dialog).setText("+2h")
     the(SpinBox, dialog).setValue(7)

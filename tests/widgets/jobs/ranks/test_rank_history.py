@@ -358,7 +358,7 @@ def test_a_rank_is_a_server_by_its_strategy_and_not_by_a_step_time_of_zero(
     view = replace(view, config=replace(view.config, strategy=StrategyConfig(strategy)))
     strip = RankStrip()
     strip.show_view(view)
-    shown = [strip._cells.words(rank) for rank in range(2)]
+    shown = [strip._cells.cell_texts(rank) for rank in range(2)]
     assert [(name, took.replace("\xa0", " ")) for name, took in shown] == cells
     assert [row.step_time.replace("\xa0", " ") for row in rank_rows(view)] == [
         took for _, took in cells
