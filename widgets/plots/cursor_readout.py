@@ -1,4 +1,4 @@
-"""The text of a plot's read-out: the value of each curve at the pointer, and its place."""
+"""The text of a plot's read-out: the value of each curve at the pointer, and the position."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def read_rows(
     *,
     is_single_run: bool = True,
 ) -> tuple[list[ReadOutRow], CurvePoint | None]:
-    """Return a line for each named curve, and the nearest point of the first one.
+"""Return a line for each labelled curve, and the nearest point of the first of them.
 
     Args:
         x: In the unit of the x axis.
-        alone: All curves are of one run: raw values follow the smoothed ones.
+is_single_run: All curves are of one run: raw values follow the smoothed values.
     """
     all_curves = list(curves)
     rows: list[ReadOutRow] = []
@@ -93,7 +93,7 @@ def position_text(
     """Return "step 7 800 · epoch 20 · 14:48": the axis first, then the other coordinates.
 
     Args:
-        alone: All curves are of one run. One step of several runs is at several times.
+is_single_run: All curves are of one run. One step of several runs is at several times.
     """
     now_s = time.time()
     if axis is XAxis.CLOCK and (point is None or not is_single_run):

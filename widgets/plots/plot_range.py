@@ -1,4 +1,4 @@
-"""The visible range of both axes of a plot, and the places of their labels.
+"""The visible range of both axes of a plot, and their ticks.
 
 No Qt.
 """
@@ -24,14 +24,14 @@ _MIN_POINTS, _MANY_POINTS = 5, 20
 _SPIKE_REACH = 5
 """Spreads of the middle nine tenths, or of the middle half of a curve of few points."""
 _MIN_SPREAD = 0.2
-"""Share of the value: what is at most twice as large is no spike, however even the curve is."""
+"""Share of the value: a value at most twice as large is no spike, however even the curve is."""
 _MIN_DECADES = 2
 _MIN_LEVEL_POINTS = 3
 
 _Y_MARGIN = 8
 """Pixels: half a label of the axis at either end, and the dot of a last point."""
 _MAX_NAME_SHARE = 0.4
-"""Share of the plot's width; a longer name is left of its curve's end."""
+"""Share of the plot's width; a longer name is left of its curve's end point."""
 
 _NEAR_ZERO_SHARE = 0.1
 """Share of the end.
@@ -47,8 +47,8 @@ Range = tuple[float, float]
 class Scale:
     """The part of a linear y axis that is always in view: from `low` to `high`.
 
-    With `leaves_nothing_out` all values are in view: a measurement does not run away as a loss
-    does. With a `step` there is that much room below the lowest, and the axis begins at a multiple
+With `shows_all_values` all values are in view: a measurement does not run away as a loss
+does. With a `step` there is that much space below the lowest, and the axis begins at a multiple
     of it.
     """
 
@@ -64,12 +64,12 @@ FROM_ZERO = Scale(0.0, 0.0)
 def full_range(
     ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False
 ) -> Range | None:
-    """The whole x axis, and the room for names beyond its end.
+"""The full x range, with space for names beyond its end.
 
     Args:
         ranges: The range of each curve.
         names: For each name at the end of a curve its x, and its share of the plot's width.
-        log: All places are logarithms.
+log: All coordinates are logarithms.
     """
     if not ranges:
         return None
@@ -82,7 +82,7 @@ def full_range(
 
 
 def widen_for_names(x_range: Range, names: Iterable[Range]) -> Range:
-    """A range, and the room for names beyond its end; see `whole`."""
+"""Widen a range for the names beyond its end; see `full_range`."""
     low, right = x_range
     for end, share in names:
         if share < _MAX_NAME_SHARE and math.isfinite(end):
@@ -103,7 +103,7 @@ def value_range(
     log: bool,
     scale: Scale | None,
 ) -> Range:
-    """The range of values to show, with room at either end; logarithms if `log`.
+"""The range of values to show, with a margin at either end; logarithms if `log`.
 
     Args:
         curves: As in `robust_range`.
@@ -136,7 +136,7 @@ def robust_range(
 ) -> tuple[float, float] | None:
     """Return the y range that shows curves well, for any values.
 
-    Everything stays in view except the spikes of each curve, which would flatten the rest to a
+All values stay in view except the spikes of each curve, which would flatten the rest to a
     line, and values a million times the spread of all curves away (a run that diverges at once).
 
     Args:
@@ -197,7 +197,7 @@ def _leading_count(flags: npt.NDArray[np.bool_]) -> int:
 def y_ticks(
     y_range: Range, height_px: float, text: Callable[[float], str], *, log: bool
 ) -> list[tuple[float, str]]:
-    """3 to 6 places and their labels."""
+"""3 to 6 values and their labels."""
     max_count = min(max(int(height_px / 30), 2), 6)
     if log:
         return ticks.logarithmic(*y_range, max_count)
@@ -224,5 +224,5 @@ def x_ticks(
 
 
 def _is_whole(step: float) -> bool:
-    # What a power of ten is wrong by, and no more: a tenth of a step at ten million is none.
+# The error of a power of ten, and no more: a tenth of a step at ten million is not whole.
     return math.isclose(step, round(step), rel_tol=1e-13, abs_tol=1e-6)

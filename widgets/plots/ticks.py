@@ -1,6 +1,6 @@
-"""Round places for the ticks of an axis: three to six of them, for any range.
+"""Round values for the ticks of an axis: three to six, for any range.
 
-No Qt. Each function returns (place, text) pairs for pyqtgraph's major ticks.
+No Qt. Each function returns (value, text) pairs for pyqtgraph's major ticks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FINE_S = (
 
 
 def linear(low: float, high: float, max_count: int = 6) -> Ticks:
-    """Multiples of 1, 2 or 5 times a power of ten; at least three, because one alone is useless."""
+"""Multiples of 1, 2 or 5 times a power of ten; at least three, because one is useless."""
     values = _multiples(low, high, max_count)
     while len(values) < _MIN_COUNT and max_count <= 2 * _MIN_COUNT:
         max_count += 1
@@ -58,7 +58,7 @@ def logarithmic(low: float, high: float, max_count: int = 6) -> Ticks:
             for factor in factors
         ]
         visible = [position for position in candidates if low <= position <= high]
-        # A small plot has room for three decades, without values between them.
+# A small plot shows three decades, without values between them.
         if len(positions) < 2 or len(visible) <= max(max_count + 1, 2 * _MIN_COUNT):
             positions = visible
         if len(positions) >= _MIN_COUNT:
@@ -93,7 +93,7 @@ def elapsed_log(low: float, high: float, max_count: int = 6) -> Ticks:
 
 
 def _linear_log(low: float, high: float, max_count: int) -> Ticks:
-    """Steps as on a linear axis, at their places on a logarithmic one."""
+"""Ticks as on a linear axis, at their logarithms."""
     time_ticks = elapsed(_power(low), _power(high), max_count)
     return [(math.log10(seconds), text) for seconds, text in time_ticks if seconds > 0]
 

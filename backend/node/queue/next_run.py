@@ -21,7 +21,7 @@ from backend.records.base import access_modes, timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
-from backend.records.jobs.checkpoint import read_checkpoints, checkpoint_to_resume
+from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
 from backend.records.jobs.config import JobConfig, with_changes
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER, Placement

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3
 """Relative. Sums in another order change the seventh digit of a step, and training amplifies that;
 a wrong seed or one more sample changes the first digits at once."""
-_SMALLEST = 1e-6
-_NOT_THE_CURVE = frozenset({"samples_per_second", *OF_SERVERS})
+_MIN_DIFFERENCE = 1e-6
+_IGNORED_METRICS = frozenset({"samples_per_second", *OF_SERVERS})
 
 
 class ReplayService:
@@ -62,7 +62,8 @@ class ReplayService:
     ) -> JobView:
         """Make a draft with the settings, the seed and the exact files of a job.
 
-        Without a ``placement`` it runs where the job ran, or here if those nodes are not known.
+        Without a ``placement`` the replay runs where the job ran, or on this computer if those
+        nodes are not known.
 
         Raises:
             BackendError: A version is missing, or the nodes cannot be chosen; nothing was made.
@@ -110,7 +111,7 @@ class ReplayService:
         )
 
     def original_id(self, job_id: str) -> str:
-        """Return the job that this one replays, or ""."""
+        """Return the id of the job that a replay repeats; "" if the job is no replay."""
         folder = self._root.job(job_id)
         with as_backend_error(f"The job {job_id} could not be read"):
             self._root.files.refresh_file(folder.origin)
@@ -120,7 +121,7 @@ class ReplayService:
         """Compare the curve of a replay with its original's.
 
         Raises:
-            BackendError: It is not a replay, or one of the two made no step.
+            BackendError: The job is not a replay, or one of the two jobs made no step.
         """
         original_id = self.original_id(job_id)
         if not original_id:
@@ -128,10 +129,8 @@ class ReplayService:
                 f"The job {job_id} is not a replay.",
                 f"Make one with “Replay”, or {COMMAND} job replay ID.",
             )
-        original_update, replay_update = (
-            self._jobs.queries.poll(original_id),
-            self._jobs.queries.poll(job_id),
-        )
+        original_update = self._jobs.queries.poll(original_id)
+        replay_update = self._jobs.queries.poll(job_id)
         result = first_difference(original_update.history, replay_update.history, tolerance)
         if not result.steps:
             raise BackendError(
@@ -156,10 +155,8 @@ class ReplayService:
         replay_environment = environment_of(self._root.job(job_id), replay_view.run)
         if original_environment is None or replay_environment is None:
             # Runs of an older Ringmaster have no such record; their settings are known.
-            original_environment, replay_environment = (
-                _planned_environment(original_view),
-                _planned_environment(replay_view),
-            )
+            original_environment = _planned_environment(original_view)
+            replay_environment = _planned_environment(replay_view)
         environment_differences = differences(original_environment, replay_environment)
         folder = self._root.job(original_id)
         settings = read_job(folder).config.environment if is_imported(folder) else {}
@@ -185,15 +182,13 @@ def first_difference(
         if int(s) in replay_indexes
     ]
     names = [
-        name for name in original.metrics if name in replay.metrics and name not in _NOT_THE_CURVE
+        name for name in original.metrics if name in replay.metrics and name not in _IGNORED_METRICS
     ]
     result = ReplayResult("", "", True, "", steps=len(common))
     for original_index, replay_index, step in common:
         for name in names:
-            a, b = (
-                float(original.metrics[name][original_index]),
-                float(replay.metrics[name][replay_index]),
-            )
+            a = float(original.metrics[name][original_index])
+            b = float(replay.metrics[name][replay_index])
             if not _are_close(a, b, tolerance):
                 return replace(
                     result,
@@ -209,7 +204,7 @@ def first_difference(
 def _are_close(a: float, b: float, tolerance: float) -> bool:
     if math.isnan(a) or math.isnan(b):
         return math.isnan(a) and math.isnan(b)
-    return a == b or abs(a - b) <= max(_SMALLEST, tolerance * max(abs(a), abs(b)))
+    return a == b or abs(a - b) <= max(_MIN_DIFFERENCE, tolerance * max(abs(a), abs(b)))
 
 
 def _finite_or_none(value: float) -> float | None:
@@ -225,14 +220,13 @@ def _message(
         steps = "the one step" if result.steps == 1 else f"all {result.steps} steps"
         text = f"The same curve: {steps} that this job and {name} made agree within "
         text += f"{100 * tolerance:g} %."
-        return (
-            f"{text} Differences between the two: {difference_text}."
-            if recorded_differences
-            else text
-        )
+        if recorded_differences:
+            text += f" Differences between the two: {difference_text}."
+        return text
     text = (
-        f"The curves differ from step {result.step} on: {result.metric} was {_figure(result.original_value)} "
-        f"in {name} and is {_figure(result.replay_value)} in this job."
+        f"The curves differ from step {result.step} on: {result.metric} was "
+        f"{_figure(result.original_value)} in {name} and is {_figure(result.replay_value)} in this "
+        "job."
     )
     if recorded_differences:
         return f"{text} Differences between the two: {difference_text}."

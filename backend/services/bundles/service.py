@@ -82,16 +82,16 @@ class BundleService:
         """Write a job into one file.
 
         Args:
-            output: The path; by default it is named after the job, in the current folder.
-            checkpoint: A name, "latest" or "best", or "none"; "" is the latest, if there is one.
+            output: The path; by default the job's name in the current folder.
+            checkpoint: A name, "latest" or "best", or "none"; "" is the latest, if any exists.
             overwrite: The user agreed to replace this file.
         """
         progress = progress or Progress()
         view = self._jobs.queries.show(job_id)
         if view.state.is_live or view.state.is_queued:
             raise BackendError(
-                f"The job {job_id} is {view.state.label.lower()}; only a job that is not active can "
-                "be exported.",
+                f"The job {job_id} is {view.state.label.lower()}; only a job that is not active "
+                "can be exported.",
                 "Stop it first." if view.state.is_live else "Remove it from the queue.",
             )
         folder = self._root.job(job_id)
@@ -141,7 +141,7 @@ class BundleService:
     def _add_versions(
         self, file: JobFile, with_data: bool, members: list[ArchiveMember], progress: Progress
     ) -> dict[str, BundledVersion]:
-        """Return the versions that the job pins; add the files of each to ``parts`` once."""
+        """Return the versions that the job pins; add the files of each to ``members`` once."""
         versions: dict[str, BundledVersion] = {}
         folders: dict[tuple[Kind, str], str] = {}
         for key, pin in file.pins.items():
@@ -157,7 +157,7 @@ class BundleService:
                 new_members, empty_folders = self._version_members(kind, pin, key, progress)
                 members += new_members
             elif sibling := next(
-                (t for t in versions.values() if t.folder == folders[content_key]), None
+                (v for v in versions.values() if v.folder == folders[content_key]), None
             ):
                 empty_folders = sibling.empty_folders
             versions[key] = BundledVersion(
@@ -222,10 +222,10 @@ class BundleService:
             members = [ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path)]
             if path.is_dir():
                 members = [
-                    ArchiveMember(f"{name}/{inner}", hash_file(one), one.stat().st_size, one)
-                    for inner, one in files_of(path)
+                    ArchiveMember(f"{name}/{inner_path}", hash_file(file), file.stat().st_size, file)
+                    for inner_path, file in files_of(path)
                 ]
-                inner_hashes = ((one.path.removeprefix(f"{name}/"), one.sha256) for one in members)
+                inner_hashes = ((m.path.removeprefix(f"{name}/"), m.sha256) for m in members)
                 if folder_sha256(inner_hashes) != record.sha256:
                     raise BackendError(
                         f"{path.name} does not match its record: its contents have changed.",
@@ -244,7 +244,7 @@ class BundleService:
         """Make a job from a bundle; everything is verified before anything is created.
 
         Raises:
-            BackendError: The file was damaged or changed, or cannot be used here.
+            BackendError: The file was damaged or changed, or cannot be used on this computer.
             Cancelled: By ``progress``.
         """
         progress = progress or Progress()
@@ -305,7 +305,7 @@ class BundleService:
         )
 
     def local_version(self, version: BundledVersion) -> LibraryItem | None:
-        """Return the local version with exactly these files; one of the same name is preferred."""
+        """Return the local version with exactly these files, if possible of the same name."""
         return find_same_version(self._library, version.kind, version.pin)
 
     def _import(
@@ -355,7 +355,7 @@ def _missing_message(version: BundledVersion) -> str:
 
 
 def _status(folder: JobFolder) -> RunStatus:
-    """Return the last status; for a draft, one that says so."""
+    """Return the last status; for a draft, the status of a created job."""
     try:
         return RunStatus.from_dict(read_json(folder.status))
     except FileNotFoundError:

@@ -89,9 +89,9 @@ def _is_of_script(path: PurePosixPath) -> bool:
 
 
 def _check_python(bundle: VerifiedArchive) -> None:
-    """Refuse sources for a newer Python, which may contain syntax that this one does not know.
+    """Refuse sources for a newer Python, whose syntax this Python may not know.
 
-    A job that failed because of its own source is imported as it is.
+    A job that failed because of its own source is imported unchanged.
     """
     manifest = bundle.manifest
     bundle_python = max((_python_version(run.python) for run in manifest.runs), default=(0, 0))

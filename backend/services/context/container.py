@@ -56,7 +56,7 @@ Service = TypeVar("Service")
 
 
 class cached_service(Generic[Service]):  # noqa: N801 - a decorator, as functools.cached_property
-    """A service that is made when it is first used, by one thread."""
+    """A service that is made at its first use, by one thread."""
 
     def __init__(self, make: Callable[[Any], Service]) -> None:
         self._make = make
@@ -71,11 +71,11 @@ class cached_service(Generic[Service]):  # noqa: N801 - a decorator, as functool
 
 
 class Services:
-    """The services of one data root. Any thread may be the first to use one; close it at the end.
+    """The services of one data root. Any thread may use them; close the container at the end.
 
     Attributes:
         data_root: The data root, or its local mirror.
-        making: Held while a service is made.
+        creation_lock: Held while a service is made.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Services:
         return self.data_root.display_path(self.data_root.trash)
 
     def make_all(self) -> Services:
-        """Make every service, so that a window never waits for one; return the services."""
+        """Make every service, so that a window never waits for its creation; return `self`."""
         for name, member in vars(Services).items():
             if isinstance(member, cached_service):
                 getattr(self, name)
@@ -371,9 +371,9 @@ def open_services(
 ) -> Services:
     """Open a data root; create its folder if only that is missing.
 
-    ``accept`` and ``passphrase`` ask the user on the way to one that is reached over SSH; for
-    ``given`` see `NodeRegistry`. A catalogue that cannot be used raises a `CatalogueError` when
-    it is first used.
+    ``accept`` and ``passphrase`` ask the user on the way to a data root that is reached over SSH;
+    for ``is_trusted_key`` see `NodeRegistry`. A catalogue that cannot be used raises a
+    `CatalogueError` at its first use.
 
     Raises:
         BackendError: The data root is missing or cannot be reached (`HostKeyUnknown`,
@@ -390,7 +390,7 @@ def set_catalogue_aside(data_root: Path | RemoteRoot, catalogue: Path | None = N
     """Rename a damaged catalogue, so that `open_services` builds a new one from the files.
 
     Raises:
-        BackendError: It cannot be renamed; nothing was changed.
+        BackendError: The catalogue cannot be renamed; nothing was changed.
     """
     from backend.catalogue.store import set_aside
 

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("PySide6", "pyqtgraph", "numpy", "SQLAlchemy", "fabric", "paramiko")
 _LOG_BYTES = 2**20
-_JOBS = 20
+_MAX_JOBS = 20
 _HIDDEN = "(left out)"
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
 _MIN_SECRET_LENGTH = 4
-"""Shorter values ("1", "yes") are no secrets, and replacing them would spoil every other word."""
+"""Shorter values ("1", "yes") are no secrets, and replacing them would spoil many words."""
 
 
 def write_report(services: Services, path: Path, log: Path) -> Path:
     """Write the report as a zip to ``path``.
 
     Raises:
-        BackendError: It cannot be written there.
+        BackendError: The file cannot be written.
     """
     try:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -53,7 +53,7 @@ def write_report(services: Services, path: Path, log: Path) -> Path:
 
 def _report_files(services: Services, log: Path) -> dict[str, str]:
     views = services.jobs.queries.list()
-    newest_views = sorted(views, key=lambda view: view.created, reverse=True)[:_JOBS]
+    newest_views = sorted(views, key=lambda view: view.created, reverse=True)[:_MAX_JOBS]
     secret_filter = _SecretFilter([dict(os.environ)], (view.config.environment for view in views))
     jobs = [
         {

@@ -53,7 +53,7 @@ class ComparisonService:
         previous = cursor if isinstance(cursor, _Cursor) else None
         update = self._jobs.poll(job_id, None if previous is None else previous.inner)
         if previous is not None and update.history.drop_from:
-            # The steps that it repeats may have had the best value: count again.
+            # The repeated steps may have had the best value: count again.
             previous, update = None, self._jobs.poll(job_id)
         history = update.history
         is_restart = previous is None or history.drop_from == 0
@@ -78,7 +78,7 @@ class ComparisonService:
         """Return the results of the jobs and the settings that differ.
 
         Raises:
-            BackendError: They are fewer than 2 or more than 8, or one does not exist.
+            BackendError: There are fewer than 2 or more than 8 jobs, or a job does not exist.
         """
         if len(set(job_ids)) < len(job_ids):
             raise BackendError("One of these jobs is named twice.", "Name each job once.")
@@ -88,7 +88,7 @@ class ComparisonService:
                 f"{'was' if len(job_ids) == 1 else 'were'} given."
             )
         updates = [self.poll(job_id) for job_id in job_ids]
-        return compare([(polled.view, polled.figures) for polled in updates])
+        return compare([(update.view, update.figures) for update in updates])
 
     def write_csv(
         self,
@@ -105,7 +105,7 @@ class ComparisonService:
 
         Raises:
             BackendError: A job does not exist, or the file cannot be written, or it exists and
-                ``replaces`` is not set. No partial file remains.
+                ``overwrite`` is not set. No partial file remains.
         """
         path = expand_home(path).absolute()
         if path.exists() and not overwrite:
@@ -119,8 +119,11 @@ class ComparisonService:
 
 
 def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterator[bytes]:
-    """Yield the table in pieces. One job is in memory at a time: each is read twice, because the
-    columns are known only when all were read."""
+    """Yield the table in chunks.
+
+    Only one job is in memory at a time: every job is read twice, because the columns are known
+    only after the last job.
+    """
     names: dict[str, None] = {}
     total_steps = written_steps = 0
     for job_id in job_ids:
@@ -136,12 +139,12 @@ def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterat
 
 
 def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
-    """Return its metrics and its number of steps."""
+    """Return the metrics of a history and its number of steps."""
     return tuple(history.metrics), len(history.steps)
 
 
 def _csv_chunks(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of one job in pieces, each with its number of lines."""
+    """Yield the lines of one job in chunks, each after its number of lines."""
     head = (update.view.id, spreadsheet_text(update.view.name))
     rows = _rows(update.history, names)
     while chunk := list(itertools.islice(rows, _ROWS_PER_CHUNK)):
@@ -174,7 +177,7 @@ def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object
 
 
 def _to_floats(values: Any) -> list[float]:
-    """Convert to Python's own numbers; numpy's print their type."""
+    """Convert to Python's own numbers; the numbers of numpy print their type."""
     return values.tolist() if hasattr(values, "tolist") else [float(value) for value in values]
 
 
@@ -198,10 +201,10 @@ def _field(value: float) -> str:
 
 
 def _add_figures(previous: RunFigures, history: HistoryUpdate, last_step_s: float) -> RunFigures:
-    """Add the new points to ``before``.
+    """Add the new points to ``previous``.
 
     Args:
-        reached: Seconds of the last step in ``before``; NaN without one.
+        last_step_s: Seconds of the last step in ``previous``; NaN without steps.
     """
     import numpy as np
 
@@ -211,10 +214,12 @@ def _add_figures(previous: RunFigures, history: HistoryUpdate, last_step_s: floa
         finite = column[np.isfinite(column)]
         if not len(finite):
             continue
-        new = MetricFigures(float(finite[-1]), float(finite.min()), float(finite.max()))
-        old = metrics.get(name, new)
+        added = MetricFigures(float(finite[-1]), float(finite.min()), float(finite.max()))
+        known = metrics.get(name, added)
         metrics[name] = replace(
-            new, lowest=min(old.lowest, new.lowest), highest=max(old.highest, new.highest)
+            added,
+            lowest=min(known.lowest, added.lowest),
+            highest=max(known.highest, added.highest),
         )
     seconds = np.concatenate(([last_step_s], np.asarray(history.seconds, np.float64)))
     durations = np.diff(seconds)

@@ -21,12 +21,14 @@ _KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
 
 
 class DataSizeCounter:
+    """Counts the samples of a job's data, and remembers the numbers."""
+
     def __init__(self, library: LibraryService, folder: Path) -> None:
         self._library = library
         self._cache = ResultCache(folder)
 
     def cached_size(self, pins: Mapping[str, Pin]) -> DataSize | None:
-        """Return the size if it was counted before."""
+        """Return the size that was counted before, if any."""
         if not {"dataset", "loader"} <= pins.keys():
             return None
         return self._cache.cached(_key(pins), DataSize.from_dict)
@@ -35,7 +37,7 @@ class DataSizeCounter:
         """Return the size, counted if needed; None if this computer cannot count it.
 
         Raises:
-            BackendError: The loader cannot be used, or did not end.
+            BackendError: The loader cannot be used, or did not finish.
         """
         cached_size = self.cached_size(pins)
         if cached_size is not None or "loader" not in pins:

@@ -1,8 +1,8 @@
 """Changes to all jobs since the last read, for a window, however many there are.
 
 Of 100,000 jobs nearly all have ended. Their summaries are read from the catalogue once. After that
-they are only checked for changes by other programs, the newest first and the rest in turn, within
-the time limit of a read.
+they are only checked for changes by other programs, the newest first and the older jobs in turn,
+within the time limit of a read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHECK_BATCH = 64
 
 
 class JobFeed:
-    """Remembers what it returned. One call at a time.
+    """Yields the changes since its last result. One call at a time.
 
     Args:
         scan_s: Time limit of one read for checking ended jobs for changes.
@@ -42,7 +42,7 @@ class JobFeed:
         self._to_reap: frozenset[str] = frozenset()
 
     def poll(self) -> JobListing:
-        """Return the changes since the last call; everything at the first one.
+        """Return the changes since the last call; every job at the first call.
 
         Raises:
             BackendError: The data root or the catalogue cannot be read.
@@ -110,9 +110,8 @@ class JobFeed:
         checked_count = 0
         for summary in chain(newest, islice(older, offset, None), islice(older, offset)):
             # However slow the data root is, each read makes some progress.
-            may_end = (
-                checked_count >= _NEWEST_JOBS + _CHECK_BATCH and checked_count % _CHECK_BATCH == 0
-            )
+            is_batch_end = checked_count % _CHECK_BATCH == 0
+            may_end = is_batch_end and checked_count >= _NEWEST_JOBS + _CHECK_BATCH
             if may_end and time.monotonic() - started_s > self._scan_s:
                 break
             checked_count += 1

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
     from backend.services.library.service import LibraryService
 
-_MOST_JOBS = 200
-_MOST_FOLDERS = 3
+_MAX_JOBS = 200
+_MAX_FOLDERS = 3
 
 
 class JobForecaster:
-    """Forecasts without running user code or asking nodes: catalogue and folders are enough."""
+    """Forecasts jobs from the catalogue and the folders, without user code or nodes."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class JobForecaster:
     def estimate(
         self, config: JobConfig, pins: Mapping[str, Pin], steps_per_epoch: int | None
     ) -> JobForecast:
-        """Return a forecast; what cannot be forecast is None."""
+        """Return a forecast; figures that cannot be forecast are None."""
         jobs = self._jobs()
         return forecast(
             config,
@@ -74,11 +74,11 @@ class JobForecaster:
 
     def _jobs(self) -> tuple[JobView, ...]:
         with suppress(BackendError):
-            return self._index.jobs(limit=_MOST_JOBS)
+            return self._index.jobs(limit=_MAX_JOBS)
         return ()
 
     def _similar_job(self, jobs: Sequence[JobView]) -> SimilarJob | None:
-        for view in jobs[:_MOST_FOLDERS]:
+        for view in jobs[:_MAX_FOLDERS]:
             with suppress(OSError, ValueError):
                 status = RunStatus.from_dict(read_json(self._root.job(view.id).status))
                 similar_job = similar_job_of(view, status.pace_s)
@@ -102,15 +102,14 @@ class JobForecaster:
             and view.config.optimizer.settings == config.optimizer.settings
             and view.config.strategy.is_adaptive == config.strategy.is_adaptive
         ]
-        for view in similar_views[:_MOST_FOLDERS]:
+        for view in similar_views[:_MAX_FOLDERS]:
             with suppress(OSError, BackendError):
                 checkpoints = list_checkpoints(self._root.job(view.id), view.config.checkpoint)
                 if checkpoints:
                     return max(record.bytes for record in checkpoints)
         with suppress(BackendError):
-            parameter_bytes = self._library.show(Kind.MODEL, model.reference).details.get(
-                "parameter_bytes"
-            )
+            item = self._library.show(Kind.MODEL, model.reference)
+            parameter_bytes = item.details.get("parameter_bytes")
             if isinstance(parameter_bytes, int):
                 return checkpoint_bytes(parameter_bytes, config)
         return None

@@ -1,10 +1,10 @@
 """All jobs in memory, to search, sort and filter 100,000 of them while the user types.
 
 One call at a time, on any thread except the window's: each holds Python's lock for a few
-milliseconds at most, so that the window stays responsive. Other threads may read `lines` (entries
-are replaced, never moved) and the arrays of a `JobQueryResult`, which never change.
+milliseconds at most, so that the window stays responsive. Other threads may read `summaries`
+(entries are replaced, never moved) and the arrays of a `JobQueryResult`, which never change.
 
-``tests/benchmarks/jobs.py`` compares it with SQLite for the same jobs.
+``tests/benchmarks/jobs.py`` compares this index with SQLite for the same jobs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _NUMBERS: Mapping[str, Callable[[JobSummary], float]] = {
     **{key: _number_of(key) for key in summary_settings.NUMBERS},
 }
 _FLOAT64_KEYS = frozenset({"best", "started", "created", "ended", *summary_settings.NUMBERS})
-"""Half as many bits are enough for the others."""
+"""Half as many bits are enough for the other keys."""
 _TEXTS: Mapping[str, Callable[[JobSummary], str]] = {
     "name": lambda summary: summary.name.casefold(),
     "tags": lambda summary: ", ".join(summary.tags).casefold(),
@@ -76,9 +76,9 @@ _OPERATORS: Mapping[str, Callable[[Numbers, float], Mask]] = {
     ">=": np.greater_equal,
 }
 _TIME_COLUMNS = ("took", "gpu_hours")
-"""They change with time, and are computed from others."""
+"""Columns that change with time, and are computed from other columns."""
 _HARDWARE_COLUMNS = {"energy": "energy", "gpu_hours": "gpus"}
-"""Columns of figures that not every computer has, and the key that is 0 or NaN without one."""
+"""Columns of figures that not every computer has, and the key that is 0 or NaN without them."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,13 @@ class JobQueryResult:
     """The answer to a query.
 
     Attributes:
-        lines: The index's own list, by slot.
-        order: Slots of the jobs that were found, in order; after folding, also of sweeps.
-        total: Number of all jobs; ``live`` and ``waiting`` are the numbers of those.
-        hits: Number of jobs that were found.
-        head_of: After folding, the slot of a job's sweep by the job's slot, -1 for none.
+        summaries: The index's own list, by slot.
+        order: Slots of the matching jobs, in order; after folding, also of sweeps.
+        total_count: Number of all jobs.
+        live_count: Number of live jobs.
+        waiting_count: Number of waiting jobs.
+        match_count: Number of matching jobs.
+        sweep_slots: After folding, the slot of a job's sweep by the job's slot, -1 for none.
         empty: Columns of figures that no job has.
     """
 
@@ -110,8 +112,8 @@ class IndexUpdate:
 
     Attributes:
         changed: Slots whose summary changed.
-        moved: Whether a list may have other rows, or another order.
-        came_or_went: Whether a job was added or removed.
+        order_changed: Whether a list may have other rows, or another order.
+        jobs_added_or_removed: Whether a job was added or removed.
     """
 
     changed: tuple[int, ...] = ()
@@ -120,10 +122,10 @@ class IndexUpdate:
 
 
 class JobIndex:
-    """Every job by slot: a number that it keeps as long as it exists.
+    """Every job by slot: the number of a job as long as the job exists.
 
     Attributes:
-        lines: The jobs by slot.
+        summaries: The jobs by slot.
     """
 
     def __init__(self) -> None:
@@ -141,7 +143,7 @@ class JobIndex:
     def update(
         self, summaries: Iterable[JobSummary], removed_ids: Iterable[str] = ()
     ) -> IndexUpdate:
-        """Add or replace these jobs, remove those in ``gone``."""
+        """Add or replace these jobs, and remove ``removed_ids``."""
         changed = []
         has_removed = order_changed = False
         for job_id in removed_ids:
@@ -191,7 +193,7 @@ class JobIndex:
 
         Args:
             query: The filter and the order. Equal jobs keep the list's own order.
-            places: Positions of waiting jobs in the queue.
+            queue_positions: Positions of waiting jobs in the queue, by id.
         """
         groups = self._values("group")
         live_count = int(np.count_nonzero(groups[self._is_job] == 0))
@@ -228,7 +230,7 @@ class JobIndex:
         return replace(result, order=order, sweep_slots=self._sweeps.sweep_slots)
 
     def sort_names(self) -> None:
-        """Sort the names in advance: of all columns that takes longest."""
+        """Sort the names in advance, which takes longer than any other column."""
         self._values("name")
 
     def choices(self) -> JobChoices:
@@ -248,16 +250,16 @@ class JobIndex:
         )
 
     def uses(self) -> Mapping[tuple[str, str], int]:
-        """Return the number of jobs by the version they use, and as what."""
+        """Return the number of jobs by the version that they use, and its part in the job."""
         return Counter(pin for summary in self._job_summaries() for pin in summary.pins)
 
     def find_by_name(self, text: str, limit: int) -> tuple[JobSummary, ...]:
-        """Return jobs with every word in `called`: names that begin so first, newest first."""
+        """Return jobs with every word in `name_and_tags`: matching prefixes first, newest first."""
         tokens = text.casefold().split()
         mask = self._is_job
         for token in tokens:
             # The text is folded already, and contains the name and the tags.
-            mask = self._filter_by_word(mask, token)
+            mask = self._filter_by_token(mask, token)
         mask = self._filter(
             mask, lambda summary: _has_all(tokens, summary.name_and_tags.casefold())
         )
@@ -277,7 +279,7 @@ class JobIndex:
         )
 
     def find_sweeps(self, text: str, limit: int) -> tuple[JobSummary, ...]:
-        """Return the rows of sweeps with every word in `called`."""
+        """Return the rows of sweeps with every word in `name_and_tags`."""
         tokens = text.casefold().split()
         matches = (
             summary
@@ -303,10 +305,7 @@ class JobIndex:
             (query.tag, lambda summary: query.tag in summary.tags),
             (query.user, lambda summary: summary.user == query.user),
             (query.node, lambda summary: query.node in summary.nodes),
-            (
-                query.metric,
-                lambda summary: bool(summary.best_metric) and _has_metric(summary, query.metric),
-            ),
+            (query.metric, lambda summary: _has_metric(summary, query.metric)),
         ):
             if value:
                 mask = self._filter(mask, predicate)
@@ -316,7 +315,7 @@ class JobIndex:
             mask = (
                 self._filter_by_setting(mask, setting_filter)
                 if setting_filter
-                else self._filter_by_word(mask, search_text)
+                else self._filter_by_token(mask, search_text)
             )
         return mask
 
@@ -336,7 +335,7 @@ class JobIndex:
         values = np.array(summary_settings.numbers(self.summaries, name), np.float64)
         return metric_mask | (mask & operator(values, setting_filter.value))
 
-    def _filter_by_word(self, mask: Mask, token: str) -> Mask:
+    def _filter_by_token(self, mask: Mask, token: str) -> Mask:
         # Without a call for each summary, which is half of the time of a search.
         summaries = self.summaries
         slots = np.flatnonzero(mask)
@@ -422,7 +421,7 @@ def _sorted(names: set[str]) -> tuple[str, ...]:
 
 
 def _has_all(tokens: Sequence[str], text: str) -> bool:
-    return all(word in text for word in tokens)
+    return all(token in text for token in tokens)
 
 
 def _has_metric(summary: JobSummary, metric: str) -> bool:

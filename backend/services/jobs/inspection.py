@@ -1,4 +1,4 @@
-"""Look into a model and a checkpoint. Answers are cached by the hashes of what they come from."""
+"""Inspect a model and a checkpoint. Results are cached by the hashes of their inputs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _T = TypeVar("_T", bound=Record)
 
 
 class InspectionService:
-    """Every call blocks and may run on any thread; users' code runs in a process of its own."""
+    """Inspections of models, checkpoints and scripts.
+
+    Every call blocks and may run on any thread; users' code runs in a process of its own.
+    """
 
     def __init__(self, library: LibraryService, queries: JobQueries, cache: Path) -> None:
         self._library = library
@@ -73,9 +76,9 @@ class InspectionService:
         batch_size: int,
         progress: Progress | None,
     ) -> _T:
-        """Run a tool on a model, a dataset and a loader, or return what it found before."""
+        """Run a tool on a model, a dataset and a loader, or return its cached result."""
         kinds = (Kind.MODEL, Kind.DATASET, Kind.LOADER)
-        items = [self._library.show(*one) for one in zip(kinds, names, strict=True)]
+        items = [self._library.show(k, name) for k, name in zip(kinds, names, strict=True)]
         key = (tool, *(item.sha256 for item in items), str(batch_size))
 
         def inspect() -> _T:
@@ -98,7 +101,7 @@ class InspectionService:
         arguments = raw.get("arguments")
         request = {
             "entry": entry,
-            # That of a node need not be on this computer.
+            # The Python of a node need not be on this computer.
             "python": python if os.access(python, os.X_OK) else "",
             "words": commands(arguments if isinstance(arguments, list) else ()),
             "limit_s": _HELP_S,
@@ -115,7 +118,7 @@ class InspectionService:
         return self._cache.get(key, ScriptHelp.from_dict, run)
 
     def graph(self, model_layers: ModelLayers) -> LayerGraph:
-        """Return where the layers stand in a picture."""
+        """Return the positions of the layers in a picture."""
         edges = [(layer.name, *layer.inputs) for layer in model_layers.layers]
         key = ("graph", hashlib.sha256(repr(edges).encode()).hexdigest())
         return self._cache.get(key, LayerGraph.from_dict, lambda: lay_out(model_layers.layers))
@@ -131,7 +134,7 @@ class InspectionService:
         """Return weights, gradients, activations and saliency of a job's checkpoint.
 
         Args:
-            against: Another checkpoint of the job, whose weights are compared, or "".
+            baseline: Another checkpoint of the job, whose weights are compared, or "".
             sample: The number of a training sample.
         """
         if sample < 0:
@@ -169,7 +172,7 @@ class InspectionService:
     def write_events(self, job_id: str, progress: Progress | None = None) -> bool:
         """Write the graph of a job's model and the weights of its checkpoints for TensorBoard.
 
-        They are next to the event files of its curves; what was written before stays.
+        The files are next to the event files of the job's curves; earlier files stay.
 
         Returns:
             Whether there is a graph; see `NO_GRAPH`.

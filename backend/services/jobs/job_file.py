@@ -21,7 +21,7 @@ def read_job_file(path: Path) -> dict[str, Any]:
     """Read a job file as plain values.
 
     Raises:
-        BackendError: It cannot be read or is not TOML; the sentence names the line.
+        BackendError: The file cannot be read or is not TOML; the message names the line.
     """
     try:
         with path.open("rb") as file:
