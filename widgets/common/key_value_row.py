@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col
-from widgets.common.theme import Role, ColorRole
+from widgets.common.theme import ColorRole, Role
 
 _WIDTH_STEP = 24
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 from widgets.common import icons, theme
 from widgets.common.layout import row
 from widgets.common.style import repolish
-from widgets.common.theme import ICON, Role, ColorRole
+from widgets.common.theme import ICON, ColorRole, Role
 
 _TIP_WRAPS_FROM = 60
 

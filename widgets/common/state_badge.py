@@ -35,7 +35,7 @@ from widgets.common.formats import progress_figure
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import row
 from widgets.common.painting import round_pen, text_width
-from widgets.common.theme import ICON_NAV, TURN_MS, Role, ColorRole
+from widgets.common.theme import ICON_NAV, TURN_MS, ColorRole, Role
 
 Mark = Literal["", "warn", "bad", "idle"]
 """The condition of a rank: "" is healthy."""

@@ -23,8 +23,8 @@ from widgets.common.theme import (
     SCROLL_BAR_W,
     TABLE_ROW_H,
     TARGET_MIN,
-    Theme,
     ColorRole,
+    Theme,
 )
 
 
