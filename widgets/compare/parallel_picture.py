@@ -65,7 +65,7 @@ class ParallelPicture:
         return None
 
     def line_at(self, point: QPointF, job_ids: Collection[str]) -> str:
-        """Return the id of the job in `job_ids` with the nearest line, "" without a line near it."""
+        """Return the id of the job in `job_ids` with the nearest line, "" if none is near."""
         nearest, distance = "", _LINE_REACH
         for line in self._coordinates.lines:
             if line.job_id not in job_ids:

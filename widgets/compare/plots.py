@@ -237,7 +237,7 @@ class ComparePlots(QWidget):
 
     def _metric_names(self) -> list[str]:
         names = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
-        # First the metric of the best checkpoint, then loss, the user's metrics, the built-in metrics.
+        # First the metric of the best checkpoint, then loss, the user's, the built-in metrics.
         preferred_names = [
             name for name in (*self._rated_metrics, "validation/loss", _LOSS) if name in names
         ]
