@@ -209,7 +209,8 @@ def silent_login(hop: Hop) -> MessageAndRemedy:
 def key_unknown(offered_key: HostKey) -> MessageAndRemedy:
     name = host_name(offered_key.host, offered_key.port)
     return (
-        f"First connection to {name}: its host key {offered_key.fingerprint} ({offered_key.kind}) has not "
+        f"First connection to {name}: its host key {offered_key.fingerprint} "
+        f"({offered_key.kind}) has not "
         "been accepted here.",
         "Compare it with the node's own output of ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub; "
         f"if it is the same: --accept-key {offered_key.fingerprint}",
@@ -220,10 +221,12 @@ def key_changed(offered_key: HostKey, accepted_key: HostKey) -> MessageAndRemedy
     name = host_name(offered_key.host, offered_key.port)
     return (
         f"{name} presents another host key than the accepted one: {offered_key.fingerprint} "
-        f"({offered_key.kind}) instead of {accepted_key.fingerprint} ({accepted_key.kind}). Either it was "
+        f"({offered_key.kind}) instead of {accepted_key.fingerprint} ({accepted_key.kind}). "
+        "Either it was "
         "reinstalled, or someone is intercepting the connection.",
         "Ask its administrator. Only if the change is intended, remove the old key: "
-        f"{forget_command(offered_key.host, offered_key.port)}; then accept the new one with any command that "
+        f"{forget_command(offered_key.host, offered_key.port)}; then accept the new one with any "
+        "command that "
         f"connects: --accept-key {offered_key.fingerprint}",
     )
 

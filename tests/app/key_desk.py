@@ -66,7 +66,7 @@ class Desk:
     def table(self):
         self.jobs.show_table()
         view = self.jobs.table.view
-        self.wait(lambda: view.model().rowCount() == rows_of_all(self.jobs.total))
+        self.wait(lambda: view.model().rowCount() == rows_of_all(self.jobs.job_count))
         view.setFocus()
         return view
 

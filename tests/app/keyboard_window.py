@@ -107,14 +107,14 @@ def table(hands, program):
     hands.tab_to("Show as a full-width table")
     hands.press("Space")
     view = program.jobs.table.view
-    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
+    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.job_count))
     # A poll that began before a job was renamed back shows its other name for a moment.
     hands.wait(lambda: {"fast", "slow"} <= set(rows(view)))
     assert hands.focus() is view
     yield view
     program.jobs.table.clear()
     view.clearSelection()
-    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.total))
+    hands.wait(lambda: len(rows(view)) == rows_of_all(program.jobs.job_count))
     program.jobs.show_list()
 
 

@@ -62,9 +62,9 @@ def _(desk, press):
     poller = desk.program._poller
     poller.stop()
     try:
-        desk.wait(lambda: poller._listing_since is None)
+        desk.wait(lambda: poller._list_started_s is None)
         root = desk.program._services.data_root.path
-        made = trained.job(root, f"made elsewhere {desk.jobs.total}", FALLING[:10])
+        made = trained.job(root, f"made elsewhere {desk.jobs.job_count}", FALLING[:10])
         desk.window.toast.hide()
         press()
         assert the(Label, desk.window.toast).text() == "Refreshing…"
@@ -90,7 +90,7 @@ def _scale(steps, before, after):
     def check(desk, press):
         desk.program.frame._choose_scale(before)
         press()
-        assert desk.program._keeping.preferences.scale_percent == after
+        assert desk.program._settings_writer.preferences.scale_percent == after
         desk.program.frame._choose_scale(100)
 
     presses(steps)(check)

@@ -276,7 +276,7 @@ def _(desk, press):
 @presses("Stop the selected jobs, or that of the row", TABLE)
 def _(desk, press):
     data_root = desk.program._services.data_root
-    name = f"runs {desk.jobs.total}"
+    name = f"runs {desk.jobs.job_count}"
     folder = data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
     replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     desk.wait(lambda: desk.jobs.model.line(folder.path.name) is not None)
@@ -288,7 +288,7 @@ def _(desk, press):
     # Its supervisor has seen it.
     record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
     replace_json(folder.attempt(1).exit, record)
-    desk.wait(lambda: not desk.program._poller.live())
+    desk.wait(lambda: not desk.program._poller.live_views())
 
 
 @presses("Clone the selected jobs", TABLE)

@@ -13,7 +13,7 @@ def _(desk, press):
     desk.window.go("new-job")
     form = desk.program.form
     started = []
-    form._may_start, form._busy = True, False
+    form._may_start, form._is_busy = True, False
     form.start_requested.disconnect()
     form.start_requested.connect(started.append)
     try:

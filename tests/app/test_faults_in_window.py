@@ -65,7 +65,7 @@ class Seen:
         """It reads only on request."""
         poller = self.program._poller
         poller.stop()
-        self.wait(lambda: not poller._under_way and poller._listing_since is None)
+        self.wait(lambda: not poller._poll_starts_s and poller._list_started_s is None)
 
     def refresh(self):
         """Poll everything once."""
@@ -224,14 +224,14 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
     while window.said:
         assert window.step in (6, 506)
         window.refresh()
-        window.wait(lambda: not window.program._poller._under_way)
+        window.wait(lambda: not window.program._poller._poll_starts_s)
     assert (window.step, window.word) == (506, "Training")
     curve = window.program.jobs.detail.curves.curve("loss")
     assert len(curve) == 506
     # The list may have been asked for just before.
     while window.failure:
         window.refresh()
-        window.wait(lambda: window.program._poller._listing_since is None)
+        window.wait(lambda: window.program._poller._list_started_s is None)
     assert window.figure_tone == "text"
 
 
@@ -242,7 +242,7 @@ def test_f34_a_data_root_that_goes_and_comes_back_is_no_failure_in_the_window(wi
     window.wait(lambda: "is missing" in window.failure)
     assert (window.word, window.figure_tone) == ("Training", "text3")
     assert window.program.jobs.open_id == training.job_id
-    assert window.program.jobs.total == 1
+    assert window.program.jobs.job_count == 1
     assert window.program.jobs.list.isVisible(), "its rows are there, and no first start"
     away.rename(jobs)
     replace_json(training.status, replace(TRAINING, step=60, heartbeat=8).to_dict())
@@ -373,7 +373,7 @@ def test_a_preflight_check_requests_the_same_start_as_the_page(training, open_wi
     window = open_window()
     window.open(training.job_id)
     requests = []
-    starts = window.program._job_controller._starts
+    starts = window.program._job_controller._start_controller
     monkeypatch.setattr(starts, "check", lambda request, config: requests.append(request))
     window.program.jobs.detail.job_actions.ask(job_actions.PREFLIGHT, training.job_id)
     assert requests[0].act((), Progress()).run == 2

@@ -56,10 +56,10 @@ _NARROW_W, _CRAMPED_W = 1000, 860
 
 
 class ComparePage(QWidget):
-    """Shows the jobs that it is given; its owner decides which jobs are compared.
+    """The page of the compared jobs; its owner decides which jobs are compared.
 
     Signals:
-        add_requested, remove_requested, opened: A job's id.
+        add_requested, remove_requested, job_opened: A job's id.
         jobs_dropped: The ids of jobs to add to the comparison, as a tuple.
         csv_requested: The user asks for all curves of all compared jobs as one table.
         rows_requested: Search the jobs to choose from; answer with `show_rows`.
@@ -183,7 +183,7 @@ class ComparePage(QWidget):
         self._refresh_timer.start()
 
     def show_read_error(self, job_id: str, message: str) -> None:
-        """Report a job that cannot be read any more; its curves stay as they were."""
+        """Report a job that cannot be read any more; its curves stay."""
         if job_id in self._colours and self._read_errors.get(job_id) != message:
             self._read_errors[job_id] = message
             self._refresh()
@@ -203,7 +203,7 @@ class ComparePage(QWidget):
     # -- actions
 
     def offer_for(self, dragged: DraggedJobs) -> DropOffer:
-        """Return what dropping these jobs here would do."""
+        """Return the effect of a drop of these jobs."""
         if set(dragged.ids) <= set(self._ids):
             verb = "is" if len(dragged.ids) == 1 else "are"
             return DropOffer(f"{dragged.label} {verb} compared already", is_accepted=False)
@@ -215,7 +215,7 @@ class ComparePage(QWidget):
         if dragged is None:
             event.ignore()
             return
-        # More jobs than fit are accepted, too: the sheet then explains why they cannot be dropped.
+        # More jobs than fit are accepted, too: the overlay then explains the refusal.
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         offer = self.offer_for(dragged)
@@ -296,7 +296,7 @@ class ComparePage(QWidget):
         is_narrow = self.width() < _NARROW_W
         self._csv_button.setText("CSV" if is_narrow else "Save CSV")
         self._add_button.setText("Add" if is_narrow else "Add job")
-        # The slider's tool tip repeats this word; the number of jobs is shown only here.
+        # The slider's tool tip repeats this label; the number of jobs is shown only here.
         self._smoothing_label.setVisible(self.width() >= _CRAMPED_W)
 
     # -- internals
@@ -349,7 +349,7 @@ class ComparePage(QWidget):
         return timer
 
     def _message_text(self, views: list[JobView]) -> str:
-        """Return sentences on what is missing, and why."""
+        """Return a text about missing curves and jobs, and the reasons."""
         messages = list(dict.fromkeys(self._read_errors.values()))
         if len(views) < len(self._ids) and not messages:
             messages.append("Reading curves…")
@@ -365,9 +365,9 @@ class ComparePage(QWidget):
 
 
 def short_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Shorten names to what differs: the words with which all begin are left out.
+    """Shorten names to their differences: common words at the start are left out.
 
-    Long names lose their middle. Names that would be the same get a number.
+    Long names lose their middle. Equal names get a number.
     """
     common_words = common_word_count(names) if len(names) > 1 else 0
     shortened = [_cut_middle(own_words(name, common_words)) for name in names]

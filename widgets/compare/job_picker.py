@@ -27,10 +27,10 @@ _WIDTH, _ROWS = 560, 7
 
 
 class JobPicker(Dialog):
-    """A search and a list of jobs; a click or Enter adds one, and the dialog stays open.
+    """A search and a list of jobs; a click or Enter adds a job, and the dialog stays open.
 
     Signals:
-        picked: The id of a job to add.
+        job_picked: The id of a job to add.
         rows_requested: A `JobQuery`; answer with `show_rows`.
     """
 
@@ -81,7 +81,7 @@ class JobPicker(Dialog):
         self._show_remaining()
 
     def show_rows(self, query: JobQuery, rows: JobRows) -> None:
-        """Show the jobs found, without those that are compared already."""
+        """Show the found jobs, without the jobs that are compared already."""
         self._rows = rows
         self._show_remaining()
         # The rows of an earlier, shorter text do not have the job that the user means first.

@@ -38,20 +38,20 @@ _COMPARED_KEY = ""
 _MAX_ROWS = 8
 _CHOICE_W, _MIN_COLUMN_W = 300, 48
 _MIN_NAME_W, _CELL_MARGIN_W = 180, 28
-"""The width that a name gets before all columns are made equal; the space around a cell's text."""
+"""The width of a name before all columns are made equal; the space around a cell's text."""
 
 
 class ParallelCard(Card):
-    """Hidden while there are fewer than two jobs.
+    """The plot of a sweep with its table, hidden for fewer than two jobs.
 
     Signals:
-        pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
-        opened: The id of a job.
+        job_hovered: The id of the job under the pointer or the keyboard cursor, "" for none.
+        job_opened: The id of a job.
 
     Attributes:
-        choice: Which sweep, or all compared jobs.
-        sentence: What is drawn, and what is left out.
-        table: The best jobs of the drawn ones.
+        choice: The choice of a sweep, or of all compared jobs.
+        summary: The best job, and the number of jobs.
+        table: The best of the drawn jobs.
     """
 
     job_hovered = Signal(str)
@@ -154,7 +154,7 @@ class ParallelCard(Card):
         self.summary.setText(self._summary_text(len(rows)))
 
     def _summary_text(self, selected_count: int) -> str:
-        """Return sentences on the best job, the number of jobs left, and what is missing."""
+        """Return a text about the best job, the number of jobs, and missing results."""
         coordinates, messages = self._coordinates, []
         best_lines = [line for line in coordinates.best if line.job_id in self.plot.selected_jobs]
         if best_lines and coordinates.metric:
@@ -189,7 +189,7 @@ class ParallelCard(Card):
         self._fit_columns()
 
     def _fit_columns(self) -> None:
-        """Make all columns equal; where long names need more, give them what the others leave.
+        """Make all columns equal; where long names need more, they get the remaining width.
 
         The headings shrink first, each by the same share.
         """
@@ -229,7 +229,7 @@ class ParallelCard(Card):
 
 
 class _LineModel(RowTableModel[ParallelLine]):
-    """Shows the best row in green and bold, with "best" in its last cell."""
+    """A model with the best row in green and bold, with "best" in its last cell."""
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if index.isValid() and self.rows[index.row()].is_best:

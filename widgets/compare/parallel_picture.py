@@ -25,7 +25,7 @@ Brushes = Mapping[int, tuple[float, float]]
 
 
 class ParallelPicture:
-    """Created again when the size or the jobs change: it draws hundreds of lines in a frame."""
+    """The picture of some jobs in one size, which draws hundreds of lines in a frame."""
 
     def __init__(self, coordinates: ParallelCoordinates, size: QSize) -> None:
         self._coordinates = coordinates
@@ -58,14 +58,14 @@ class ParallelPicture:
         return self._points[line.job_id]
 
     def axis_at(self, x: float) -> int | None:
-        """Return the number of the axis nearest to `x`, None if none is near."""
+        """Return the number of the axis near `x`, None without an axis near it."""
         for number in range(len(self._coordinates.axes)):
             if abs(x - self.axis_x(number)) <= _AXIS_REACH / 2:
                 return number
         return None
 
     def line_at(self, point: QPointF, job_ids: Collection[str]) -> str:
-        """Return the id of the job whose line is nearest, "" if none of these is near."""
+        """Return the id of the job in `job_ids` with the nearest line, "" if none is near."""
         nearest, distance = "", _LINE_REACH
         for line in self._coordinates.lines:
             if line.job_id not in job_ids:
@@ -86,7 +86,7 @@ class ParallelPicture:
     def render_background(
         self, ratio: float, selected_jobs: Collection[str], brushes: Brushes
     ) -> QPixmap:
-        """Render all that the pointer does not change; unselected lines are grey."""
+        """Render everything that the pointer does not change; unselected lines are grey."""
         background = QPixmap(self._size * ratio)
         background.setDevicePixelRatio(ratio)
         background.fill(Qt.GlobalColor.transparent)
@@ -167,7 +167,7 @@ class ParallelPicture:
     ) -> None:
         """Paint better jobs later, and stronger where there are many lines.
 
-        All lines are opaque and one pixel thin then: 500 translucent ones take Qt five frames.
+        All lines are opaque and one pixel thin then: 500 translucent lines take Qt five frames.
         """
         ink, background = theme.current().curve(0), theme.current().q("surface")
         smooth = len(lines) <= _MAX_SMOOTH_LINES
@@ -202,7 +202,7 @@ class ParallelPicture:
                 paint_text(painter, name_rect, _best_text(line), "tiny", "good")
 
     def _name_rect(self, line: ParallelLine) -> QRectF | None:
-        """Return where the value of a best job is painted, after the end of its line."""
+        """Return the rectangle of the value of a best job, after the end of its line."""
         points = self.points_of(line)
         if not points:
             return None
@@ -237,7 +237,7 @@ class ParallelPicture:
                 painter.drawRoundedRect(brush_rect, 4, 4)
 
     def _paint_marks(self, painter: QPainter, number: int, is_last: bool) -> None:
-        """Paint the texts of an axis, without those that would overlap."""
+        """Paint the texts of an axis, without overlapping texts."""
         x = self.axis_x(number)
         for mark in self._coordinates.axes[number].marks:
             y = self.y_of(mark.position)
@@ -275,7 +275,7 @@ class ParallelPicture:
         )
 
     def _current_plate_rect(self, number: int, position: float, text: str) -> QRectF:
-        """Return where the value of the current line is painted, next to an axis."""
+        """Return the rectangle of the value of the current line, next to an axis."""
         x = self.axis_x(number)
         plate_w = min(text_width(text, "small_strong"), 2 * _CELL_W) + 2 * S2
         is_last = number == len(self._coordinates.axes) - 1

@@ -40,13 +40,13 @@ _BrushRange = tuple[float, float]
 
 
 class ParallelPlot(QWidget):
-    """Draws frozen records. Keys: Up and Down select a line, Left and Right an axis; Enter opens
-    the job, Escape removes all brushes. `_brush_after` has the keys that brush.
+    """The plot. Keys: Up and Down select a line, Left and Right an axis; Enter opens
+    the job, Escape removes all brushes. `_changed_brush` has the keys that brush.
 
     Signals:
-        pointed: The id of the job under the pointer or the keyboard cursor, "" for none.
-        opened: The id of a job.
-        brushed: The set of jobs that pass the brushes has changed.
+        job_hovered: The id of the job under the pointer or the keyboard cursor, "" for none.
+        job_opened: The id of a job.
+        brushes_changed: The set of jobs that pass the brushes has changed.
     """
 
     job_hovered = Signal(str)
@@ -290,7 +290,7 @@ class ParallelPlot(QWidget):
     # -- export
 
     def as_picture(self) -> Picture:
-        """Return the plot as it is seen, with brushes and the highlighted line."""
+        """Return the plot as it is displayed, with brushes and the highlighted line."""
 
         def paint(painter: QPainter) -> None:
             self.picture.paint_background(painter, self._selected_jobs, self._brushes)
@@ -308,13 +308,13 @@ def _axis_step(event: QKeyEvent) -> int:
 def _changed_brush(event: QKeyEvent, brush: _BrushRange | None) -> tuple[bool, _BrushRange | None]:
     """Return the brush of an axis after a key press.
 
-    Shift with Up and Down moves the upper end, Ctrl the lower one; Delete removes the brush.
+    Shift with Up and Down moves the upper end, Ctrl the lower end; Delete removes the brush.
 
     Args:
-        ends: The current brush, as shares from below; None without a brush.
+        brush: The current brush, as shares from below; None without a brush.
 
     Returns:
-        Whether the key changes brushes; and the new brush, None for no brush.
+        True if the key changes brushes; and the new brush, None for no brush.
     """
     if Qt.Key(event.key()) in _REMOVE_KEYS:
         return True, None

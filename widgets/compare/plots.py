@@ -52,7 +52,7 @@ class _Plot(Card):
 
     Signals:
         changed: The user chose another metric.
-        removed: The user closed the plot.
+        removal_requested: The user closed the plot.
     """
 
     changed = Signal()
@@ -87,7 +87,7 @@ class _Plot(Card):
         self.remove_button.clicked.connect(self.removal_requested)
 
     def show_smoothing(self, weight: float) -> None:
-        """Say whether the values at the ends are smoothed; the table has the measured ones."""
+        """Show whether the values at the ends are smoothed; the table has the measured values."""
         self._smoothing_label.setVisible(weight > 0 and not is_sparse(self.metric))
 
     def set_metrics(self, metrics: Iterable[str]) -> None:
@@ -123,7 +123,7 @@ class _Plot(Card):
 
 
 def _metric_title(metric: str) -> str:
-    """Return the title of a metric, which says whether it is of training or validation."""
+    """Return the title of a metric, with training or validation."""
     label = metric_label(metric)
     return label[:1].upper() + label[1:]
 
@@ -154,7 +154,7 @@ class ComparePlots(QWidget):
     def prepare(self) -> None:
         """Create the first two plots, one at a time, before there are curves to draw.
 
-        Not created earlier: a window that compares nothing does not need them.
+        Not created earlier, because a window without comparison does not need the plots.
         """
         if not self._plots:
             self._add_empty_plot()
@@ -166,7 +166,7 @@ class ComparePlots(QWidget):
         """Show these jobs in their colours.
 
         Args:
-            judged: The metrics that choose the best checkpoint of these jobs.
+            rated_metrics: The metrics that choose the best checkpoint of these jobs.
         """
         if runs:
             self._create_plots()
@@ -176,13 +176,13 @@ class ComparePlots(QWidget):
 
     @Slot()
     def refresh(self) -> None:
-        """Draw what the curves hold now."""
+        """Draw the present content of the curves."""
         self._choose_metrics(self._metric_names())
         for plot in self._plots:
             self._draw_plot(plot)
 
     def highlight_job(self, key: str) -> None:
-        """Draw one job's curves as usual and the others faint; "" draws all as usual."""
+        """Draw one job's curves as usual and all other curves faint; "" draws all as usual."""
         for plot in self._plots:
             plot.panel.highlight(key)
 
@@ -237,7 +237,7 @@ class ComparePlots(QWidget):
 
     def _metric_names(self) -> list[str]:
         names = dict.fromkeys(name for run in self._runs.values() for name in run.curves.names())
-        # First the metric of the best checkpoint, then loss, the user's metrics, the built-in ones.
+        # First the metric of the best checkpoint, then loss, the user's, the built-in metrics.
         preferred_names = [
             name for name in (*self._rated_metrics, "validation/loss", _LOSS) if name in names
         ]
@@ -245,7 +245,7 @@ class ComparePlots(QWidget):
         return list(dict.fromkeys((*preferred_names, *sorted_names)))
 
     def _choose_metrics(self, metrics: Sequence[str]) -> None:
-        """Until the user chooses, show the metric of the best checkpoint and the training loss."""
+        """Show the metric of the best checkpoint and the training loss until the user chooses."""
         first_metric = next((name for name in metrics if name != _LOSS), "")
         default_metrics = [first_metric or _LOSS, _LOSS if _LOSS in metrics or not metrics else ""]
         for plot, metric in zip(self._plots, default_metrics, strict=False):

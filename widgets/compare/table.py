@@ -35,7 +35,7 @@ _BEST = "best"
 
 
 def row_texts(row: ComparedRow) -> tuple[str, ...]:
-    """Return the texts of a row, with enough digits that only the best looks like the best."""
+    """Return the texts of a row, with enough digits that only the best values read as best."""
     default_texts = tuple(_value_text(row, value, _DIGITS) for value in row.values)
     for digits in range(_DIGITS, _MAX_DIGITS + 1):
         texts = tuple(_value_text(row, value, digits) for value in row.values)
@@ -73,8 +73,8 @@ class _ColumnHead(_HoverWidget):
     """The head of a column: the job's colour, state and name, and the button that removes it.
 
     Signals:
-        opened, removed: The job's id.
-        left: The focus moved away.
+        job_opened, removal_requested: The job's id.
+        focus_lost: The focus moved away.
     """
 
     job_opened = Signal(str)
@@ -158,7 +158,7 @@ class _ColumnHead(_HoverWidget):
 class _ValueCell(_HoverWidget):
     """A value; the best is green and marked "best".
 
-    It paints its two words itself: eight jobs have hundreds of cells, and as many labels and
+    The cell paints its texts itself: eight jobs have hundreds of cells, and as many labels and
     layouts took 0.1 s.
     """
 
@@ -201,7 +201,7 @@ class _ValueCell(_HoverWidget):
 
 
 class _TableBody(QWidget):
-    """Rows in a grid, with a separator below each row of `lines`."""
+    """Rows in a grid, with a separator below each row of `separated_cells`."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -218,11 +218,11 @@ class _TableBody(QWidget):
 
 
 class CompareTable(QWidget):
-    """Creates rows only when the set of rows changes; updates change their texts.
+    """The table, which creates rows only when the set of rows changes.
 
     Signals:
-        pointed: The id of the job whose column is under the pointer, "" for none.
-        opened, removed: A job's id.
+        job_hovered: The id of the job whose column is under the pointer, "" for none.
+        job_opened, removal_requested: A job's id.
     """
 
     job_hovered = Signal(str)
@@ -256,8 +256,8 @@ class CompareTable(QWidget):
         """Show the jobs, each in its colour.
 
         Args:
-            names: The short name of each job, for where there is no room for its whole name.
-            gone: Why a job could not be updated, by its id.
+            names: The short name of each job, for narrow columns.
+            read_errors: The reason why a job could not be updated, by the job's id.
         """
         self._comparison, self._colours, self._read_errors = comparison, colours, read_errors
         self._names = tuple(names)
@@ -273,7 +273,7 @@ class CompareTable(QWidget):
             self._lay_out()
         self._fill_cells()
         if job_id and self._heads:
-            # When a job is removed, the job that takes its place gets the focus.
+            # When a job is removed, the job that follows gets the focus.
             ids = [head.job_id for head in self._heads]
             index = ids.index(job_id) if job_id in ids else min(column, len(ids) - 1)
             if self._heads[index] is not head:
@@ -309,7 +309,7 @@ class CompareTable(QWidget):
 
     def _lay_out(self) -> None:
         keeps_focus = self.window().focusWidget() is self._all_switch
-        # Hidden while it is filled: otherwise the page is laid out again for each row.
+        # Hidden while it is filled, or else the page is laid out again for each row.
         body = _TableBody(self)
         body.hide()
         grid = body.grid
@@ -319,7 +319,7 @@ class CompareTable(QWidget):
         grid.setColumnStretch(0, 2)
         for column, _ in enumerate(comparison.jobs, 1):
             grid.setColumnMinimumWidth(column, _COLUMN_MIN_W)
-            # Equal shares, whatever their content.
+            # Equal shares for any content.
             grid.setColumnStretch(column, 3)
             head = _ColumnHead(column - 1, len(comparison.jobs) > _MAX_ONE_LINE_JOBS, body)
             head.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)

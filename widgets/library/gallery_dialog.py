@@ -419,8 +419,8 @@ class GalleryDialog(Dialog):
         if self._entry is None:
             return
         values = self._typed_settings[self._entry.name]
-        for key, field in self._fields.items():
-            field.set_error(_setting_error(key, self._entry.card.settings[key], values[key]))
+        for key, control in self._fields.items():
+            control.set_error(_setting_error(key, self._entry.card.settings[key], values[key]))
         self._show_figures()
         self._check_name()
 

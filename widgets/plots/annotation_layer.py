@@ -11,19 +11,19 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter
 
 from widgets.plots.annotations import (
-    TOP_MARGIN,
     NAME_H,
+    TOP_MARGIN,
     AxisSpan,
     Boundary,
     PlotGeometry,
-    VerticalMarker,
     ThresholdLine,
+    VerticalMarker,
     curve_colour,
     paint_boundaries,
     paint_outliers,
-    paint_vertical_markers,
     paint_span_texts,
     paint_thresholds,
+    paint_vertical_markers,
 )
 from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMarks, MarkKind, paint_row
@@ -48,11 +48,11 @@ class PlotMarks:
     axis_marks: AxisMarks = field(default_factory=AxisMarks)
 
     def label_x(self, x: float, reach: float) -> float:
-"""The x of the name of a curve that ends at `x`: right of a marker that it would overlap."""
+        """The x of the name of a curve that ends at `x`: right of a marker that it would overlap."""
         return max([x, *(post.x for post in self.vertical_markers if x <= post.x <= x + reach)])
 
     def to_coordinates(self, mapping: AxisMapping) -> PlotMarks:
-"""The same marks in coordinates of the x axis; marks without a coordinate are dropped."""
+        """The same marks in coordinates of the x axis; marks without a coordinate are dropped."""
         if not mapping.log_x:
             return self
         return PlotMarks(
@@ -76,10 +76,10 @@ class PlotMarks:
         mapping: AxisMapping,
         count_points_under: Callable[[QRectF], int],
     ) -> None:
-"""Paint all marks.
+        """Paint all marks.
 
         Args:
-count_points_under: Returns how much of the curves is in a rectangle.
+            count_points_under: Returns how much of the curves is in a rectangle.
         """
         paint_span_texts(painter, frame, self.spans)
         paint_boundaries(painter, frame, self.boundaries)
@@ -112,7 +112,7 @@ class CurveEnds:
         items = list(curves)
         for key, curve in items:
             y = self.mapping.ys(curve.raw_y)
-# On a logarithmic axis zero has no coordinate; it is not a value below the picture.
+            # On a logarithmic axis zero has no coordinate; it is not a value below the picture.
             paint_outliers(painter, frame, curve.raw_x, y, self._colour(key, curve))
             nan_starts = self.mapping.xs(curve.data.nan_starts(self.mapping.axis))
             paint_row(painter, frame, nan_starts, MarkKind.NON_FINITE)
@@ -141,7 +141,7 @@ class CurveEnds:
         frame: PlotGeometry,
         curves: Iterable[tuple[str, DrawnCurve]],
     ) -> list[CurveEnd]:
-"""The preferred positions of the names of curves that end in the picture."""
+        """The preferred positions of the names of curves that end in the picture."""
         ends: list[CurveEnd] = []
         lines: list[tuple[Floats, Floats]] = []
         for key, curve in curves:
@@ -200,7 +200,7 @@ def _best_shift(
 ) -> float:
     """The vertical shift of the name that crosses the fewest lines.
 
-Right of the point only lines that cross the whole plot count.
+    Right of the point only lines that cross the whole plot count.
     """
     x0, x1 = span
     near_parts = [y[(x > x0) & (x < x1)] for x, y in lines]
@@ -219,5 +219,5 @@ Right of the point only lines that cross the whole plot count.
 
 
 def _sort_by_alpha(curve_ends: Sequence[CurveEnd]) -> list[CurveEnd]:
-"""Sort faint names first, so that none covers the highlighted name."""
+    """Sort faint names first, so that none covers the highlighted name."""
     return sorted(curve_ends, key=lambda end: end.colour.alphaF())

@@ -37,7 +37,7 @@ _Coordinates = TypeVar("_Places", float, Floats)
 
 @dataclass(frozen=True)
 class VerticalMarker:
-"""A vertical line at a coordinate of the x axis: a run failed, or NaN appeared."""
+    """A vertical line at a coordinate of the x axis: a run failed, or NaN appeared."""
 
     x: float
     text: str = ""
@@ -161,7 +161,7 @@ def paint_vertical_markers(
     """Paint events. Solid 2 px; dashed 1 px for minor ones.
 
     Args:
-count_points_under: Returns how much of the curves is in a rectangle: texts go where it is least.
+        count_points_under: Returns how much of the curves is in a rectangle: texts go where it is least.
     """
     text_rects: list[QRectF] = []
     for marker in sorted(markers, key=lambda marker: marker.x):
@@ -189,7 +189,7 @@ def _marker_text_rect(
     text_rects: Sequence[QRectF],
     count_points_under: Callable[[QRectF], int],
 ) -> QRectF:
-"""The rectangle of a marker's text, as high as fits: over no text and few curves."""
+    """The rectangle of a marker's text, as high as fits: over no text and few curves."""
     top, height = frame.rect.top(), frame.rect.height() - NAME_H
     rects = [
         _line_label_rect(
@@ -248,7 +248,7 @@ def paint_span_texts(painter: QPainter, frame: PlotGeometry, spans: Sequence[Axi
 
 
 def paint_hidden_values_message(painter: QPainter, frame: PlotGeometry, message: str) -> None:
-"""Paint the message about hidden values at the lower left, above the marks on the axis."""
+    """Paint the message about hidden values at the lower left, above the marks on the axis."""
     if message:
         rect = QRectF(frame.rect.left() + 10, frame.rect.bottom() - 36, frame.rect.width() - 20, 16)
         _paint_on_background(painter, rect, message, "tiny", "text3")
@@ -257,7 +257,7 @@ def paint_hidden_values_message(painter: QPainter, frame: PlotGeometry, message:
 def paint_outliers(
     painter: QPainter, frame: PlotGeometry, x: Floats, y: Floats, colour: QColor
 ) -> None:
-"""Paint a small arrow at the edge for each value outside the picture."""
+    """Paint a small arrow at the edge for each value outside the picture."""
     if not len(x):
         return
     painter.setPen(Qt.PenStyle.NoPen)
@@ -298,7 +298,7 @@ def paint_pointer(
 def paint_read_out(
     painter: QPainter, frame: PlotGeometry, x: float, title: str, rows: Sequence[ReadOutRow]
 ) -> None:
-"""Paint the box at the pointer: the position as `title`, and the value of each curve."""
+    """Paint the box at the pointer: the position as `title`, and the value of each curve."""
     t = theme.current()
     # In a plot of one curve its title already has the name.
     is_single = not title and len(rows) == 1
@@ -354,7 +354,7 @@ def _paint_line_label(
 
 
 def _line_label_rect(frame: PlotGeometry, x: float, y: float, text: str, role: Role) -> QRectF:
-"""The rectangle right of a line, or left of it at the edge of the picture."""
+    """The rectangle right of a line, or left of it at the edge of the picture."""
     width = text_width(text, role) + 2
     label_x = x + 5 if x + 5 + width <= frame.rect.right() + 8 else x - 5 - width
     return QRectF(label_x, y, width, NAME_H)

@@ -16,9 +16,9 @@ from widgets.plots.growable_array import Floats
 
 @dataclass(frozen=True)
 class AxisMapping:
-"""Map values to *coordinates* of the plot's ranges: the value, or its logarithm.
+    """Map values to *coordinates* of the plot's ranges: the value, or its logarithm.
 
-Zero and negative values have no coordinate on a logarithmic axis: NaN.
+    Zero and negative values have no coordinate on a logarithmic axis: NaN.
     """
 
     axis: XAxis
@@ -26,18 +26,18 @@ Zero and negative values have no coordinate on a logarithmic axis: NaN.
     log_y: bool = False
 
     def x(self, x: float) -> float:
-"""The coordinate of `x`, which is in the unit of the axis."""
+        """The coordinate of `x`, which is in the unit of the axis."""
         return _logarithm(x) if self.log_x else x
 
     def x_at(self, coordinate: float) -> float:
-"""The value at a coordinate, in the unit of the axis."""
+        """The value at a coordinate, in the unit of the axis."""
         return 10.0 ** min(max(coordinate, -300.0), 300.0) if self.log_x else coordinate
 
     def y(self, value: float) -> float:
         return _logarithm(value) if self.log_y else value
 
     def xs(self, xs: Floats) -> Floats:
-"""The coordinates of rising `xs`, without values that have none."""
+        """The coordinates of rising `xs`, without values that have none."""
         return np.log10(xs[xs > 0]) if self.log_x else xs
 
     def ys(self, values: Floats) -> Floats:

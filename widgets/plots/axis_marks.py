@@ -37,7 +37,7 @@ _COLOR_ROLES = {MarkKind.STOP: "rest", MarkKind.FAILURE: "bad", MarkKind.NON_FIN
 
 @dataclass(frozen=True)
 class AxisMark:
-"""An event at a coordinate of the x axis; `text` is more exact than its kind."""
+    """An event at a coordinate of the x axis; `text` is more exact than its kind."""
 
     x: float
     kind: MarkKind
@@ -62,7 +62,7 @@ class AxisMarks:
         }
 
     def marks_near(self, frame: PlotGeometry, x: float) -> tuple[AxisMark, ...]:
-"""The marks under the pointer, the nearest of each kind."""
+        """The marks under the pointer, the nearest of each kind."""
         reach = HIT_RADIUS_PX * frame.per_px
         nearest_marks: list[AxisMark] = []
         for kind, xs in self._x_by_kind.items():
@@ -72,7 +72,7 @@ class AxisMarks:
         return tuple(nearest_marks)
 
     def to_coordinates(self, mapping: AxisMapping) -> AxisMarks:
-"""The same marks in coordinates of an axis; marks without a coordinate are dropped."""
+        """The same marks in coordinates of an axis; marks without a coordinate are dropped."""
         if not mapping.log_x:
             return self
         return AxisMarks(
@@ -93,7 +93,7 @@ class AxisMarks:
 def paint_row(
     painter: QPainter, frame: PlotGeometry, xs: Sequence[float] | Floats, kind: MarkKind
 ) -> None:
-"""Paint a glyph at each of these rising coordinates; of many only a few."""
+    """Paint a glyph at each of these rising coordinates; of many only a few."""
     min_distance = _MIN_DISTANCE_PX * frame.per_px
     x = frame.x0
     while True:

@@ -27,11 +27,11 @@ def read_rows(
     *,
     is_single_run: bool = True,
 ) -> tuple[list[ReadOutRow], CurvePoint | None]:
-"""Return a line for each labelled curve, and the nearest point of the first of them.
+    """Return a line for each labelled curve, and the nearest point of the first of them.
 
     Args:
         x: In the unit of the x axis.
-is_single_run: All curves are of one run: raw values follow the smoothed values.
+        is_single_run: All curves are of one run: raw values follow the smoothed values.
     """
     all_curves = list(curves)
     rows: list[ReadOutRow] = []
@@ -93,7 +93,7 @@ def position_text(
     """Return "step 7 800 · epoch 20 · 14:48": the axis first, then the other coordinates.
 
     Args:
-is_single_run: All curves are of one run. One step of several runs is at several times.
+        is_single_run: All curves are of one run. One step of several runs is at several times.
     """
     now_s = time.time()
     if axis is XAxis.CLOCK and (point is None or not is_single_run):

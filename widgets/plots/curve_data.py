@@ -109,7 +109,7 @@ class CurveData:
 
     @property
     def smoothed(self) -> Floats:
-"""The values after smoothing; the raw values without smoothing."""
+        """The values after smoothing; the raw values without smoothing."""
         return self._cut(0, len(self), smoothed=True)
 
     @property
@@ -196,20 +196,20 @@ class CurveData:
             self.revision += 1
 
     def x(self, axis: XAxis) -> Floats:
-"""The values of the points on an axis; rising, or NaN if the axis is unknown."""
+        """The values of the points on an axis; rising, or NaN if the axis is unknown."""
         return self._axis(axis).values - self._origin(axis)
 
     def x_at_index(self, index: int, axis: XAxis) -> float:
-"""The value of one point on an axis."""
+        """The value of one point on an axis."""
         return self._axis(axis).value_at(index) - self._origin(axis)
 
     def x_at_steps(self, steps: Floats, axis: XAxis) -> Floats:
-"""The values of steps on an axis: of the last point up to each, NaN before the first."""
+        """The values of steps on an axis: of the last point up to each, NaN before the first."""
         indices = [self._step.find(step, "right") - 1 for step in steps.tolist()]
         return np.array([self.x_at_index(i, axis) if i >= 0 else math.nan for i in indices])
 
     def x_range(self, axis: XAxis, *, log: bool = False) -> tuple[float, float] | None:
-"""The axis values of the first and last point, or None without points on this axis.
+        """The axis values of the first and last point, or None without points on this axis.
 
         On a logarithmic axis these are logarithms, and values up to 0 are no points.
         """
@@ -225,7 +225,7 @@ class CurveData:
         return self._first_index(axis, log=True) - self._axis(axis).nan_count
 
     def nan_starts(self, axis: XAxis) -> Floats:
-"""The axis values where NaN begins, rising.
+        """The axis values where NaN begins, rising.
 
         Infinity counts as NaN, and so does a gap after two values; after one value the metric is
         measured only now and then.
@@ -290,7 +290,7 @@ class CurveData:
         column_starts = np.flatnonzero(np.diff(column_numbers, prepend=-np.inf))
         low = np.fmin.reduceat(low, column_starts)
         high = np.fmax.reduceat(high, column_starts)
-# The last point keeps its own x: the name of the curve is next to it.
+        # The last point keeps its own x: the name of the curve is next to it.
         last_x, last_y = to_coordinates(x.cut(end - 1, end)), read(end - 1, end)
         centre = low / 2 + high / 2
         if smooth is not None:
@@ -342,7 +342,7 @@ class CurveData:
         return self._raw.cut(start, end)
 
     def _record_nan_starts(self, values: Floats) -> None:
-"""Before `values` are added, record the points at which NaN begins."""
+        """Before `values` are added, record the points at which NaN begins."""
         new_gaps = ~np.isfinite(values)
         if self._gap_reason is GapReason.NO_READING or not new_gaps.any():
             return
@@ -357,7 +357,7 @@ class CurveData:
         self._nan_starts.extend(np.flatnonzero(is_start).astype(np.float64) + self._raw.size)
 
     def _first_index(self, axis: XAxis, *, log: bool) -> int:
-"""The index of the first point that has a coordinate."""
+        """The index of the first point that has a coordinate."""
         values = self._axis(axis)
         return values.find(self._origin(axis), "right") if log else values.nan_count
 
@@ -380,7 +380,7 @@ _EMPTY: Floats = np.empty(0)
 def _octaves(x: MonotonicAxis, origin: float, start: int, end: int) -> list[int]:
     """The indices at which to split the points for a logarithmic axis.
 
-In no part are the points much denser at the end than at the beginning.
+    In no part are the points much denser at the end than at the beginning.
     """
     edges = [end]
     upper = x.value_at(end - 1) - origin
@@ -409,7 +409,7 @@ def _same_length(values: Sequence[float] | Floats | None, length: int) -> Floats
         return np.full(length, math.nan)
     result = np.array(values, np.float64)
     if len(result) != length:
-raise ValueError(f"{length} steps and {len(result)} values on another axis")
+        raise ValueError(f"{length} steps and {len(result)} values on another axis")
     return result
 
 
@@ -424,7 +424,7 @@ def _surviving_points(steps: Floats) -> NDArray[np.bool_] | None:
 
 
 def _make_rising(values: Floats, last: float) -> Floats:
-"""Make `values` rise: a gap repeats the previous value; leading gaps stay NaN."""
+    """Make `values` rise: a gap repeats the previous value; leading gaps stay NaN."""
     values[np.isinf(values)] = math.nan
     values_with_last = np.concatenate(([last], values))
     return np.fmax.accumulate(values_with_last)[1:]

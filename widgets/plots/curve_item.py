@@ -47,7 +47,7 @@ class Stroke(Enum):
 
 @dataclass
 class DrawnCurve:
-"""A curve in a plot. `with_label`: a name at its end, and a line in the read-out."""
+    """A curve in a plot. `with_label`: a name at its end, and a line in the read-out."""
 
     name: str
     data: CurveData
@@ -74,7 +74,7 @@ class DrawnCurve:
         return f"{self.name}, smoothed" if self.has_raw else self.name
 
     def end_x(self, axis: XAxis) -> float:
-"""The x of the last point, in the unit of the x axis; NaN without a point."""
+        """The x of the last point, in the unit of the x axis; NaN without a point."""
         return math.nan if self.last_point is None else self.point_x(self.last_point, axis)
 
     def point_x(self, point: CurvePoint, axis: XAxis) -> float:
@@ -181,7 +181,7 @@ class DrawnCurve:
 def paint_fill(
     painter: QPainter, x: Floats, y: Floats, bottom: float, brush: QBrush | QColor
 ) -> None:
-"""Paint the area below a line, in pixels; NaN is a gap."""
+    """Paint the area below a line, in pixels; NaN is a gap."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(brush)
     edges = np.flatnonzero(np.diff(np.isfinite(y), prepend=False, append=False))

@@ -25,9 +25,9 @@ from widgets.plots.annotations import (
     AxisSpan,
     Boundary,
     PlotGeometry,
-    VerticalMarker,
     ReadOutRow,
     ThresholdLine,
+    VerticalMarker,
     paint_hidden_values_message,
     paint_pointer,
     paint_read_out,
@@ -58,15 +58,15 @@ _WRAPPED_TEXT = Qt.AlignmentFlag.AlignCenter.value | Qt.TextFlag.TextWordWrap.va
 class CurvePanel(QWidget):
     """Curves over a common x axis, with their names, their marks and the read-out.
 
-Wheel zooms x, drag pans, double click fits: all curves are in view, until the user zooms. The
+    Wheel zooms x, drag pans, double click fits: all curves are in view, until the user zooms. The
     keys Left and Right move the read-out along the curves, with Shift they pan, + and - zoom around
     the read-out, Home and End go to the ends. Esc hides the read-out.
 
-Ranges and all other *coordinates* of an axis are logarithms if it is logarithmic.
+    Ranges and all other *coordinates* of an axis are logarithms if it is logarithmic.
 
     Attributes:
         curves: The curves by their keys.
-marks: The marks at their coordinates on the present axes.
+        marks: The marks at their coordinates on the present axes.
 
     Signals:
         x_range_changed: The user zoomed or panned: the new ends, for other plots of the page.
@@ -102,7 +102,7 @@ marks: The marks at their coordinates on the present axes.
             title: For accessibility and for saved pictures; not drawn in the window.
             value_text: Formats a value at the end of a curve and in the read-out.
             tick_text: Formats a value on the y axis.
-x_text: Formats an x value in the read-out; None if it is a step or a time.
+            x_text: Formats an x value in the read-out; None if it is a step or a time.
             scale: The part of the y axis that is always in view; None for automatic.
             end_names: Names and values are at the ends of the curves; small plots have them in
             their header instead, and show the place of the pointer only under it.
@@ -142,7 +142,7 @@ x_text: Formats an x value in the read-out; None if it is a step or a time.
         self._plot.pointer_left.connect(self._link.leave)
         self._plot.double_clicked.connect(self._fit_on_request)
         self._plot.box.sigRangeChangedManually.connect(self._clamp_range)
-# The size of the plot itself changes after that of the widget, and with the labels of the y
+        # The size of the plot itself changes after that of the widget, and with the labels of the y
         # axis.
         self._plot.box.sigResized.connect(self.refresh)
         self._applied_theme: theme.Theme | None = None
@@ -175,7 +175,7 @@ x_text: Formats an x value in the read-out; None if it is a step or a time.
             smooth: The page's smoothing applies to this curve; not to the few points of a
             validation.
             with_raw: The raw line is visible behind the smoothed one.
-with_label: The curve has name and value at its end and a line in the read-out.
+            with_label: The curve has name and value at its end and a line in the read-out.
         """
         self.curves[key] = DrawnCurve(name, data, colour, smooth, with_raw, with_label, width, fill)
         if smooth:
@@ -201,7 +201,7 @@ with_label: The curve has name and value at its end and a line in the read-out.
         thresholds: Sequence[ThresholdLine] | None = None,
         axis_marks: Sequence[AxisMark] | None = None,
     ) -> None:
-"""Set the marks besides the curves; omitted marks stay unchanged."""
+        """Set the marks besides the curves; omitted marks stay unchanged."""
         previous_marks = self._value_marks
         self._value_marks = PlotMarks(
             previous_marks.vertical_markers
@@ -245,7 +245,7 @@ with_label: The curve has name and value at its end and a line in the read-out.
         return self._axis
 
     def set_axis(self, axis: XAxis) -> None:
-"""Set another x axis; all curves are in view again."""
+        """Set another x axis; all curves are in view again."""
         if axis is not self._axis:
             self._axis = axis
             self._fixed_x = None
@@ -261,7 +261,7 @@ with_label: The curve has name and value at its end and a line in the read-out.
         return self._log_x and self._axis is not XAxis.CLOCK
 
     def set_log_x(self, enabled: bool) -> None:
-"""Set a logarithmic x axis, all in view. Points at or below zero are hidden."""
+        """Set a logarithmic x axis, all in view. Points at or below zero are hidden."""
         if enabled != self._log_x:
             self._log_x = enabled
             self._map_marks()
@@ -292,18 +292,18 @@ with_label: The curve has name and value at its end and a line in the read-out.
         self.refresh()
 
     def set_fixed_x(self, x0: float, x1: float) -> None:
-"""Set the range of the x axis if the curves do not determine it: the last three hours."""
+        """Set the range of the x axis if the curves do not determine it: the last three hours."""
         self._fixed_x = (x0, x1)
         self.refresh()
 
     def data_start(self) -> float:
-"""The smallest x coordinate of all curves; minus infinity without a curve."""
+        """The smallest x coordinate of all curves; minus infinity without a curve."""
         return min((low for low, _ in self.curves.x_ranges(self._mapping)), default=-math.inf)
 
     def data_end(self) -> float:
-"""The largest x coordinate of all curves; infinity without a curve.
+        """The largest x coordinate of all curves; infinity without a curve.
 
-Names are right of it.
+        Names are right of it.
         """
         return max((high for _, high in self.curves.x_ranges(self._mapping)), default=math.inf)
 
@@ -348,11 +348,11 @@ Names are right of it.
 
     @property
     def pointer_x(self) -> float | None:
-"""The x coordinate of the read-out, None if it is hidden."""
+        """The x coordinate of the read-out, None if it is hidden."""
         return self._link.x
 
     def move_pointer(self, x: float | None) -> None:
-"""Move the read-out of all plots of the page to `x` and announce it; None hides it."""
+        """Move the read-out of all plots of the page to `x` and announce it; None hides it."""
         if x is None:
             self._link.leave()
         else:
@@ -365,12 +365,12 @@ Names are right of it.
         )
 
     def readout(self, x: float) -> tuple[list[tuple[str, str]], str]:
-"""The name and value of every curve at `x`, and the position: the text of the read-out."""
+        """The name and value of every curve at `x`, and the position: the text of the read-out."""
         rows, title = self._readout(self._frame(), self._mapping.x(x))
         return [(row.name, row.value) for row in rows], title
 
     def hidden_values_message(self) -> str:
-"""The message about points that the axes do not show."""
+        """The message about points that the axes do not show."""
         return self.curves.hidden_values_message(self._mapping, self._frame(), self._value_text)
 
     # -- Export
@@ -403,7 +403,7 @@ Names are right of it.
             super().keyPressEvent(event)
 
     def _handle_key(self, key: int, is_pan: bool) -> bool:
-"""Perform the action of a key; return False if it has none."""
+        """Perform the action of a key; return False if it has none."""
         keys = Qt.Key
         low, high = self.x_range()
         start, end = max(low, self.data_start()), min(high, self.data_end())
@@ -452,7 +452,7 @@ Names are right of it.
         self._clamp_range()
 
     def _full_range(self) -> Range | None:
-"""The full x range, with space for names beyond its end."""
+        """The full x range, with space for names beyond its end."""
         if self._fixed_x is not None:
             low, high = plot_range.widen_empty_range(*self._fixed_x)
             # A curve may extend beyond what was requested.
@@ -512,7 +512,7 @@ Names are right of it.
         self._plot.bottom_axis.setTicks([[tick for tick in x_ticks if self._fits_label(*tick)]])
 
     def _fits_label(self, x: float, text: str) -> bool:
-"""Return True if a tick is in the range of the curves and its label fits."""
+        """Return True if a tick is in the range of the curves and its label fits."""
         low, high = self.x_range()
         if self._is_fitted and self._fixed_x is None and x > self.data_end():
             return False
@@ -522,7 +522,7 @@ Names are right of it.
     # -- Painting
 
     def _apply_theme(self) -> None:
-"""Apply a new theme; Qt also reports a change of style when a plot gets another parent."""
+        """Apply a new theme; Qt also reports a change of style when a plot gets another parent."""
         if theme.current() != self._applied_theme:
             self._applied_theme = theme.current()
             self._plot.apply_theme()
@@ -532,7 +532,7 @@ Names are right of it.
         self.marks = self._value_marks.to_coordinates(self._mapping)
 
     def _has_end_names(self) -> bool:
-"""Return True if names are at the ends of curves; beside a legend only if they fit."""
+        """Return True if names are at the ends of curves; beside a legend only if they fit."""
         if not self._end_names or not self._legend.isVisibleTo(self):
             return self._end_names
         names = [curve.name for curve in self.curves.labelled_curves()]
@@ -573,7 +573,7 @@ Names are right of it.
             self._link.leave()
 
     def _paint(self, painter: QPainter) -> None:
-"""Paint the content over the grid; pointer and focus only in the window."""
+        """Paint the content over the grid; pointer and focus only in the window."""
         frame = self._frame()
         self._paint_curves(painter, frame)
         if self._to_file:
@@ -586,7 +586,7 @@ Names are right of it.
         rows, title = self._readout(frame, x)
         if rows:
             paint_pointer(painter, frame, x, rows)
-# Small plots are below the plot with the pointer, which shows the position.
+            # Small plots are below the plot with the pointer, which shows the position.
             shows_title = self._end_names or self.underMouse() or self.hasFocus()
             paint_read_out(painter, frame, x, title if shows_title else "", rows)
 
@@ -633,7 +633,7 @@ Names are right of it.
         self._to_file = False
 
     def _readout(self, frame: PlotGeometry, coordinate: float) -> tuple[list[ReadOutRow], str]:
-"""The lines of the read-out at a coordinate, and the position as text."""
+        """The lines of the read-out at a coordinate, and the position as text."""
         curves = self.curves.values()
         mapping, is_single_run = self._mapping, not self._several_runs
         x = mapping.x_at(coordinate)

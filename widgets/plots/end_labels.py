@@ -11,15 +11,15 @@ from PySide6.QtGui import QColor, QPainter
 
 from widgets.common import theme
 from widgets.common.painting import text_width
-from widgets.plots.annotations import TOP_MARGIN, NAME_GAP, NAME_H, PlotGeometry, paint_dot
+from widgets.plots.annotations import NAME_GAP, NAME_H, TOP_MARGIN, PlotGeometry, paint_dot
 
 
 @dataclass(frozen=True)
 class CurveEnd:
     """The end of a curve: its last point, and the name and value next to it.
 
-``shift`` is the preferred distance of the name below the point, ``min_x`` the x of a marker that
-the name must be right of.
+    ``shift`` is the preferred distance of the name below the point, ``min_x`` the x of a marker that
+    the name must be right of.
     """
 
     point: QPointF
@@ -32,7 +32,7 @@ the name must be right of.
 def paint_curve_ends(
     painter: QPainter, frame: PlotGeometry, curve_ends: Sequence[CurveEnd], with_labels: bool
 ) -> None:
-"""Paint a dot at each last point and, if all labels fit, its name and value."""
+    """Paint a dot at each last point and, if all labels fit, its name and value."""
     for curve_end in curve_ends:
         paint_dot(painter, curve_end.point, curve_end.colour)
     if not with_labels or not curve_ends:
@@ -51,7 +51,7 @@ def name_width(text: str) -> int:
 
 
 def name_span(frame: PlotGeometry, curve_end: CurveEnd) -> tuple[float, float]:
-"""The left and right end of the name: right of its point, or left if it does not fit."""
+    """The left and right end of the name: right of its point, or left if it does not fit."""
     rect = frame.rect
     width = text_width(curve_end.text, "small_strong") + 1
     name_x = max(curve_end.point.x(), curve_end.min_x) + NAME_GAP
@@ -62,7 +62,7 @@ def name_span(frame: PlotGeometry, curve_end: CurveEnd) -> tuple[float, float]:
 
 
 def name_rects(frame: PlotGeometry, curve_ends: Sequence[CurveEnd]) -> list[QRectF]:
-"""The rectangles of the names: right of their points, moved up or down if they would touch."""
+    """The rectangles of the names: right of their points, moved up or down if they would touch."""
     rect = frame.rect
     spans = [name_span(frame, end) for end in curve_ends]
     centres = [0.0] * len(curve_ends)
@@ -98,8 +98,8 @@ def spread_labels(
 ) -> list[float]:
     """Return centres for labels of one height, without overlap, all within low…high.
 
-Each is as near to its preferred centre as the others allow: labels that would touch form a
-group, which is centred at the mean of its preferred centres. They keep their order. If there are
+    Each is as near to its preferred centre as the others allow: labels that would touch form a
+    group, which is centred at the mean of its preferred centres. They keep their order. If there are
     too many, they begin at `low` and overflow at the other end.
     """
     order = sorted(range(len(preferred_centres)), key=lambda i: preferred_centres[i])

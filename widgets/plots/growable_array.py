@@ -30,7 +30,7 @@ class GrowableArray:
     for millions of numbers is a visible stall, and would need twice the memory meanwhile.
 
     Attributes:
-size: The number of values.
+        size: The number of values.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ size: The number of values.
         return float(self._blocks[index // _BLOCK][index % _BLOCK])
 
     def cut(self, start: int, end: int) -> Floats:
-"""Return the values from ``start`` up to, not including, ``end``."""
+        """Return the values from ``start`` up to, not including, ``end``."""
         if end <= start:
             return np.empty(0)
         first, last = start // _BLOCK, (end - 1) // _BLOCK
@@ -61,7 +61,7 @@ size: The number of values.
         return np.concatenate(parts)
 
     def take(self, indices: Indices) -> Floats:
-"""Return the values at these rising indices."""
+        """Return the values at these rising indices."""
         edges = np.searchsorted(indices, np.arange(1, len(self._blocks)) * _BLOCK)
         parts = np.split(indices, edges)
         return np.concatenate(
@@ -95,9 +95,9 @@ size: The number of values.
         return self._blocks[number][: self.size - number * _BLOCK]
 
     def _ensure_capacity(self, number: int, count: int) -> Floats:
-"""Return a block with a capacity of at least ``count``.
+        """Return a block with a capacity of at least ``count``.
 
-Only the first block ever grows: curves may be short and many.
+        Only the first block ever grows: curves may be short and many.
         """
         block = self._blocks[number]
         if count > len(block):

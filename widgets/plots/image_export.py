@@ -38,7 +38,7 @@ class PictureSource(Protocol):
 
 @dataclass(frozen=True)
 class Picture:
-"""The content of a plot, below its title. ``paint`` starts at the upper left corner."""
+    """The content of a plot, below its title. ``paint`` starts at the upper left corner."""
 
     title: str
     size: QSize
@@ -124,7 +124,7 @@ def _dpi() -> int:
 
 
 def _write_to_bytes(write: Callable[[QBuffer], bool]) -> bytes:
-"""Return the bytes that `write` puts into a buffer; a failure is a bug."""
+    """Return the bytes that `write` puts into a buffer; a failure is a bug."""
     store = QByteArray()
     buffer = QBuffer(store)
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)

@@ -6,11 +6,11 @@ from PySide6.QtCore import QObject, Signal
 
 
 class HoverLink(QObject):
-"""Join the plots of a page. Make one link per page and pass it to each `CurvePanel`.
+    """Join the plots of a page. Make one link per page and pass it to each `CurvePanel`.
 
     Signals:
-pointer_moved: x under the pointer, in the unit of the x axis.
-pointer_left: The pointer left the plots.
+        pointer_moved: x under the pointer, in the unit of the x axis.
+        pointer_left: The pointer left the plots.
     """
 
     pointer_moved = Signal(float)

@@ -52,7 +52,7 @@ class Pyramid:
 
     @property
     def size(self) -> int:
-"""The number of stored points, without those of an incomplete block."""
+        """The number of stored points, without those of an incomplete block."""
         return self._levels[0].size * FACTOR if self._levels else 0
 
     def extend(self, values: Floats) -> None:
@@ -76,11 +76,11 @@ class Pyramid:
     def blocks(
         self, read: Read, start: int, end: int, points_per_column: float
     ) -> tuple[Indices, Floats, Floats]:
-"""Points ``start`` … ``end`` in blocks, a few per pixel column.
+        """Points ``start`` … ``end`` in blocks, a few per pixel column.
 
         Args:
             read: Returns the points of this pyramid.
-points_per_column: The number of points per pixel column.
+            points_per_column: The number of points per pixel column.
 
         Returns:
             The start of each block, its minimum and its maximum.
@@ -97,7 +97,7 @@ points_per_column: The number of points per pixel column.
         stored_level = self._levels[level - 1]
         block_end = end // block_size
         block_start = min(-(-start // block_size), block_end)
-# The points before and after the complete blocks form blocks made here.
+        # The points before and after the complete blocks form blocks made here.
         tail_start = max(block_end * block_size, start)
         head, tail = read(start, block_start * block_size), read(tail_start, end)
         inner_starts = np.arange(block_start, block_end) * block_size
@@ -116,5 +116,5 @@ points_per_column: The number of points per pixel column.
 
 
 def _reduce_to_one(extreme: np.ufunc, values: Floats) -> Floats:
-"""Reduce values to one number, or to none for an empty array."""
+    """Reduce values to one number, or to none for an empty array."""
     return np.array([extreme.reduce(values)]) if len(values) else np.empty(0)

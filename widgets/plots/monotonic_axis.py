@@ -15,11 +15,11 @@ from widgets.plots.growable_array import Floats, GrowableArray, Indices, Side
 class MonotonicAxis:
     """Numbers that never fall.
 
-First come unknown numbers, as NaN; then evenly spaced numbers, as steps are: only the count is
-stored. All others are in a column.
+    First come unknown numbers, as NaN; then evenly spaced numbers, as steps are: only the count is
+    stored. All others are in a column.
 
     Attributes:
-nan_count: The number of leading NaN.
+        nan_count: The number of leading NaN.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ nan_count: The number of leading NaN.
         return self._even_value(index - self.nan_count) if index >= self.nan_count else math.nan
 
     def cut(self, start: int, end: int) -> Floats:
-"""Return the values from ``start`` up to, not including, ``end``."""
+        """Return the values from ``start`` up to, not including, ``end``."""
         column_start = self._even_end
         if start >= column_start:
             return self._column.cut(start - column_start, end - column_start)
@@ -70,7 +70,7 @@ nan_count: The number of leading NaN.
         )
 
     def take(self, indices: Indices) -> Floats:
-"""Return the values at these rising indices."""
+        """Return the values at these rising indices."""
         column_start = self._even_end
         nan_end, even_end = np.searchsorted(indices, (self.nan_count, column_start))
         values = np.empty(len(indices))
@@ -85,7 +85,7 @@ nan_count: The number of leading NaN.
         return values
 
     def find(self, value: float, side: Side) -> int:
-"""The number of values less than ``value``, or not larger; NaN counts as less."""
+        """The number of values less than ``value``, or not larger; NaN counts as less."""
         count = self._find_even(value, side)
         if count == self._even_count and self._column.size:
             count += self._column.find(value, side)
@@ -108,7 +108,7 @@ nan_count: The number of leading NaN.
         self._column.extend(values)
 
     def _append_even(self, values: Floats) -> int:
-"""Append the values that continue evenly; return their number."""
+        """Append the values that continue evenly; return their number."""
         if not self._even_count:
             self._start = float(values[0])
         if self._even_count < 2 <= self._even_count + len(values):

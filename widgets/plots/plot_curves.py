@@ -17,7 +17,7 @@ class PlotCurves(dict[str, DrawnCurve]):
 
     Attributes:
         smoothing: For the curves that allow it, from 0 (none) to below 1.
-requested_key: Key of the curve to highlight, which may not exist yet; "" for none.
+        requested_key: Key of the curve to highlight, which may not exist yet; "" for none.
     """
 
     def __init__(self) -> None:
@@ -34,21 +34,21 @@ requested_key: Key of the curve to highlight, which may not exist yet; "" for no
         return self.highlighted_key not in ("", key)
 
     def labelled_curves(self) -> list[DrawnCurve]:
-"""The curves with a name at their end and a line in the read-out."""
+        """The curves with a name at their end and a line in the read-out."""
         return [curve for curve in self.values() if curve.with_label]
 
     def has_points(self) -> bool:
         return any(len(curve.data) for curve in self.values())
 
     def x_ranges(self, mapping: AxisMapping) -> list[Range]:
-"""The range of each curve with points on this axis, in coordinates."""
+        """The range of each curve with points on this axis, in coordinates."""
         ranges = [curve.data.x_range(mapping.axis, log=mapping.log_x) for curve in self.values()]
         return [x_range for x_range in ranges if x_range is not None]
 
     def hidden_values_message(
         self, mapping: AxisMapping, frame: PlotGeometry, value_text: Callable[[float], str]
     ) -> str:
-"""The message about points that the axes do not show; "" if they show all."""
+        """The message about points that the axes do not show; "" if they show all."""
         has_nonpositive = mapping.log_y and any(bool((c.raw_y <= 0).any()) for c in self.values())
         hidden_count = sum(
             c.data.nonpositive_count(mapping.axis) for c in self.values() if mapping.log_x
@@ -66,7 +66,7 @@ requested_key: Key of the curve to highlight, which may not exist yet; "" for no
         return " ".join(messages)
 
     def values_and_starts(self, mapping: AxisMapping, x0: float) -> list[tuple[Floats, bool]]:
-"""The input of `plot_range.robust_range`: raw values, and whether the first is in view."""
+        """The input of `plot_range.robust_range`: raw values, and whether the first is in view."""
         ranges = [curve.data.x_range(mapping.axis, log=mapping.log_x) for curve in self.values()]
         return [
             (curve.raw_y, x_range is not None and x_range[0] >= x0)

@@ -47,8 +47,8 @@ Range = tuple[float, float]
 class Scale:
     """The part of a linear y axis that is always in view: from `low` to `high`.
 
-With `shows_all_values` all values are in view: a measurement does not run away as a loss
-does. With a `step` there is that much space below the lowest, and the axis begins at a multiple
+    With `shows_all_values` all values are in view: a measurement does not run away as a loss
+    does. With a `step` there is that much space below the lowest, and the axis begins at a multiple
     of it.
     """
 
@@ -64,12 +64,12 @@ FROM_ZERO = Scale(0.0, 0.0)
 def full_range(
     ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False
 ) -> Range | None:
-"""The full x range, with space for names beyond its end.
+    """The full x range, with space for names beyond its end.
 
     Args:
         ranges: The range of each curve.
         names: For each name at the end of a curve its x, and its share of the plot's width.
-log: All coordinates are logarithms.
+        log: All coordinates are logarithms.
     """
     if not ranges:
         return None
@@ -82,7 +82,7 @@ log: All coordinates are logarithms.
 
 
 def widen_for_names(x_range: Range, names: Iterable[Range]) -> Range:
-"""Widen a range for the names beyond its end; see `full_range`."""
+    """Widen a range for the names beyond its end; see `full_range`."""
     low, right = x_range
     for end, share in names:
         if share < _MAX_NAME_SHARE and math.isfinite(end):
@@ -103,7 +103,7 @@ def value_range(
     log: bool,
     scale: Scale | None,
 ) -> Range:
-"""The range of values to show, with a margin at either end; logarithms if `log`.
+    """The range of values to show, with a margin at either end; logarithms if `log`.
 
     Args:
         curves: As in `robust_range`.
@@ -136,7 +136,7 @@ def robust_range(
 ) -> tuple[float, float] | None:
     """Return the y range that shows curves well, for any values.
 
-All values stay in view except the spikes of each curve, which would flatten the rest to a
+    All values stay in view except the spikes of each curve, which would flatten the rest to a
     line, and values a million times the spread of all curves away (a run that diverges at once).
 
     Args:
@@ -197,7 +197,7 @@ def _leading_count(flags: npt.NDArray[np.bool_]) -> int:
 def y_ticks(
     y_range: Range, height_px: float, text: Callable[[float], str], *, log: bool
 ) -> list[tuple[float, str]]:
-"""3 to 6 values and their labels."""
+    """3 to 6 values and their labels."""
     max_count = min(max(int(height_px / 30), 2), 6)
     if log:
         return ticks.logarithmic(*y_range, max_count)
@@ -224,5 +224,5 @@ def x_ticks(
 
 
 def _is_whole(step: float) -> bool:
-# The error of a power of ten, and no more: a tenth of a step at ten million is not whole.
+    # The error of a power of ten, and no more: a tenth of a step at ten million is not whole.
     return math.isclose(step, round(step), rel_tol=1e-13, abs_tol=1e-6)

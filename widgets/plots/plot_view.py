@@ -26,7 +26,7 @@ _SCENE_EVENTS = (
 
 
 class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
-"""An axis whose labels extend above the plot; otherwise the top line has no label."""
+    """An axis whose labels extend above the plot; otherwise the top line has no label."""
 
     def boundingRect(self) -> QRectF:
         rect: QRectF = super().boundingRect()
@@ -36,16 +36,16 @@ class _LeftAxis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
 class PlotView(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     """Axes with labels and a grid. Wheel and drag move only x; the owner sets the ranges.
 
-The view uses pyqtgraph's parts and not its ``PlotItem``, which adds ninety widgets of a menu,
+    The view uses pyqtgraph's parts and not its ``PlotItem``, which adds ninety widgets of a menu,
     two more axes and a title: 8 ms for each plot instead of 3, and as many widgets to style at each
     change of theme.
 
     Args:
-paint: Paints the content over the grid, in pixels; also for an export.
+        paint: Paints the content over the grid, in pixels; also for an export.
 
     Attributes:
         box: The view box, which has the ranges.
-left_axis, bottom_axis: The axes.
+        left_axis, bottom_axis: The axes.
 
     Signals:
         pointer_moved: The position of the pointer.

@@ -48,12 +48,12 @@ def plot_and_line(name: str) -> tuple[str, str]:
 
 
 def is_sparse(name: str) -> bool:
-"""Return True if a line connects the values across steps without a value."""
+    """Return True if a line connects the values across steps without a value."""
     return name.startswith(VALIDATION) or name in OF_NO_DATA
 
 
 def split_history(history: HistoryUpdate, max_points: int) -> Iterator[HistoryUpdate]:
-"""Yield the update in parts of limited size."""
+    """Yield the update in parts of limited size."""
     for start in range(0, max(1, len(history.steps)), max_points):
         part = slice(start, start + max_points)
         yield replace(
@@ -68,9 +68,9 @@ def split_history(history: HistoryUpdate, max_points: int) -> Iterator[HistoryUp
 
 
 class RunCurves:
-"""The `CurveData` of each metric, all with the same values on every axis.
+    """The `CurveData` of each metric, all with the same values on every axis.
 
-A plot smooths the metric that it shows; hidden metrics are not smoothed, to save time.
+    A plot smooths the metric that it shows; hidden metrics are not smoothed, to save time.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ A plot smooths the metric that it shows; hidden metrics are not smoothed, to sav
         self.started_s = 0.0
 
     def append(self, history: HistoryUpdate) -> tuple[str, ...]:
-"""Add points; points that a resumed run wrote again replace the earlier points.
+        """Add points; points that a resumed run wrote again replace the earlier points.
 
         Returns:
             The new metrics.
@@ -125,7 +125,7 @@ A plot smooths the metric that it shows; hidden metrics are not smoothed, to sav
         return tuple(new_metrics)
 
     def run_starts(self) -> tuple[RunStart, ...]:
-"""The starts of the runs of the job, including the first."""
+        """The starts of the runs of the job, including the first."""
         return tuple(self._run_starts.values())
 
     def evaluations(self) -> Floats:
@@ -147,7 +147,7 @@ A plot smooths the metric that it shows; hidden metrics are not smoothed, to sav
         return steps
 
     def x_at_steps(self, steps: Floats, axis: XAxis) -> Floats:
-"""The values of steps on an axis: of the step itself, or of the last step before it."""
+        """The values of steps on an axis: of the step itself, or of the last step before it."""
         if axis is XAxis.STEP:
             return steps
         data = max(self._data.values(), key=len, default=None)
@@ -156,7 +156,7 @@ A plot smooths the metric that it shows; hidden metrics are not smoothed, to sav
         return data.x_at_steps(steps, axis)
 
     def x_at_step(self, step: float, axis: XAxis) -> float | None:
-"""The value of one step on an axis; None if it has none."""
+        """The value of one step on an axis; None if it has none."""
         x = float(self.x_at_steps(np.array([step], np.float64), axis)[0])
         return x if math.isfinite(x) else None
 

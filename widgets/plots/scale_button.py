@@ -60,7 +60,7 @@ class ScaleButton(Button):
         return action
 
     def sizeHint(self) -> QSize:
-"""The size that fits each label, so that neighbours do not move."""
+        """The size that fits each label, so that neighbours do not move."""
         metrics, hint = self.fontMetrics(), super().sizeHint()
         widest = max(metrics.size(0, label).width() for label in _LABELS.values())
         return QSize(hint.width() + widest - metrics.size(0, self.text()).width(), hint.height())

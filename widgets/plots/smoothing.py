@@ -23,7 +23,7 @@ _LAST_DIGIT = 1e-18
 class Average:
     """An exponential average, corrected for its start at zero, after some points.
 
-Each value is the mean of all previous values, with weights that fall by `weight` per point.
+    Each value is the mean of all previous values, with weights that fall by `weight` per point.
     Such a mean is between the minimum and the maximum seen, and is clamped to them: a constant
     stays exactly constant, which a quotient of two rounded sums does not guarantee. A gap stays a
     gap and is ignored.
@@ -57,11 +57,11 @@ Each value is the mean of all previous values, with weights that fall by `weight
 class SmoothedColumn:
     """The moving average of a column, at each of its points.
 
-The averages are not stored: from the state after each block of points, the next block takes 50
-µs to compute. Only the pyramid is stored, because it needs all points.
+    The averages are not stored: from the state after each block of points, the next block takes 50
+    µs to compute. Only the pyramid is stored, because it needs all points.
 
     Args:
-raw: The column. After each change of it, call `append_growth` or `shorten`.
+        raw: The column. After each change of it, call `append_growth` or `shorten`.
 
     Attributes:
         weight: The share of the earlier average in the next, from 0 to 1.
@@ -75,7 +75,7 @@ raw: The column. After each change of it, call `append_growth` or `shorten`.
         self._states = [Average(weight)]
 
     def append_growth(self) -> None:
-"""Follow the growth of the column."""
+        """Follow the growth of the column."""
         while True:
             start = (len(self._states) - 1) * _BLOCK_SIZE
             end = min(start + _BLOCK_SIZE, self._raw.size)
@@ -86,12 +86,12 @@ raw: The column. After each change of it, call `append_growth` or `shorten`.
             self._states.append(next_state)
 
     def shorten(self, size: int) -> None:
-"""Follow the shortening of the column."""
+        """Follow the shortening of the column."""
         del self._states[size // _BLOCK_SIZE + 1 :]
         self.levels.shorten(size)
 
     def cut(self, start: int, end: int) -> Floats:
-"""Return the averages from the point ``start`` up to, not including, ``end``."""
+        """Return the averages from the point ``start`` up to, not including, ``end``."""
         if end <= start:
             return np.empty(0)
         number = start // _BLOCK_SIZE

@@ -38,7 +38,7 @@ _FINE_S = (
 
 
 def linear(low: float, high: float, max_count: int = 6) -> Ticks:
-"""Multiples of 1, 2 or 5 times a power of ten; at least three, because one is useless."""
+    """Multiples of 1, 2 or 5 times a power of ten; at least three, because one is useless."""
     values = _multiples(low, high, max_count)
     while len(values) < _MIN_COUNT and max_count <= 2 * _MIN_COUNT:
         max_count += 1
@@ -58,7 +58,7 @@ def logarithmic(low: float, high: float, max_count: int = 6) -> Ticks:
             for factor in factors
         ]
         visible = [position for position in candidates if low <= position <= high]
-# A small plot shows three decades, without values between them.
+        # A small plot shows three decades, without values between them.
         if len(positions) < 2 or len(visible) <= max(max_count + 1, 2 * _MIN_COUNT):
             positions = visible
         if len(positions) >= _MIN_COUNT:
@@ -93,7 +93,7 @@ def elapsed_log(low: float, high: float, max_count: int = 6) -> Ticks:
 
 
 def _linear_log(low: float, high: float, max_count: int) -> Ticks:
-"""Ticks as on a linear axis, at their logarithms."""
+    """Ticks as on a linear axis, at their logarithms."""
     time_ticks = elapsed(_power(low), _power(high), max_count)
     return [(math.log10(seconds), text) for seconds, text in time_ticks if seconds > 0]
 

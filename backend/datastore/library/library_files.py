@@ -123,7 +123,8 @@ def read_item(folder: VersionFolder) -> LibraryItem:
         ) from error
     if (item.kind, item.name, item.version) != (folder.kind, folder.name, folder.version):
         raise BackendError(
-            f"The record in the folder {folder.root.display_path(folder.path)} is of {item.kind.value} "
+            f"The record in the folder {folder.root.display_path(folder.path)} is of "
+            f"{item.kind.value} "
             f"{item.reference}.",
             "Rename the folder back: its name must be that of the version.",
         )
@@ -135,7 +136,8 @@ def _missing(folder: VersionFolder) -> tuple[str, str]:
         removal = read_json(folder.removed)
         return (
             f"The {folder.text} was removed on {str(removal['removed'])[:10]}.",
-            f"It is in {folder.root.display_path(folder.root.trash / str(removal['trash']))}; move it "
+            f"It is in {folder.root.display_path(folder.root.trash / str(removal['trash']))}; "
+            "move it "
             f"back to {folder.root.display_path(folder.path)}.",
         )
     except (OSError, ValueError, KeyError) as error:

@@ -40,10 +40,12 @@ _REMEDIES = {
     Attribution.CHECK: "Supply what the check requires: fix the data or the job's options. If the "
     "code is wrong, fix it, import it as a new version, then clone this job with "
     "that version.",
-    Attribution.CALL: "Fix the call. If the function belongs to a library, the code was written for "
+    Attribution.CALL: "Fix the call. If the function belongs to a library, the code was written "
+    "for "
     "another version of that library.",
     Attribution.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
-    Attribution.UNDECIDED: "Follow the traceback to its last line of your code, and read the log lines "
+    Attribution.UNDECIDED: "Follow the traceback to its last line of your code, and read the log "
+    "lines "
     "before it.",
 }
 _NEW_VERSION = "Fix the code, import it as a new version, then clone this job with that version."
@@ -55,7 +57,8 @@ _OTHER_VERSION = (
 _MESSAGES = {
     Attribution.CODE: "The program's code raised {exception}{location}",
     Attribution.CHECK: "The program stopped at a check of its own: {exception}{location}",
-    Attribution.CALL: "A function was called with arguments that it does not accept: {exception}{location}",
+    Attribution.CALL: "A function was called with arguments that it does not accept: "
+    "{exception}{location}",
     Attribution.LIBRARIES: "Two libraries on the node are incompatible: {exception}{location}",
     Attribution.UNDECIDED: "The program ended with {exception}{location}",
 }

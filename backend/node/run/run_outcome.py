@@ -484,7 +484,8 @@ def _silent_node_error(ended_run: EndedRun) -> RankError | None:
     return RankError(
         f"{nodes} gave no sign of life: no heartbeat, and no answer over SSH.",
         node=ended_run.silent_nodes[0],
-        remedy=f"Look at the console of {ended_run.silent_nodes[0]}; if it does not react, restart it.",
+        remedy=f"Look at the console of {ended_run.silent_nodes[0]}; if it does not react, "
+        "restart it.",
     )
 
 
@@ -501,7 +502,8 @@ def _lost_root_error(ended_run: EndedRun) -> RankError | None:
     node = missing_plans[0].node
     ranks = _rank_list([plan.rank for plan in missing_plans if plan.node == node])
     return RankError(
-        f"{wording.node_label(node)} answers, but no longer sees the data root {ended_run.data_root}, so "
+        f"{wording.node_label(node)} answers, but no longer sees the data root "
+        f"{ended_run.data_root}, so "
         f"the end of its {ranks} could not be recorded.",
         missing_plans[0].rank,
         node,
@@ -520,13 +522,15 @@ def _vanished_rank_error(ended_run: EndedRun) -> RankError:
     launcher_message = _launcher_message(ended_run.launcher_log)
     if len(missing_plans) == len(ended_run.ranks):
         return RankError(
-            f"{ended_run.launcher} ended with code {ended_run.launcher_code} before any rank could say "
+            f"{ended_run.launcher} ended with code {ended_run.launcher_code} before any rank "
+            "could say "
             f"how it ended{': ' + launcher_message if launcher_message else '.'}",
             traceback=ended_run.launcher_log[-4000:],
         )
     plan = missing_plans[0]
     return RankError(
-        f"{wording.rank_label(plan)} disappeared without an error: its node or its guard process was lost"
+        f"{wording.rank_label(plan)} disappeared without an error: its node or its guard process "
+        "was lost"
         f"{': ' + launcher_message if launcher_message else '.'}",
         plan.rank,
         plan.node,
@@ -620,7 +624,8 @@ def _lost_node_error(ended_run: EndedRun) -> RankError | None:
     launcher_message = _launcher_message(ended_run.launcher_log)
     ranks = _rank_list([plan.rank for plan in missing_plans])
     return RankError(
-        f"{wording.node_label(missing_plans[0].node)} was lost with its {ranks}: it no longer answers"
+        f"{wording.node_label(missing_plans[0].node)} was lost with its {ranks}: it no longer "
+        "answers"
         f"{'. mpirun says: ' + launcher_message if launcher_message else '.'}",
         missing_plans[0].rank,
         missing_plans[0].node,
@@ -672,7 +677,10 @@ def _stop_message(ended_run: EndedRun) -> str:
         if not ended_run.newest_checkpoint:
             checkpoint_message = "There is no checkpoint: the script wrote none."
         elif not ended_run.checkpoint_of_run:
-            checkpoint_message = f"The script wrote no checkpoint in this run; {checkpoint_message[:1].lower()}{checkpoint_message[1:]}"
+            checkpoint_message = (
+                "The script wrote no checkpoint in this run; "
+                f"{checkpoint_message[:1].lower()}{checkpoint_message[1:]}"
+            )
         return f"{_stop_cause(ended_run)}. {checkpoint_message}"
     if ended_run.checkpoint_of_run:
         return f"{_stop_cause(ended_run)}. {_saved_message(ended_run.newest_checkpoint)}"
@@ -707,4 +715,7 @@ def _forced_stop_message(ended_run: EndedRun, error: RankError) -> str:
         else "there is none from before"
     )
     requester = f" by {ended_run.stopped_by}," if ended_run.stopped_by else ""
-    return f"Stopped{requester} by force, so no checkpoint could be made; {checkpoint_message}. {_message_with_rank(error)}"
+    return (
+        f"Stopped{requester} by force, so no checkpoint could be made; {checkpoint_message}. "
+        f"{_message_with_rank(error)}"
+    )

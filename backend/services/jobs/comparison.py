@@ -214,12 +214,12 @@ def _add_figures(previous: RunFigures, history: HistoryUpdate, last_step_s: floa
         finite = column[np.isfinite(column)]
         if not len(finite):
             continue
-        added = MetricFigures(float(finite[-1]), float(finite.min()), float(finite.max()))
-        known = metrics.get(name, added)
+        new_figures = MetricFigures(float(finite[-1]), float(finite.min()), float(finite.max()))
+        old_figures = metrics.get(name, new_figures)
         metrics[name] = replace(
-            added,
-            lowest=min(known.lowest, added.lowest),
-            highest=max(known.highest, added.highest),
+            new_figures,
+            lowest=min(old_figures.lowest, new_figures.lowest),
+            highest=max(old_figures.highest, new_figures.highest),
         )
     seconds = np.concatenate(([last_step_s], np.asarray(history.seconds, np.float64)))
     durations = np.diff(seconds)

@@ -37,9 +37,9 @@ from backend.ssh.interface import Unreachable
 
 
 class JobLifecycle:
-    """All runs start here, after a preflight check.
+    """Starts and ends of runs; a preflight check comes before each start.
 
-    Every call is plain and blocking and may run on any thread.
+    Every call blocks and may run on any thread.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class JobLifecycle:
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
     ) -> JobView:
-        """Begin the job at its first step; a live job stays as it is, and is not started over.
+        """Begin the job at its first step; a live job stays unchanged, and is not started over.
 
-        What earlier runs left is in the way: with ``start_over`` it is moved to ``runs/<n>``.
-        With a ``placement`` the job runs there from now on.
+        With ``start_over`` the files of earlier runs are moved to ``runs/<n>``; otherwise they
+        prevent the start. With a ``placement`` the job runs there from now on.
 
         Raises:
-            PreflightFailed: Its nodes cannot run it as they are; nothing was started.
-            Cancelled: By ``progress``, during the look at its nodes.
-            BackendError: It cannot be started for another reason.
+            PreflightFailed: The nodes cannot run the job; nothing was started.
+            Cancelled: By ``progress``, during the check of the nodes.
+            BackendError: The job cannot be started for another reason.
         """
         folder, file, view = self._reaper.read_reaped(job_id)
         if view.state.is_live:
@@ -97,7 +97,7 @@ class JobLifecycle:
         *,
         changes: Mapping[str, Any] = {},
     ) -> JobView:
-        """Continue from a checkpoint, by default `to_resume`; a live job stays as it is.
+        """Continue from a checkpoint, by default `to_resume`; a live job stays unchanged.
 
         A ``placement``, and ``changes`` of `CHANGEABLE` settings, hold for this and later runs.
 
@@ -142,7 +142,7 @@ class JobLifecycle:
             resume_from = self._checkpoint_to_resume(folder, file, view, "").path
         else:
             weights = self._initial_weights(file, view, start_over)
-        # Busy GPUs, or a node that is off, are what a queue is for; what never fits, it refuses.
+        # A queue waits for busy GPUs and nodes that are off; only impossible jobs are refused.
         prepared = self._starter.prepare(
             file, view.run + 1, resume_from=resume_from, start_from=weights, progress=progress
         )
@@ -180,10 +180,10 @@ class JobLifecycle:
         return self._queries.show(job_id)
 
     def draw_number(self, job_id: str, pattern: str) -> JobView:
-        """Draw a number of the log of a script: rank 0 of a live run begins with it by itself.
+        """Draw a number of a script's log; rank 0 of a live run then begins to record the number.
 
-        It reads the log of its run from the beginning; a history has no earlier step again, so
-        lines before what is drawn already are left out.
+        Rank 0 reads the log of its run from the beginning. A history never repeats an earlier
+        step, so lines before the last recorded step are left out.
         """
         folder, file, view = self._queries.read(job_id)
         patterns = list(dict.fromkeys((*file.config.log_numbers, pattern)))
@@ -205,12 +205,12 @@ class JobLifecycle:
         start_from: str = "",
         checkpoint_label: str = "",
     ) -> JobView:
-        """Start the job as it is in ``file``, from now on so if it ``is_changed``.
+        """Start the job with the settings of ``file``, and store them if ``is_changed``.
 
-        Its nodes were checked before.
+        The nodes were checked before.
         """
         with as_backend_error(f"The job {file.id} could not be started"):
-            # If another desktop was first, there is one run, and it is that one's.
+            # If another desktop was first, the only run is that of the other desktop.
             has_started = self._starter.start(
                 folder,
                 file,
@@ -233,7 +233,7 @@ class JobLifecycle:
         return self._queries.show(file.id)
 
     def bring_home(self, folder: OpenJob, progress: Progress | None = None) -> None:
-        """Fetch what the last run left on a node; skip it if the node does not answer."""
+        """Fetch the files of the last run from a node; do nothing if the node does not answer."""
         with suppress(Unreachable):
             folder.files.bring_home(folder, progress or Progress())
 
@@ -242,7 +242,7 @@ class JobLifecycle:
     ) -> Checkpoint:
         """Return the verified checkpoint that a run continues from, by default `to_resume`.
 
-        A refusal offers an older one.
+        The error names an older valid checkpoint, if any.
         """
         if not view.resumes:
             raise BackendError(
@@ -290,7 +290,7 @@ class JobLifecycle:
         return record
 
     def _initial_weights(self, file: JobFile, view: JobView, start_over: bool) -> str:
-        """The weights that a run from the first step starts from, "" for none."""
+        """Return the weights that a run from the first step starts from, "" for none."""
         if view.run and not start_over:
             raise BackendError(
                 f"The job {view.id} has run before.",
@@ -301,7 +301,7 @@ class JobLifecycle:
         return self.weights(file.config.start_from)
 
     def weights(self, start_from: str) -> str:
-        """The path of weights to start from, verified where their hash is known."""
+        """Return the path of weights to start from, verified where their hash is known."""
         if start_from in ("", RANDOM_WEIGHTS):
             return ""
         start_weights = self._validator.weights(start_from)
@@ -310,7 +310,8 @@ class JobLifecycle:
                 sha256 = start_weights.files.sha256(start_weights.path, lambda _count: None)
             if sha256 != start_weights.sha256:
                 raise BackendError(
-                    f"The weights {start_weights.lasting_name} were changed after they were imported.",
+                    f"The weights {start_weights.lasting_name} were changed after they were "
+                    "imported.",
                     "Put the file back as it was, or start from another.",
                 )
         if start_weights.record is not None:
@@ -339,7 +340,7 @@ def _unchanged_view(view: JobView, is_changed: bool) -> JobView:
     """Return the job that a run of another desktop, or of the queue, has begun.
 
     Raises:
-        BackendError: It was to run elsewhere, or with other settings.
+        BackendError: The caller requested other nodes or other settings.
     """
     if is_changed:
         raise BackendError(
@@ -355,7 +356,7 @@ def _with_changes(
     """Return the job with other nodes and settings.
 
     Raises:
-        BackendError: They are not valid, or do not go with its other settings.
+        BackendError: The changes are invalid, or conflict with the other settings.
     """
     if placement:
         changes = {**changes, "placement": [p.to_dict() for p in placement]}

@@ -1,6 +1,6 @@
-"""The logs of a job by line: one rank's, mpirun's, or all of them together.
+"""The logs of a job by line: the log of a rank, that of mpirun, or all logs combined.
 
-Together, lines are in the order in which they were first read: existing lines rank by rank, because
+Combined lines are in the order in which they were first read: existing lines rank by rank, because
 a log has no times, and new lines as they arrive.
 """
 
@@ -68,7 +68,7 @@ class CombinedLogs:
             self._generation += 1
             self._reset()
         for name, index in self._indexes.items():
-            # An incomplete line may still grow: it is added when it is complete.
+            # An incomplete line may still grow, and is added later.
             new_lines = index.whole_lines - self._merged_lines[name]
             if new_lines <= 0:
                 continue
@@ -85,15 +85,15 @@ class CombinedLogs:
 
     def lines(self, first: int, count: int) -> LogLines:
         first = max(0, first)
-        end = min(first + count, self._total)
+        total_stop = min(first + count, self._total)
         lines: list[str] = []
         sources: list[str] = []
         position = first
-        while position < end:
+        while position < total_stop:
             stretch = bisect_right(self._starts, position) - 1
             source = self._names[self._sources[stretch]]
             is_last = stretch + 1 == len(self._starts)
-            stop = min(end, self._total if is_last else self._starts[stretch + 1])
+            stop = min(total_stop, self._total if is_last else self._starts[stretch + 1])
             source_line = self._first_lines[stretch] + position - self._starts[stretch]
             texts = self._indexes[source].read(source_line, stop - position)
             if not texts:
@@ -157,7 +157,7 @@ class _OpenLog:
 class LogService:
     """Read logs. Every call blocks and may run on any thread; calls about one log wait.
 
-    ``job_id`` may be a result of `earlier_log`: the logs that starting over put away.
+    ``job_id`` may be a result of `earlier_log`: the logs of runs before a start over.
     """
 
     def __init__(self, root: OpenRoot) -> None:
@@ -169,7 +169,7 @@ class LogService:
         """Return the current size. ``source``: the number of a rank, "mpirun" or "all".
 
         Raises:
-            BackendError: It cannot be read.
+            BackendError: The log cannot be read.
         """
         with self._acquire(job_id, source) as log:
             return log.read_size(progress or Progress())
@@ -210,7 +210,7 @@ class LogService:
     def _make_log(self, job_id: str, source: str) -> SingleLog | CombinedLogs:
         folder = self._root.job(job_id)
         if source == ALL_LOGS:
-            # Runs that were put away have no job file of their own.
+            # Earlier runs have no job file of their own.
             file = read_job(self._root.job(job_id.partition("/")[0]))
             ranks = range(file.config.world_size)
             names = [MPIRUN_LOG, *(str(rank) for rank in ranks)]
@@ -223,7 +223,7 @@ class LogService:
 
 
 class _LogAccess:
-    """One call about one log; turns errors into `BackendError`."""
+    """The access of one call to a log; turns errors into `BackendError`."""
 
     def __init__(self, open_log: _OpenLog, source: str, exclusive: bool) -> None:
         self._open_log = open_log

@@ -58,8 +58,8 @@ class PredictionService:
         """Return the predictions of a checkpoint ("latest" and "best" are names, too).
 
         Raises:
-            BackendError: There is no such checkpoint or data, it is damaged, or the user's code
-                cannot be used.
+            BackendError: The checkpoint or the data is missing or damaged, or the user's code cannot
+                be used.
             Cancelled: By ``progress``.
         """
         selection, progress = selection or PredictionInput(), progress or Progress()
@@ -81,7 +81,7 @@ class PredictionService:
             return self._run(record, request, table, view.state.is_live, progress)
 
         if table.exists():
-            # What is computed comes from a checkpoint that the tool verifies as it loads it.
+            # The tool verifies the checkpoint of a prediction that is computed.
             verify(folder.files, record)
             prediction = self._results.get(key, Prediction.from_dict, compute)
         else:
@@ -93,7 +93,7 @@ class PredictionService:
         """Copy the table of all predictions to ``output``.
 
         Raises:
-            BackendError: A file is there already; or it cannot be written.
+            BackendError: The file exists already, or cannot be written.
         """
         require_free(output)
         partial = partial_path(output)
@@ -182,7 +182,7 @@ class PredictionService:
 
 
 def _tool_request(selection: PredictionInput) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the part of the tool's request that selects samples, and its part of the cache key."""
+    """Return the samples to select, for the tool's request and for the cache key."""
     if selection.files:
         files = _list_files(selection.files)
         stamps = (f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in files.items())
@@ -195,7 +195,7 @@ def _tool_request(selection: PredictionInput) -> tuple[dict[str, Any], tuple[str
 
 
 def _list_files(paths: tuple[str, ...]) -> dict[str, os.stat_result]:
-    """Return files by their paths; of a folder all files in it, but hidden ones."""
+    """Return files by their paths; of a folder, all files that are not hidden."""
     files: dict[str, os.stat_result] = {}
     pending = [expand_home(path).absolute() for path in reversed(paths)]
     while pending:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 POLL_INTERVAL_S = 0.2
 CHUNK_BYTES = 256 * 1024
-"""Read at once of a log: one of 200 MB is never read whole."""
+"""Most bytes that are read from a log at a time: a log may have 200 MB."""
 _EMPTY_HISTORY = HistoryUpdate()
 
 
@@ -66,7 +66,7 @@ class JobQueries:
         self._catalogued_states: dict[str, tuple[int, JobState]] = {}
 
     def poll(self, job_id: str, cursor: object = None) -> RunUpdate:
-        """The job as it is now, and what is new in its history since ``cursor``."""
+        """Return the current view of a job, and the new points of its history since ``cursor``."""
         try:
             folder = self.folder(job_id)
         except BackendError as error:
@@ -75,13 +75,13 @@ class JobQueries:
                     _unanswered_view(cursor.view, cursor.reader, error), _EMPTY_HISTORY, cursor
                 )
             raise
-        previous = (
-            cursor if isinstance(cursor, _Cursor) else _Cursor(None, self._state_reader(folder))
-        )
+        previous = cursor
+        if not isinstance(previous, _Cursor):
+            previous = _Cursor(None, self._state_reader(folder))
         run_state = previous.reader.read()
         file = read_job(folder)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
-            # Whether there is news at all, the reader has said.
+            # The reader has reported already that the data root does not answer.
             with suppress(Unreachable):
                 self._root.files.refresh_history(folder)
             history, next_cursor = self._read_history(folder.history, previous.history)
@@ -97,7 +97,7 @@ class JobQueries:
             not (view.state.is_live or view.state.is_queued)
         ),
     ) -> JobView:
-        """Look again and again until ``until``; what ends this call does nothing to the run."""
+        """Poll until ``is_finished``; interrupting this call does not change the run."""
         cursor: object = None
         while True:
             update = self.poll(job_id, cursor)
@@ -108,7 +108,7 @@ class JobQueries:
             time.sleep(POLL_INTERVAL_S)
 
     def _with_results(self, view: JobView) -> JobView:
-        """The job, when what it left on a node is here; why not, where it is not."""
+        """Fetch the results of a job that is over; if that fails, the view has the reason."""
         try:
             if view.state.is_over:
                 self._root.files.bring_home(self.folder(view.id), Progress())
@@ -117,7 +117,7 @@ class JobQueries:
         return view
 
     def list(self) -> tuple[JobView, ...]:
-        """Every job, newest first. What is over is taken from the catalogue."""
+        """Return every job, newest first. Jobs that are over come from the catalogue."""
         known_views = {view.id: view for view in self._index.jobs()}
         queued = self.queued_ids()
         views = []
@@ -125,7 +125,7 @@ class JobQueries:
             view = known_views.get(job_id)
             is_unchanged = view is not None and view.state.is_over and job_id not in queued
             if view is None or not is_unchanged or self.has_changed(view):
-                # One spoiled folder must not hide the other jobs.
+                # A damaged folder must not hide the other jobs.
                 with suppress(BackendError):
                     view = self.show(job_id)
             if view is not None:
@@ -136,14 +136,14 @@ class JobQueries:
         return self._update_catalogue(self.read(job_id)[2])
 
     def history(self, job_id: str, run: int = 0) -> HistoryUpdate:
-        """Every step of the job; with a ``run``, of what starting over put away with it."""
+        """Return every step of the job; with a ``run``, of the start over that it belongs to."""
         folder = self.folder(job_id)
         if not run or run_history.run_folder(folder, run) == folder:
             return self.poll(job_id).history
         return self.earlier_run(job_id, run).history
 
     def runs(self, job_id: str) -> tuple[JobRun, ...]:
-        """Every run of the job, the newest first."""
+        """Return every run of the job, the newest first."""
         folder = self.fresh_folder(job_id)
         view = self.show(job_id)
         with as_backend_error(f"The runs of the job {job_id} could not be read"):
@@ -153,7 +153,7 @@ class JobQueries:
         return self._read_history(path, None)[0]
 
     def earlier_run(self, job_id: str, run: int) -> RunUpdate:
-        """A run that starting over put away, as the job was then, with all its curves.
+        """Return the job after a run before a start over, with all curves.
 
         Raises:
             BackendError: There was no such run.
@@ -183,9 +183,10 @@ class JobQueries:
         limit_bytes: int = CHUNK_BYTES,
         run: int = 0,
     ) -> LogChunk:
-        """A piece of a rank's log, or of mpirun's (None); a negative offset is from the end.
+        """Read a chunk of the log of a rank, or of mpirun (None).
 
-        With a ``run``: of what starting over put away with it.
+        A negative offset counts from the end. With a ``run``, the log is that of the start over
+        that the run belongs to.
         """
         folder = self.folder(job_id)
         if rank is not None and rank >= (ranks := read_job(folder).config.world_size):
@@ -198,19 +199,16 @@ class JobQueries:
             return read_log(self._root.files, path, offset, limit_bytes)
 
     def find(self, text: str) -> str:
-        """The id that is meant by an id, the beginning of one, or a job's name."""
+        """Return the id of a job that is given by its id, the beginning of its id, or its name."""
         if self._folder_exists(text):
             return text
         ids = self.ids()
         prefix_matches = [job_id for job_id in ids if text and job_id.startswith(text)]
         if len(prefix_matches) == 1:
             return prefix_matches[0]
-        name_matches = (
-            [] if prefix_matches else [view.id for view in self.list() if view.name == text]
-        )
-        if len(name_matches) == 1:
-            return name_matches[0]
-        matches = prefix_matches or name_matches
+        matches = prefix_matches or [view.id for view in self.list() if view.name == text]
+        if len(matches) == 1:
+            return matches[0]
         if matches:
             raise BackendError(
                 f"“{sanitize(text)}” could be {len(matches)} jobs: {', '.join(matches[:5])}"
@@ -222,20 +220,20 @@ class JobQueries:
         )
 
     def summaries(self) -> Iterator[JobSummary]:
-        """Every job as it was last seen from here; the folders are not looked at."""
+        """Return every job of the catalogue, without reading the folders."""
         return self._index.job_lines()
 
     def search(self, text: str, limit: int) -> tuple[JobView, ...]:
-        """Jobs as they were last seen from here, newest first, with every word of ``text``."""
+        """Return jobs of the catalogue with every word of ``text``, newest first."""
         return self._index.jobs(text, limit=limit)
 
     def queued_ids(self) -> frozenset[str]:
-        """The jobs that may be waiting for their turn."""
+        """Return the ids of the jobs that may be waiting for their turn."""
         with as_backend_error("The queue could not be read"):
             return queue_files.queued_ids(self._root)
 
     def ids(self) -> tuple[str, ...]:
-        """Of all jobs, the newest first."""
+        """Return the ids of all jobs, the newest first."""
         with as_backend_error("The data root could not be read"):
             try:
                 self._root.files.refresh_jobs()
@@ -243,7 +241,7 @@ class JobQueries:
             except FileNotFoundError:
                 if not self._index.count_jobs():
                     return ()
-                # An empty list would be taken for the truth.
+                # An empty list would look as if there were no jobs.
                 raise BackendError(
                     f"The jobs folder of {self._root.display_path(self._root.path)} is missing.",
                     "Check that the data root is mounted. If you removed the folder, run "
@@ -255,7 +253,7 @@ class JobQueries:
         if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
             return False
         folder = self._root.job(job_id)
-        # Of a share that died, or is stale, asking alone is an error.
+        # On a share that died or is stale, even this check raises an error.
         with as_backend_error(f"The job {sanitize(job_id)} could not be read"):
             if not folder.meta.is_file():
                 with suppress(OSError):
@@ -263,7 +261,7 @@ class JobQueries:
             return folder.meta.is_file()
 
     def _is_root_missing(self) -> bool:
-        """No job at all can be seen: it is the data root that is gone, and not one of them."""
+        """Return whether the whole data root is missing, and not only a job."""
         try:
             return not self._root.jobs.is_dir()
         except OSError as error:
@@ -317,7 +315,7 @@ class JobQueries:
         try:
             self._index.put_job(replace(view, contact_warning=""))
         except BackendError as error:
-            # The folder is right without an index of it; the error is shown with the job.
+            # The folder is the source of truth; the error is shown with the job.
             return replace(
                 view, contact_warning=" ".join(filter(None, (view.contact_warning, error.message)))
             )
@@ -328,10 +326,10 @@ class JobQueries:
         return view
 
     def has_changed(self, known_job: JobView | JobSummary) -> bool:
-        """Return whether the folder of a job that is over may differ from what is known of it.
+        """Return whether the folder of a job that is over may differ from ``known_job``.
 
-        Only a start, which claims a run, and an annotation, which replaces a file, change it; both
-        show in one read of the folder.
+        Only a start, which claims a run, and an annotation, which replaces a file, change the
+        folder; a single read shows both.
         """
         folder = self._root.job(known_job.id)
         try:
@@ -353,7 +351,7 @@ class JobQueries:
         self, path: Path, cursor: HistoryCursor | None
     ) -> tuple[HistoryUpdate, HistoryCursor]:
         if self._history_reader is None:
-            # Late: listing jobs must not wait for numpy.
+            # Imported late: listing jobs must not wait for numpy.
             from backend.datastore.jobs.history_cache import HistoryReader
 
             self._history_reader = HistoryReader(self._cache / "histories")
@@ -367,7 +365,7 @@ class JobQueries:
 
 
 def require_checkpoint(checkpoints: Sequence[Checkpoint], name: str, job_id: str) -> Checkpoint:
-    """Return the checkpoint of that name, which is "latest" or "best", too, or refuse it."""
+    """Return the checkpoint with a name ("latest" and "best" are names, too), or raise."""
     record = checkpoint_named(checkpoints, name)
     if record is not None:
         return record
@@ -395,8 +393,8 @@ def read_log(
 ) -> LogChunk:
     """Read at most ``limit_bytes`` from ``offset``; a negative offset counts from the end.
 
-    With a negative offset, a piece that begins inside the file begins with a complete line. No
-    piece ends within a character. A missing file is an empty log.
+    With a negative offset, a chunk that begins inside the file begins with a complete line. No
+    chunk ends within a character. A missing file is an empty log.
 
     Raises:
         OSError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""The runs of a job: the current ones, and those that starting over put away."""
+"""The runs of a job: the current runs, and those before a start over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ReadHistory = Callable[[Path], HistoryUpdate]
 
 
 def earlier_folders(folder: OpenJob) -> dict[int, OpenJob]:
-    """Return the folders that starting over moved away, by the number of their last run."""
+    """Return the folders of runs before a start over, by the number of their last run."""
     return {number: folder.earlier(number) for number in _numbers(folder.runs)}
 
 
@@ -62,7 +62,7 @@ def list_runs(folder: OpenJob, view: JobView, read: ReadHistory) -> tuple[JobRun
 
 
 def status_or_lost(folder: JobFolder) -> RunStatus:
-    """Return the status of the last run in a folder; without a record it was lost."""
+    """Return the status of the last run in a folder; a run without a record was lost."""
     return last_status(folder) or RunStatus(JobState.LOST, run=folder.newest_run())
 
 
@@ -79,21 +79,17 @@ def _runs_in(folder: OpenJob, number: int, read: ReadHistory) -> list[JobRun]:
         exit_record = _read_exit(folder, run)
         later_steps = [step for r, step in first_steps.items() if r > run]
         last_step = min(later_steps) - 1 if later_steps else final_step
-        started = (
-            status.started_at
-            if status.run == run
-            else exit_record.started_at
-            if exit_record
-            else ""
-        )
-        started = started or _start_stamp(history, first_steps.get(run))
+        started_at = exit_record.started_at if exit_record else ""
+        if status.run == run:
+            started_at = status.started_at
+        started_at = started_at or _start_stamp(history, first_steps.get(run))
         runs.append(
             JobRun(
                 number=run,
                 put_away=number,
                 state=exit_record.state if exit_record is not None else JobState.LOST,
                 message=exit_record.message if exit_record is not None else "",
-                started_at=started,
+                started_at=started_at,
                 ended_at=exit_record.ended_at if exit_record is not None else "",
                 first_step=first_steps.get(run, 0),
                 last_step=last_step if run in first_steps else 0,
@@ -111,14 +107,14 @@ def _read_exit(folder: JobFolder, run: int) -> RunExit | None:
 
 
 def _start_stamp(history: HistoryUpdate, first_step: int | None) -> str:
-    """Return the time at which the first step of a run was written, "" if it made none."""
+    """Return the time of the first step of a run, "" for a run without a step."""
     if first_step is None or not history.started_s:
         return ""
     index = bisect_left(history.steps, first_step)
     if index >= len(history.seconds):
         return ""
-    started = datetime.fromtimestamp(history.started_s + float(history.seconds[index]), UTC)
-    return timestamps.stamp(started)
+    first_step_s = history.started_s + float(history.seconds[index])
+    return timestamps.stamp(datetime.fromtimestamp(first_step_s, UTC))
 
 
 def _numbers(folder: Path) -> list[int]:

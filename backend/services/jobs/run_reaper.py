@@ -14,7 +14,7 @@ from backend.ssh.interface import Unreachable
 
 
 class RunReaper:
-    """Every call is plain and blocking and may run on any thread."""
+    """Reaps runs. Every call blocks and may run on any thread."""
 
     def __init__(self, queries: JobQueries) -> None:
         self._queries = queries
@@ -23,7 +23,7 @@ class RunReaper:
         """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
 
         Raises:
-            BackendError: There is no such job, or its end cannot be written.
+            BackendError: There is no such job, or the end of the run cannot be written.
         """
         return reap(self._queries.folder(job_id))
 
@@ -37,11 +37,11 @@ class RunReaper:
     def agent_nodes(self, job_id: str) -> tuple[str, ...]:
         """Return the nodes whose agents have to be alive for a job, the head first.
 
-        That of the head records the end of a run whose supervisor is lost, and starts the job from
-        the queue, as soon as the others have a heartbeat.
+        The agent of the head records the end of a run whose supervisor is lost. It starts a queued
+        job as soon as the other agents have a heartbeat.
 
         Raises:
-            BackendError: There is no such job, or it cannot be read.
+            BackendError: There is no such job, or the job cannot be read.
         """
         folder = self._queries.folder(job_id)
         if not (folder.newest_run() or folder.queued.exists()):

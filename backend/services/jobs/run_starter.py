@@ -47,9 +47,9 @@ class RunPlan:
     ranks: tuple[RankPlan, ...]
     site: NodePaths
     config: JobConfig
-    """The job as it can run now, see `of_next_run`."""
+    """The job with the strategy that is possible now, see `next_run_config`."""
     staged_nodes: tuple[str, ...] = ()
-    """Its nodes that do not see the data root, so that files must be copied to them."""
+    """Nodes that do not see the data root, so that files must be copied to them."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,8 @@ class PreparedRun:
 
 
 class RunStarter:
+    """Plans, prepares and starts runs."""
+
     def __init__(
         self,
         root: OpenRoot,
@@ -84,12 +86,12 @@ class RunStarter:
     ) -> bool:
         """Start run ``run``; return False if another desktop, or a second click, was first.
 
-        ``run`` is the number after the run that was seen to have ended: counting again here could
-        start a run next to one that another desktop has started since. A run that does not resume
-        begins with empty folders: the files of earlier runs are moved.
+        ``run`` is the number after the last ended run of which the caller knows: a new count could
+        start a run beside the run of another desktop. A run that does not resume begins with empty
+        folders: the files of earlier runs are moved.
 
         Raises:
-            BackendError: The job cannot run as it was made, or its supervisor did not start.
+            BackendError: The job cannot run with its settings, or its supervisor did not start.
             Cancelled: By ``progress``, before the run was claimed.
             OSError: The job's folder cannot be written.
         """
@@ -101,9 +103,9 @@ class RunStarter:
         launch = replace(prepared.launch, steps_limit=steps_limit)
         access = self._root.files
         if plan.staged_nodes:
-            weights = [Path(one) for one in (resume_from, start_from) if one]
+            weights = [Path(p) for p in (resume_from, start_from) if p]
             sidecars = [path.with_suffix(SIDECAR_SUFFIX) for path in weights]
-            files = [one for path in weights for _, one in content.files_of(path)]
+            files = [file for path in weights for _, file in content.files_of(path)]
             required_files = (*files, *(path for path in sidecars if path.exists()))
             access.provide(
                 plan.staged_nodes, folder, self._version_paths(file), required_files, progress
@@ -125,7 +127,7 @@ class RunStarter:
         return True
 
     def _prepare_other_heads(self, ranks: Sequence[RankPlan]) -> None:
-        """Enable every node to lead: it does if the head is lost."""
+        """Enable every node to lead the run after a loss of the head."""
         for plan in {plan.node: plan for plan in ranks if plan.node != ranks[0].node}.values():
             with suppress(BackendError):
                 self._nodes.prepare_head((plan, *ranks))
@@ -146,12 +148,12 @@ class RunStarter:
         start_from: str = "",
         progress: Progress | None = None,
     ) -> PreparedRun:
-        """Decide everything, and refuse what cannot run, before run ``run`` is claimed.
+        """Plan a run before its number is claimed.
 
-        The environment of a script is made where it is missing.
+        Missing environments of a script are made.
 
         Raises:
-            BackendError: The job cannot run as it was made.
+            BackendError: The job cannot run with its settings.
             Cancelled: By ``progress``.
         """
         for key, pin in file.pins.items():
@@ -173,27 +175,22 @@ class RunStarter:
         return self._nodes.provide_script(nodes, base_python, name, source, progress)
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> RunPlan:
-        """Plan what the supervisor executes, and which rank runs where.
+        """Plan the command of the supervisor, and the node of each rank.
 
         Raises:
-            BackendError: The chosen nodes cannot run it, or not together.
+            BackendError: The chosen nodes cannot run the job, or cannot train together.
         """
         config = next_run_config(config)
         node_names = {placement.node for placement in config.placement}
         if THIS_COMPUTER in node_names and (error := training_error()) is not None:
             raise error
         capacities = self._nodes.capacities()
-        used_capacities = [capacity for capacity in capacities if capacity.node in node_names]
+        used_capacities = [c for c in capacities if c.node in node_names]
         require_one_kind(used_capacities)
         network = None
         if len(used_capacities) > 1:
-            cidr, hosts = common_subnet(
-                {capacity.node: capacity.addresses for capacity in used_capacities}
-            )
-            capacities = tuple(
-                replace(capacity, host=hosts.get(capacity.node, capacity.host))
-                for capacity in capacities
-            )
+            cidr, hosts = common_subnet({c.node: c.addresses for c in used_capacities})
+            capacities = tuple(replace(c, host=hosts.get(c.node, c.host)) for c in capacities)
         ranks = rank_plans(config, capacities)
         site = one_site(used_capacities)
         if len(used_capacities) > 1:
@@ -213,26 +210,26 @@ class RunStarter:
             python=site.python,
             mpirun=site.mpirun,
             version=site.mpi_major,
-            cores={capacity.node: capacity.cores for capacity in capacities},
+            cores={c.node: c.cores for c in capacities},
             network=network,
         )
-        blind = (
-            tuple(dict.fromkeys(rank.node for rank in ranks)) if used_capacities[0].no_share else ()
-        )
-        if blind and config.on_failure.continues:
+        staged_nodes: tuple[str, ...] = ()
+        if used_capacities[0].no_share:
+            staged_nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
+        if staged_nodes and config.on_failure.continues:
             raise BackendError(
-                f"{blind[0]} does not see the data root, so no node can continue the job after a "
-                "failure.",
+                f"{staged_nodes[0]} does not see the data root, so no node can continue the job "
+                "after a failure.",
                 "Set “Retries” to 0 and turn off “Drop a lost node”, or mount the data "
-                f"root on {blind[0]} and add it again.",
+                f"root on {staged_nodes[0]} and add it again.",
             )
-        return RunPlan(argv, ranks, site, config, blind)
+        return RunPlan(argv, ranks, site, config, staged_nodes)
 
     def _path_on_nodes(self, path: Path, site: NodePaths) -> str:
-        """Return one of this desktop's paths as the nodes of a run see it.
+        """Return the path on the nodes of a run for a path of this desktop.
 
         Raises:
-            BackendError: They do not see it.
+            BackendError: The nodes do not see the path.
         """
         local_root = self._root.path.absolute()
         if site.data_root == str(local_root):

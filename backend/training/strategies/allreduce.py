@@ -197,7 +197,7 @@ class AllReduce(AveragedGradients):
     def __init__(self, config: StrategyConfig) -> None:
         super().__init__()
         self._reduction = config.setting("reduction")
-        self.half = config.setting("compression") == "fp16"
+        self.is_half = config.setting("compression") == "fp16"
         self.is_adasum = self._reduction == "adasum"
 
     @property

@@ -219,7 +219,8 @@ def _warnings(
     idle_names = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
     if idle_names:
         yield (
-            f"{len(idle_names)} parameters got no gradient ({name_list(idle_names)}); training will not change them."
+            f"{len(idle_names)} parameters got no gradient ({name_list(idle_names)}); training "
+            "will not change them."
         )
     bad_names = [
         name

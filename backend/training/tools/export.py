@@ -335,7 +335,8 @@ def _save_zip(
             _add(archive, sums, "history.csv", table.getvalue().encode())
             if damaged_count:
                 notes.append(
-                    f"{damaged_count} of {len(blocks)} blocks of the history are damaged; history.csv "
+                    f"{damaged_count} of {len(blocks)} blocks of the history are damaged; "
+                    "history.csv "
                     "lacks their steps."
                 )
         example = _example_batch(request)

@@ -227,7 +227,7 @@ class _SampleOrder(ValidationOrder):
         super().__init__(len(sample_indices), batch_size, 0, 1)
         self.sample_indices = sample_indices
 
-    def share(self, batch: int) -> BatchIndices:
+    def batch_indices(self, batch: int) -> BatchIndices:
         positions = super().batch_indices(batch)
         return BatchIndices(
             [self.sample_indices[position] for position in positions], positions.number

@@ -395,18 +395,23 @@ class Survey:
             )
         elif len(self._target_hashes) > _CLASS_LIMIT and self._is_classification:
             yield (
-                f"The classes are not shown: there are {number_format.count(len(self._target_hashes))}, "
+                "The classes are not shown: there are "
+                f"{number_format.count(len(self._target_hashes))}, "
                 f"and the limit is {number_format.count(_CLASS_LIMIT)}."
             )
         if not self._has_classes:
             return
         if unlabelled_count := self._classes[""]:
-            yield f"{number_format.count_of(unlabelled_count, self._labelled_count)} samples have no label."
+            yield (
+                f"{number_format.count_of(unlabelled_count, self._labelled_count)} samples "
+                "have no label."
+            )
         if len(self._classes) == 1 and self._labelled_count > 1:
             name = self._name(next(iter(self._classes)))
             sample_count = number_format.count(self._labelled_count)
             yield (
-                f"All {sample_count} samples read are of one class ({name}); a model cannot learn from "
+                f"All {sample_count} samples read are of one class ({name}); a model cannot "
+                "learn from "
                 "that."
             )
         rare_message = rare_class_warning(self._class_counts())

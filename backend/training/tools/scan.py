@@ -211,7 +211,8 @@ def _shift_messages(training: SplitScan, validation: SplitScan) -> Iterator[str]
             training_channel, channel, max(_MEAN_SHIFT, 4 * math.sqrt(rarity)), is_many
         ):
             parts.append(
-                f"{channel.path}[{channel.channel}] has a mean of {_spread_text(channel)}, not {_spread_text(training_channel)}"
+                f"{channel.path}[{channel.channel}] has a mean of {_spread_text(channel)}, not "
+                f"{_spread_text(training_channel)}"
             )
     if parts:
         rest_message = f" ({len(parts) - 1} more differ)" if parts[1:] else ""

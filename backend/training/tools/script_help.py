@@ -100,7 +100,8 @@ def _run_command(
                 return bytes(output), child.wait()
             if time.monotonic() > deadline:
                 raise BackendError(
-                    f"{command_label} did not end within {limit_s:g} s; the script may have begun to train.",
+                    f"{command_label} did not end within {limit_s:g} s; the script may have "
+                    "begun to train.",
                     _REMEDY,
                 )
             if ready and not chunk:

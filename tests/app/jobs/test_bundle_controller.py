@@ -94,7 +94,7 @@ def test_a_file_confirmed_in_the_save_dialog_is_overwritten(
         "widgets.jobs.page.bundle_dialog.QFileDialog.getSaveFileName",
         lambda *_: (str(target), ""),
     )
-    dialog._choose()
+    dialog._choose_path()
     qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert target.read_bytes().startswith(b"PK")
     dialog.reject()
@@ -108,7 +108,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     content[content.index(b"class UserModel")] ^= 1
     bundle.write_bytes(content)
     made = []
-    controller.made.connect(made.append)
+    controller.job_created.connect(made.append)
     controller.unbundle(bundle)
     dialog = controller.dialog
     assert isinstance(dialog, UnbundleDialog)
@@ -120,7 +120,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
 
 def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page, tmp_path, qtbot):
     services, job_id = origin
-    controller.see(services.jobs.queries.poll(job_id))
+    controller.compare_replay(services.jobs.queries.poll(job_id))
     assert page.detail._result == ReplayComparison(), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
@@ -128,16 +128,16 @@ def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page
     mark_replay(services.data_root.job(again.id), job_id)
     page.show_view(again)
     page.open_job(again.id)
-    controller.see(services.jobs.queries.poll(again.id))
+    controller.compare_replay(services.jobs.queries.poll(again.id))
     banner = the(Banner, page.detail)
     assert banner.isVisible()
     said = "The same curve. All 4 steps that this job and "
     assert banner.accessibleName().startswith(said)
     page.open_job(job_id)
-    controller.see(services.jobs.queries.poll(job_id))
+    controller.compare_replay(services.jobs.queries.poll(job_id))
     assert not banner.isVisible()
     page.open_job(again.id)
-    controller.see(services.jobs.queries.poll(again.id))
+    controller.compare_replay(services.jobs.queries.poll(again.id))
     assert banner.accessibleName().startswith(said), "it is said each time the job is opened"
     with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
         banner.findChild(Button).click()

@@ -76,7 +76,7 @@ def controller(service, page, immediately):
 
 
 def test_a_request_to_compare_shows_only_the_chosen_jobs(controller, page, service, qtbot):
-    with qtbot.waitSignal(controller.place_requested):
+    with qtbot.waitSignal(controller.page_requested):
         controller.compare(("id0", "id1"))
     assert page.ids == ("id0", "id1")
     controller.compare(("id1", "id2"))
@@ -123,17 +123,17 @@ def test_a_job_resumed_elsewhere_is_read_again(controller, service):
     views = tuple(each.view for each in eight())
     controller.compare(("id0", "id1"))
     service.asked.clear()
-    controller.see(JobListing(views))
+    controller.see_listing(JobListing(views))
     assert service.asked == []
     resumed = changed(views[1], state=JobState.TRAINING, run=2)
     service.updates["id1"] = update_of(resumed, 4601, 10)
-    controller.see(JobListing((resumed,)))
+    controller.see_listing(JobListing((resumed,)))
     assert service.asked == [("id1", "after id1")]
 
 
 def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
-    controller.see(JobListing(removed_ids=("id1", "id2")))
+    controller.see_listing(JobListing(removed_ids=("id1", "id2")))
     assert says(page, "is no longer in the list of jobs")
     assert page.ids == ("id0", "id1")
 
@@ -146,7 +146,7 @@ def test_a_job_of_a_sweep_shows_the_whole_sweep_and_its_changes(controller, page
     card = page.parallel
     assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
     renamed = replace(service.updates["id2"].view, name="another name")
-    controller.see(JobListing(views=(renamed,), removed_ids=("id1",)))
+    controller.see_listing(JobListing(views=(renamed,), removed_ids=("id1",)))
     names = {line.job_id: line.name for line in card.shown.lines}
     assert names.keys() == {"id0", "id2"}
     assert names["id2"] == "another name"

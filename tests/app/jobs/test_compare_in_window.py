@@ -34,7 +34,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 ):
     program = open_program()
     page = program._pages.compare
-    qtbot.waitUntil(lambda: program.jobs.total == 2)
+    qtbot.waitUntil(lambda: program.jobs.job_count == 2)
     for job_id in jobs:
         program.jobs.detail.job_actions.ask(job_actions.COMPARE_ALL, (job_id,))
     assert program.window.place == "compare"
@@ -53,7 +53,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     # The other one goes on training.
     history = DataRoot(places[0]).job(jobs[1]).history
     trained.write_steps(history, 21, [0.01] * 10, [0.95])
-    program._compare_controller._poll(program._compare_controller._followed[jobs[1]])
+    program._compare_controller._poll(program._compare_controller._compared_jobs[jobs[1]])
     qtbot.waitUntil(lambda: drawn(jobs[1]) == 30)
     qtbot.waitUntil(lambda: page.table.texts()["validation/accuracy"] == ["0.850", "0.950, best"])
 
@@ -70,7 +70,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 
 def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatch, tmp_path):
     program = open_program()
-    qtbot.waitUntil(lambda: program.jobs.total == len(jobs))
+    qtbot.waitUntil(lambda: program.jobs.job_count == len(jobs))
     for name, save in (
         ("job", partial(program.jobs.detail.job_actions.ask, job_actions.SAVE_FILE)),
         ("node", partial(program.nodes.node_actions.ask, node_actions.SAVE)),

@@ -138,7 +138,7 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     (tmp_path / "other/bks_model.py").write_text(f"# another\n{MODEL}")
     services.library.import_item(Kind.MODEL, tmp_path / "other", "other")
     elapse(form)
-    first = form.controller._trial
+    first = form.controller._trial_progress
     form.show_draft(JobDraft(raw_job(1, model="other")))
     elapse(form)
     assert first.is_cancelled
@@ -182,7 +182,7 @@ def test_a_hidden_form_tries_nothing(form, runner):
     elapse(form)
     assert runner.waiting == []
     form.show()
-    assert form._pause.isActive(), "it is checked when it is seen"
+    assert form._check_timer.isActive(), "it is checked when it is seen"
 
 
 def test_a_warning_of_the_trial_is_shown_as_a_hint(form, runner, monkeypatch):

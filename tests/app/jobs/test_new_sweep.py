@@ -17,6 +17,6 @@ def test_the_first_job_of_a_new_sweep_opens(controller, page, count):
     views = tuple(replace(RUNS, id=f"job{number}") for number in range(count))
     opened = []
     controller.jobs_requested.connect(lambda: opened.append(page.open_id))
-    controller.drafts.sweeps.made.emit(QueuedSweep("tag", views))
+    controller.drafts.sweeps.sweep_queued.emit(QueuedSweep("tag", views))
     assert page.open_id == "job0"
     assert len(opened) == 1

@@ -81,7 +81,7 @@ def acts(service):
 def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtbot):
     controller.show_jobs(())
     assert service.calls == []
-    with qtbot.waitSignal(controller.shown) as shown:
+    with qtbot.waitSignal(controller.queue_shown) as shown:
         controller.show_jobs((QUEUED,))
     assert shown.args == [service.queue]
     # After a reboot the queue service runs only after this call.

@@ -51,9 +51,9 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     mouse.type(field(program, "Arguments"), LINE)
     qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == list(WORDS))
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
-    before = program.jobs.total
+    before = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.total > before and program.window.place == "jobs")
+    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.place == "jobs")
     view = program.jobs.open_view
     assert {kind: pin.reference for kind, pin in view.pins.items()} == {"script": "mnist@1"}
     assert (view.name, view.config.entry, view.config.arguments) == ("mnist 1", "train.py", WORDS)
@@ -106,7 +106,7 @@ def test_the_arguments_of_a_script_are_fields_and_several_values_are_a_sweep(
     qtbot.waitUntil(lambda: "arguments.opt" in program.form._fields._fields, timeout=60_000)
     mouse.type(field(program, "lr"), "0.2")
     qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == ["--lr", "0.2"])
-    program.form._fields.swept.take(parse_axis("arguments.lr", "0.2, 0.3"))
+    program.form._fields.swept.show_axis(parse_axis("arguments.lr", "0.2, 0.3"))
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to queue 2 jobs")
     (folder / "train.py").write_text("raise SystemExit('no data')")
     program._services.library.import_item(Kind.SCRIPT, folder, "other")
@@ -114,4 +114,4 @@ def test_the_arguments_of_a_script_are_fields_and_several_values_are_a_sweep(
     part = program.form._sections.arguments
     qtbot.waitUntil(lambda: not part.switch.isChecked())
     mouse.click("Fields from --help", program.form)
-    qtbot.waitUntil(lambda: "ended with 1: no data" in part._words.text(), timeout=60_000)
+    qtbot.waitUntil(lambda: "ended with 1: no data" in part._message.text(), timeout=60_000)

@@ -36,7 +36,7 @@ def trained_job(places, services, name="kept"):
 
 
 def rows(form):
-    return [one.text for one in form.start_from.choice.rows.rows]
+    return [one.text for one in form.start_from.popover.rows.rows]
 
 
 def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, places, services):
@@ -44,14 +44,14 @@ def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, pl
     trained_job(places, services, "other")
     form.show_draft(JobDraft(raw_job(1)))
     form.start_from.open()
-    choice = form.start_from.choice
+    choice = form.start_from.popover
     assert rows(form)[3:] == ["other", "kept"]
     choice.search.setText("kept")
     elapse(choice.search)
     assert rows(form) == ["kept", "Use “kept”"]
-    choice._take(choice.rows.index(0, 0))
+    choice._choose_row(choice.rows.index(0, 0))
     assert rows(form) == ["Back to all jobs", "Epoch 3, step 30"]
-    choice._take(choice.rows.index(1, 0))
+    choice._choose_row(choice.rows.index(1, 0))
     assert form.draft().raw["start_from"] == f"{job_id}/{NAME}"
     elapse(form)
     assert setting_field(form, "start_from").error() == ""

@@ -109,7 +109,7 @@ def test_opening_a_job_brings_its_history_from_the_beginning(qtbot, poller):
     poller.poll_list()
     steps_of_one_poll(qtbot, poller)
     with qtbot.waitSignal(poller.updated) as blocker:
-        poller.open("a")
+        poller.open_job("a")
     assert len(blocker.args[0].history.steps) == 5
 
 
@@ -179,16 +179,16 @@ def test_nothing_is_kept_of_a_job_that_rests_and_is_not_open(poller, jobs):
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     poll_all(poller)
     assert not poller._cursors
-    poller.open("a")
+    poller.open_job("a")
     assert set(poller._cursors) == {"a"}, "a job that goes on is drawn on from where it was"
-    poller.open("b")
+    poller.open_job("b")
     assert "a" not in poller._cursors
 
 
 def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
     poller.poll_list()
     jobs.broken = "The data root does not answer."
-    with qtbot.waitSignal(poller.unreadable) as blocker:
+    with qtbot.waitSignal(poller.job_failed) as blocker:
         poll_all(poller)
     assert blocker.args == ["a", "The data root does not answer."]
     jobs.broken = ""
@@ -198,7 +198,7 @@ def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
 def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller, jobs):
     jobs.view = changed(LIVE, state=JobState.FINISHED)
     jobs.broken = "config.toml is gone."
-    poller.open("a")
+    poller.open_job("a")
     for _ in range(2 * _ROUNDS_PER_LIST):
         poller.poll()
     assert len(jobs.cursors) == 1 + 2, "once with each list"
@@ -210,18 +210,18 @@ def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller,
 
 def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
     jobs.broken = "The data root does not answer."
-    with qtbot.waitSignal(poller.unlisted):
+    with qtbot.waitSignal(poller.list_failed):
         poller.poll_list()
 
 
 def test_m20_a_list_newer_than_the_read_does_not_report_the_end(qtbot, poller, jobs):
     poller.poll_list()
     jobs.view = changed(LIVE, state=JobState.FINISHED)
-    with qtbot.waitSignal(poller.listed) as listed:
+    with qtbot.waitSignal(poller.jobs_listed) as listed:
         poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.TRAINING]
     steps_of_one_poll(qtbot, poller)
-    with qtbot.waitSignal(poller.listed) as listed:
+    with qtbot.waitSignal(poller.jobs_listed) as listed:
         poller.poll_list()
     assert [view.state for view in listed.args[0]] == [JobState.FINISHED]
 
@@ -329,7 +329,7 @@ def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch)
     poller.updated.connect(
         lambda update: reports.append((update.view.id, update.view.contact_warning))
     )
-    poller.unlisted.connect(lambda sentence: reports.append(("", sentence)))
+    poller.list_failed.connect(lambda sentence: reports.append(("", sentence)))
     poller.poll()
     poller.poll_list()
     began = time.monotonic()
@@ -367,7 +367,7 @@ def test_f04_a_run_that_recorded_no_end_is_reaped_before_its_end_is_shown(poller
     poller.poll_list()
     seen, listed = [], []
     poller.updated.connect(lambda update: seen.append(update.view.state))
-    poller.listed.connect(lambda views: listed.extend(view.state for view in views))
+    poller.jobs_listed.connect(lambda views: listed.extend(view.state for view in views))
     jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     poll_all(poller)
     assert jobs.reaped == ["a"]
@@ -381,7 +381,7 @@ def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
     poller.poll_list()
     seen, said = [], []
     poller.updated.connect(lambda update: seen.append(update.view.state))
-    poller.unreadable.connect(lambda _job, sentence: said.append(sentence))
+    poller.job_failed.connect(lambda _job, sentence: said.append(sentence))
     jobs.is_read_only = True
     jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     poll_all(poller)

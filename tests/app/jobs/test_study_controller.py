@@ -88,7 +88,7 @@ def controller(page, studies, asked, immediately):
     services = SimpleNamespace(studies=studies, sweeps=sweeps)
     made = StudyController(services, immediately, page, page, page)
     made.known = []
-    page.known.connect(made.known.append)
+    page.job_edited.connect(made.known.append)
     made.heard = immediately.heard
     return made
 
@@ -108,7 +108,7 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     dialog.view.selectRow(names.index("split"))
     the(SegmentedControl, dialog).choose(FormName.FULL.value)
     dialog._fit()
-    with qtbot.waitSignal(controller.made) as made:
+    with qtbot.waitSignal(controller.study_queued) as made:
         press(dialog, "Start")
     assert studies.begun == [("split", FormName.FULL, ())]
     assert made.args[0].tag == LR
@@ -161,7 +161,7 @@ def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, pa
 def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, page, studies):
     show_jobs(page, EVERY)
     page.open_sweep(LR)
-    page.show_lines((0,))
+    page.repaint_slots((0,))
     assert studies.read == [LR]
     studies.table_of[LR] = split()
     ended = tuple(

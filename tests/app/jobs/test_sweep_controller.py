@@ -47,7 +47,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     controller, form, services, qtbot
 ):
     form.show_check(controller.check(DRAFT))
-    with qtbot.waitSignal(controller.made) as made:
+    with qtbot.waitSignal(controller.sweep_queued) as made:
         controller.queue(DRAFT)
     assert controller.heard == ["Queued 6 jobs"]
     assert waiting(services) == SIX
@@ -98,7 +98,7 @@ def test_a_sweep_cancelled_halfway_is_reported_and_undone_by_a_click(
     assert sentence == "Cancelled: 3 of 6 jobs were made, 0 of them are queued."
     assert side_of(form).refusal.text() == sentence
     assert len(services.jobs.queries.list()) == 3
-    with qtbot.waitSignal(controller.taken):
+    with qtbot.waitSignal(controller.sweep_removed):
         acts_of(form).take_back.click()
     assert services.jobs.queries.list() == ()
     assert controller.heard[-1] == "Moved 3 jobs to the trash"

@@ -64,7 +64,7 @@ def dialog(form):
 
 def kept(form, name):
     """Save what is in the form as a template."""
-    form._keep_menu.actions()[0].trigger()
+    form._save_menu.actions()[0].trigger()
     asked = dialog(form)
     assert isinstance(asked, NameDialog)
     the(LineEdit, asked).setText(name)
@@ -158,14 +158,14 @@ def test_the_settings_of_the_form_become_a_template_and_come_back(form, services
     form.controller.templates.load("search")
     again = form.draft()
     assert (again.raw["epochs"], again.axes, again.draws, again.seed) == (9, (RATE,), 2, 5)
-    assert again.origin.words == "the template “search”"
+    assert again.origin.label == "the template “search”"
 
 
 def test_a_template_is_overwritten_only_by_its_own_button(form, services):
     form.show_draft(JobDraft(raw_job(1)))
     kept(form, "night")
     form.show_draft(JobDraft(raw_job(1, epochs=5)))
-    form._keep_menu.actions()[0].trigger()
+    form._save_menu.actions()[0].trigger()
     asked = dialog(form)
     the(LineEdit, asked).setText("night")
     assert button(asked, "Replace").text() == "Replace"
@@ -226,7 +226,7 @@ def test_templates_are_renamed_and_removed_where_they_are_listed(form, services,
     shown._template_table.selectRow(0)
     QTest.keyClick(shown, Qt.Key.Key_Return)
     assert dialog(form) is None
-    assert form.draft().origin.words == "the template “night”"
+    assert form.draft().origin.label == "the template “night”"
 
 
 def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
@@ -243,7 +243,7 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
     assert [one.id for one in shown.jobs.rows] == [made[1].id]
     button(shown, "Load").click()
     assert form.draft().raw["epochs"] == 2
-    assert form.draft().origin.words == "“beta”"
+    assert form.draft().origin.label == "“beta”"
     assert form.draft().raw["model"] == "tiny@1", "the very version"
 
 
@@ -271,7 +271,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     form.show_draft(JobDraft(raw_job(1), (axis,), 4, 9))
     path = tmp_path / "search.toml"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
-    form._keep_menu.actions()[1].trigger()
+    form._save_menu.actions()[1].trigger()
     assert form.heard == [f"Wrote {path}"]
     assert services.sweeps.read(path).draws == 4
     form.controller.new_job()

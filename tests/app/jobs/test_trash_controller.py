@@ -111,7 +111,7 @@ def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
     services.jobs.remove(ids[1])
     button(window(TrashDialog), "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
-    assert page.total == 2, "what went with the other desktop, the next listing takes away"
+    assert page.job_count == 2, "what went with the other desktop, the next listing takes away"
     text = the(Label, toast).text()
     assert text.startswith("Moved 1 of 2 jobs to the trash, 7")
     assert "digits: There is no job" in text

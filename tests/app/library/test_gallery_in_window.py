@@ -82,9 +82,9 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     mouse.click("Add", dialog)
     card = program._services.gallery.show("lenet-5").card.training
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
-    before = program.jobs.total
+    before = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.total > before and program.window.place == "jobs")
+    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.place == "jobs")
     view = program.jobs.open_view
     pins = {kind: pin.reference for kind, pin in view.pins.items()}
     assert pins == {"model": "lenet-5@1", "dataset": "flowers@1", "loader": "flowers@1"}

@@ -86,7 +86,7 @@ def watch_offers(pages):
 
 
 def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages, pictures, qtbot):
-    controller.drop(pictures)
+    controller.import_dropped(pictures)
     dialog = window(ImportDialog)
     qtbot.addWidget(dialog)
     offers = watch_offers(pages)
@@ -95,7 +95,7 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages
         ("Imported pictures.", "Import its loader…")
     ]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
-    controller.drop(pictures)
+    controller.import_dropped(pictures)
     button(window(ImportDialog), "Import").click()
     assert offers[1].text.startswith("Imported pictures @ 2. Left out, as ")
     assert pages[Kind.DATASET].shown_name == "pictures"
@@ -113,7 +113,7 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages
 )
 def test_a_dropped_data_file_is_imported_as_a_dataset(controller, pages, tmp_path, file, name):
     (tmp_path / file).write_text("a,b\n1,2\n3,4\n")
-    controller.drop(tmp_path / file)
+    controller.import_dropped(tmp_path / file)
     dialog = window(ImportDialog)
     assert line_of(dialog, "Name").text() == name
     button(dialog, "Import").click()
@@ -123,7 +123,7 @@ def test_a_dropped_data_file_is_imported_as_a_dataset(controller, pages, tmp_pat
 def test_importing_the_name_again_makes_a_version_and_says_so_before(
     controller, pages, pictures, qtbot
 ):
-    controller.drop(pictures)
+    controller.import_dropped(pictures)
     button(window(ImportDialog), "Import").click()
     (pictures / "b.png").write_bytes(b"more")
     pages[Kind.DATASET].import_requested.emit("pictures")
@@ -136,7 +136,7 @@ def test_importing_the_name_again_makes_a_version_and_says_so_before(
 
 
 def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
-    controller.drop(tmp_path / "nothing-here")
+    controller.import_dropped(tmp_path / "nothing-here")
     dialog = window(ImportDialog)
     button(dialog, "Import").click()
     assert the(TaskStatus, dialog).message.text()
@@ -148,7 +148,7 @@ def test_the_page_reads_files_and_text_of_the_chosen_item(controller, pages, tmp
     source = tmp_path / "net"
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
-    controller.drop(source)
+    controller.import_dropped(source)
     button(window(ImportDialog), "Import").click()
     page = pages[Kind.MODEL]
     page.show()
@@ -214,7 +214,7 @@ def test_unreadable_files_are_reported_in_place_of_their_text(
 
 
 def test_a_removed_item_disappears_from_the_page(controller, pages, pictures):
-    controller.drop(pictures)
+    controller.import_dropped(pictures)
     button(window(ImportDialog), "Import").click()
     pages[Kind.DATASET].detail.item_actions.ask(TRASH, "pictures@1")
     assert controller.items(Kind.DATASET) == ()
@@ -274,7 +274,7 @@ def test_each_import_offers_the_next_step_up_to_the_job(
         (tmp_path / f"{name}.py").write_text(f"class {text}: ...\n")
     offers, requested = watch_offers(pages), []
     controller.job_requested.connect(lambda *job: requested.append(job))
-    controller.drop(pictures)
+    controller.import_dropped(pictures)
     button(window(ImportDialog), "Import").click()
     for source in ("bks_dataset.py", "bks_model.py"):
         offers[-1].act()
@@ -308,7 +308,7 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
     monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
     offers, requested = watch_offers(pages), []
     controller.new_job_requested.connect(requested.append)
-    controller.drop(project)
+    controller.import_dropped(project)
     dialog = window(ImportDialog)
     button(dialog, "Import").click()
     assert names(controller) == {kind: ["plankton@1"] for kind in PARTS} | {Kind.SCRIPT: []}
@@ -351,11 +351,11 @@ def test_a_second_import_of_a_folder_names_the_new_parts(
     controller, pages, project, changed, words
 ):
     offers = watch_offers(pages)
-    controller.drop(project)
+    controller.import_dropped(project)
     button(window(ImportDialog), "Import").click()
     for part in changed:
         (project / part / "more.txt").write_text("more")
-    controller.drop(project)
+    controller.import_dropped(project)
     button(window(ImportDialog), "Import").click()
     assert offers[1].text.partition(" Left out")[0] == words
 
@@ -363,7 +363,7 @@ def test_a_second_import_of_a_folder_names_the_new_parts(
 def test_code_without_data_asks_for_the_data_next(controller, pages, project):
     shutil.rmtree(project / "pictures")
     offers = watch_offers(pages)
-    controller.drop(project)
+    controller.import_dropped(project)
     button(window(ImportDialog), "Import").click()
     assert offers[-1].button == "Import its data…"
     offers[-1].act()
@@ -400,7 +400,7 @@ def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, page
 def test_a_request_for_a_loader_does_not_import_all_three_parts(
     controller, pages, pictures, project, monkeypatch, qtbot
 ):
-    controller.drop(pictures)
+    controller.import_dropped(pictures)
     button(window(ImportDialog), "Import").click()
     pages[Kind.DATASET].detail.partner_requested.emit(Kind.LOADER)
     dialog = window(ImportDialog)
@@ -419,7 +419,7 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
         raise BackendError("The loader cannot be imported: it went away.", "The dataset stays.")
 
     monkeypatch.setattr(library, "import_project", fail)
-    controller.drop(project)
+    controller.import_dropped(project)
     dialog = window(ImportDialog)
     button(dialog, "Import").click()
     assert the(TaskStatus, dialog).message.text() == (
@@ -556,7 +556,7 @@ def test_a_button_removes_files_added_to_a_version(library, controller, pages, t
     source = tmp_path / "net"
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
-    controller.drop(source)
+    controller.import_dropped(source)
     button(window(ImportDialog), "Import").click()
     view = the(SourceView, pages[Kind.MODEL].detail)
     pages[Kind.MODEL].show()
@@ -585,7 +585,7 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
 
     monkeypatch.setattr(library_controller, "install_package", install)
     monkeypatch.setattr(detail, "try_again", lambda: asked.append("again"))
-    controller._failed(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
+    controller._show_error(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
     assert "Long." not in texts(the(PreviewBanner, detail))
     button(the(PreviewBanner, detail), "Install Pillow").click()
     assert asked == (["Pillow", "again"] if works else ["Pillow"])

@@ -76,8 +76,8 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     monkeypatch.setattr("app.jobs.job_controller.create_example", small_example)
     program = open_program()
     detail = program.jobs.detail
-    first = program.jobs.first_start
-    qtbot.waitUntil(lambda: first.example.isVisible() and "core" in first._reading_words)
+    first = program.jobs.welcome_page
+    qtbot.waitUntil(lambda: first.example.isVisible() and "core" in first._reading_text)
     qtbot.mouseClick(first.example, Qt.MouseButton.LeftButton)
 
     def points():
@@ -95,7 +95,7 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     )
 
     assert {program.library[kind].shown_name for kind in PARTS} == {"digits"}, "without F5"
-    assert program.jobs.own_strip.isVisible()
+    assert program.jobs.onboarding_strip.isVisible()
     program.window.go("datasets")
     box = program.library[Kind.DATASET].detail._loader_box
     qtbot.waitUntil(lambda: box.key() == "digits")

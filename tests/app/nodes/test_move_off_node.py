@@ -37,7 +37,7 @@ class Poller(QObject):
     def open(self, _job_id):
         pass
 
-    def know(self, _view):
+    def take_change(self, _view):
         pass
 
 
@@ -102,7 +102,7 @@ def controller(qtbot, jobs, poller, page, immediately):
 
 
 def over(poller, state=JobState.INTERRUPTED):
-    poller.listed.emit((changed(RUNS, state=state),))
+    poller.jobs_listed.emit((changed(RUNS, state=state),))
 
 
 def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
@@ -111,7 +111,7 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
     with qtbot.waitSignal(controller.jobs_requested):
         controller.move_off(RUNS.id, "gpu07")
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
-    poller.listed.emit((changed(RUNS, state=JobState.STOPPING),))
+    poller.jobs_listed.emit((changed(RUNS, state=JobState.STOPPING),))
     assert not windows(MoveDialog), "its checkpoint is still being written"
     over(poller)
     dialog = window(MoveDialog)

@@ -242,7 +242,7 @@ def test_a_closed_dialog_asks_nothing_of_the_node(dialog, cluster):
 
 def test_a_silent_node_is_woken_once_in_a_while_and_all_nodes_are_listed(controller, woken):
     listed = []
-    controller.listed.connect(listed.append)
+    controller.nodes_listed.connect(listed.append)
     controller.refresh()
     controller.refresh()
     assert woken == ["gpu7"]
@@ -272,7 +272,7 @@ def test_only_silence_decides_which_agent_is_started(
 
 def test_a_hot_node_stays_marked_until_it_has_cooled_down(controller, nodes):
     listed, hot = [], []
-    controller.listed.connect(listed.append)
+    controller.nodes_listed.connect(listed.append)
     for beat, celsius in enumerate((80, 88, 85, 84, 81), 1):
         here = reading("this-computer", count=1)
         gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
@@ -285,7 +285,7 @@ def test_a_hot_node_stays_marked_until_it_has_cooled_down(controller, nodes):
 
 def test_a_late_heartbeat_is_shown_until_some_came_in_time(controller, nodes):
     listed, words = [], []
-    controller.listed.connect(listed.append)
+    controller.nodes_listed.connect(listed.append)
     # Heartbeats, and how late the next one was at each read.
     for beat, silent_s in ((1, 0.0), (1, 4.0), (1, 7.0), *((beat, 0.0) for beat in range(2, 8))):
         now = replace(state("gpu7"), silent_s=silent_s)
@@ -305,7 +305,7 @@ def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(control
 
     there, nodes.remote = nodes.remote, refuse
     listed = []
-    controller.listed.connect(listed.append)
+    controller.nodes_listed.connect(listed.append)
     controller.start()
     assert not page.detail.isVisible()
     assert says(page, "The nodes in /lab cannot be read: Input/output error. Is it there?")

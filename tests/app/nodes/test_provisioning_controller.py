@@ -144,7 +144,7 @@ def test_refresh_shows_changes_on_the_node(controller, cluster):
 def test_one_of_several_set_ups_can_be_cancelled(controller, set_ups, monkeypatch):
     # A set-up that is still under way: its end has not come home.
     monkeypatch.setattr(controller, "_finish", lambda progresses: None)
-    controller._begin(("gpu1", "gpu2"), OWN)
+    controller._start_set_up(("gpu1", "gpu2"), OWN)
     controller._cancel("gpu2")
     assert [set_ups.asked[name](name) for name in ("gpu1", "gpu2")] == [False, True]
 
@@ -222,8 +222,8 @@ def test_an_unknown_key_before_the_first_step_is_asked_about_too(
 
 def test_a_failed_node_is_retried_while_other_nodes_continue(controller, set_ups, monkeypatch):
     monkeypatch.setattr(controller, "_finish", lambda progresses: None)
-    controller._begin(("gpu1", "gpu2"), OWN)
-    assert set(controller._under_way) == {"gpu1", "gpu2"}
+    controller._start_set_up(("gpu1", "gpu2"), OWN)
+    assert set(controller._running) == {"gpu1", "gpu2"}
     controller._show_states()
     window(SetUpDialog).retry_requested.emit("gpu2", "Inspect")
     assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]

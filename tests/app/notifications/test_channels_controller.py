@@ -87,8 +87,8 @@ def said(page):
 
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     for _ in range(3):
-        controller.see((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
-    controller.see((changed(FAILED, run=2), changed(FAILED, updated_at="2026-11-01", id="old")))
+        controller.send_ends((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
+    controller.send_ends((changed(FAILED, run=2), changed(FAILED, updated_at="2026-11-01", id="old")))
     assert service.delivered == [("a", 1), ("b", 1), ("a", 2)]
 
 
@@ -96,7 +96,7 @@ def test_s16_a_failed_delivery_is_reported_and_repeated(controller, service, pag
     service.answers = [
         DeliveryAttempt(0.01, "The webhook at hooks.example answered 503.", "webhook")
     ]
-    controller.see((FAILED,))
+    controller.send_ends((FAILED,))
     assert said(page) == ["The webhook at hooks.example answered 503. It will be sent again."]
     qtbot.waitUntil(lambda: len(service.delivered) == 2)
     assert said(page) == [], "it has arrived"
@@ -106,7 +106,7 @@ def test_a_delivery_that_is_given_up_is_reported(controller, service, page):
     service.answers = [
         DeliveryAttempt(None, "smtp.lab did not accept the user or the password.", "mail")
     ]
-    controller.see((FAILED,))
+    controller.send_ends((FAILED,))
     assert said(page) == [
         "smtp.lab did not accept the user or the password. It will not be sent again."
     ]
@@ -121,7 +121,7 @@ def test_a_missing_data_root_is_tried_again(controller, service, monkeypatch, qt
         raise BackendError("It is away.")
 
     service.notify = away
-    controller.see((FAILED,))
+    controller.send_ends((FAILED,))
     qtbot.waitUntil(lambda: service.delivered == [("a", 1)])
 
 
@@ -137,7 +137,7 @@ def test_nodes_get_the_settings_if_chosen_and_lose_them_afterwards(controller, s
 def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
     controller.choose_finished(False)
     assert not service.kept.tells_finished
-    controller.see((changed(FAILED, state=JobState.FINISHED),))
+    controller.send_ends((changed(FAILED, state=JobState.FINISHED),))
     assert service.delivered == []
 
 

@@ -44,10 +44,10 @@ def titles(notices):
 def test_m20_each_end_state_raises_exactly_one_notification(notices, received, state):
     error = RankError("Rank 1 on this computer was killed by signal 9 (SIGKILL).", 1)
     for _ in range(3):
-        notices.see(LIVE)
+        notices.see_view(LIVE)
     for _ in range(3):
-        notices.see(changed(LIVE, state=state, error=error))
-    notices.send_waiting()
+        notices.see_view(changed(LIVE, state=state, error=error))
+    notices.send_held_events()
     assert titles(received) == [f"{state.word}: digits"]
 
 
@@ -62,8 +62,8 @@ def live_through(notices, *listings):
     for listing in listings:
         notices.see_queue(listing)
         for view in listing:
-            notices.see(view)
-    notices.send_waiting()
+            notices.see_view(view)
+    notices.send_held_events()
 
 
 TRAINING, QUEUED, FINISHED = JobState.TRAINING, JobState.QUEUED, JobState.FINISHED
@@ -126,38 +126,38 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
 
 def test_m20_a_stalled_run_is_reported_once(notices, received):
     for _ in range(3):
-        notices.see(replace(LIVE, contact_warning="no news since 14:02"))
-    notices.send_waiting()
+        notices.see_view(replace(LIVE, contact_warning="no news since 14:02"))
+    notices.send_held_events()
     assert [notice.text for notice in received] == ["No news since 14:02"]
 
 
 def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
-    notices.see(LIVE)
-    notices.see(changed(LIVE, state=JobState.INTERRUPTED))
+    notices.see_view(LIVE)
+    notices.see_view(changed(LIVE, state=JobState.INTERRUPTED))
     assert received == []
 
 
 def test_a_job_that_the_program_continued_is_reported_once(notices, received):
-    notices.see(LIVE)
+    notices.see_view(LIVE)
     lost = Continuation("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
     for _ in range(3):
-        notices.see(changed(LIVE, run=LIVE.run + 1, continuation=lost))
+        notices.see_view(changed(LIVE, run=LIVE.run + 1, continuation=lost))
     again = replace(lost, started_at="2026-11-28T03:12:00Z")
-    notices.see(changed(LIVE, run=LIVE.run + 2, continuation=again))
-    notices.send_waiting()
+    notices.see_view(changed(LIVE, run=LIVE.run + 2, continuation=again))
+    notices.send_held_events()
     assert titles(received) == ["Continued: digits"] * 2
     assert received[0].text == lost.reason
 
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
-    notices.see(
+    notices.see_view(
         changed(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28"))
     )
     assert received == []
 
 
 def test_m20_a_run_that_ended_before_the_window_opened_is_not_reported(notices, received):
-    notices.see(changed(LIVE, state=JobState.ERROR))
+    notices.see_view(changed(LIVE, state=JobState.ERROR))
     assert received == []
 
 
@@ -192,20 +192,20 @@ def test_m20_only_equal_events_at_one_place_are_merged(notices, received, ends, 
     first = replace(LIVE, id="first", name="first")
     views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(ends))]
     for view in (first, *views):
-        notices.see(view)
-    notices.see(changed(first, state=FAILED))
+        notices.see_view(view)
+    notices.see_view(changed(first, state=FAILED))
     for view, (state, node) in zip(views, ends, strict=True):
         error = replace(ON_GPU07, node=node) if node else None
-        notices.see(changed(view, state=state, error=error))
+        notices.see_view(changed(view, state=state, error=error))
     assert titles(received) == ["Failed: first"]
-    notices.send_waiting()
+    notices.send_held_events()
     assert titles(received) == ["Failed: first", *expected]
     for notice in received[1:]:
         is_merged = "jobs" in notice.title
         assert notice.node == ("gpu07" if is_merged and "gpu07" in notice.title else "")
         assert bool(notice.job_id) is not is_merged
         assert notice.family == ("good" if "inished" in notice.title else "bad")
-    notices.send_waiting()
+    notices.send_held_events()
     assert len(received) == len(expected) + 1
 
 
@@ -214,34 +214,34 @@ def test_m20_a_loss_that_is_not_a_number_is_one_notification(notices, received, 
     alarm = Alarm(NOT_A_NUMBER, 9, "The loss is NaN at step 9.")
     config = replace(LIVE.config, stop_on_nan=stops)
     live = changed(LIVE, alarms=(alarm,), config=config)
-    notices.see(live)
-    notices.send_waiting()
+    notices.see_view(live)
+    notices.send_held_events()
     if stops:
-        notices.see(changed(live, state=FAILED))
-        notices.send_waiting()
+        notices.see_view(changed(live, state=FAILED))
+        notices.send_held_events()
     assert titles(received) == ["Failed: digits" if stops else "Not a number: digits"]
 
 
 def test_m20_a_resumed_run_that_fails_again_is_reported_again(notices, received):
     for run in (1, 2):
-        notices.see(changed(LIVE, run=run))
-        notices.see(changed(LIVE, run=run, state=JobState.ERROR))
-        notices.send_waiting()
+        notices.see_view(changed(LIVE, run=run))
+        notices.see_view(changed(LIVE, run=run, state=JobState.ERROR))
+        notices.send_held_events()
     assert len(received) == 2
 
 
 def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices, received):
     alarm = Alarm(DIVERGED, 412, "The loss is 9.31, 4.2 times its best (2.2 at step 390).")
     for _ in range(3):
-        notices.see(changed(LIVE, alarms=(alarm,)))
+        notices.see_view(changed(LIVE, alarms=(alarm,)))
     assert titles(received) == ["Diverges: digits"]
     assert received[0].text == alarm.message
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
-    notices.see(changed(LIVE, alarms=(alarm, still)))
-    notices.send_waiting()
+    notices.see_view(changed(LIVE, alarms=(alarm, still)))
+    notices.send_held_events()
     assert titles(received)[1:] == ["Stalled: digits"]
-    notices.see(changed(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
-    notices.send_waiting()
+    notices.see_view(changed(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
+    notices.send_held_events()
     assert titles(received)[2:] == ["Failed: digits"]
 
 
@@ -265,23 +265,23 @@ def test_a_node_that_goes_offline_with_a_job_is_reported_once_each_time(notices,
     away = (NodeState(here, Presence.OFFLINE), NodeState("idle", Presence.OFFLINE))
     notices.see_nodes(away)
     assert received == [], "no job is on it"
-    notices.see(LIVE)
+    notices.see_view(LIVE)
     for _ in range(3):
         notices.see_nodes(away)
-        notices.send_waiting()
+        notices.send_held_events()
     assert titles(received) == [f"Offline: {here}"]
     assert (received[0].node, received[0].text) == (here, "digits runs on it.")
     notices.see_nodes((NodeState(here, Presence.ONLINE),))
     notices.see_nodes(away)
-    notices.send_waiting()
+    notices.send_held_events()
     assert len(received) == 2
 
 
 def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notices, received):
     place = tmp_path / "own" / "notices.json"
     recorder = NotificationStore(place)
-    notices.see(LIVE)
-    notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
+    notices.see_view(LIVE)
+    notices.see_view(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(MAX_NOTICES + 5):
         recorder.add(received[0])
     recorder.save()
@@ -315,8 +315,8 @@ def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
 
 
 def test_a_notification_reads_back_unchanged(notices, received):
-    notices.see(replace(LIVE, name="ünï <b>"))
-    notices.see(changed(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
+    notices.see_view(replace(LIVE, name="ünï <b>"))
+    notices.see_view(changed(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
     assert Notice.from_dict(received[0].to_dict()) == received[0]
 
 
@@ -382,11 +382,11 @@ def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opene
     summary = again.tray.received[0]
     assert (summary.job_id, summary.family) == ("", "bad")
     assert summary.text == "Failed: job 2, Finished: job 1, Failed: job 3"
-    past = again.bell._recorder.past
+    past = again.bell._store.notices
     assert past[2].text == ON_GPU07.message
     assert past[2].job_id == "job-2"
     assert (
-        past[2].when.isoformat()
+        past[2].timestamp.isoformat()
         == datetime.fromisoformat("2026-11-21T15:05Z").astimezone().isoformat()
     )
     assert again.poll(*now) == titles(again.tray.received)
@@ -453,5 +453,5 @@ def test_m20_ends_are_known_for_each_data_root(opened):
 def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(opened):
     opened().poll(ended(0))
     window = opened()
-    window.bell.see(JobListing(summaries=(summary_of(ended(1, minute=5)),), total=1))
+    window.bell.see_listing(JobListing(summaries=(summary_of(ended(1, minute=5)),), total=1))
     assert titles(window.tray.received) == ["Failed: job 1"]

@@ -49,7 +49,7 @@ def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
     with qtbot.waitSignal(tray.job_opened) as opened:
         tray._menu.actions()[1].trigger()
     assert opened.args == ["b"]
-    with qtbot.waitSignal(tray.end_requested):
+    with qtbot.waitSignal(tray.quit_requested):
         tray._menu.actions()[-1].trigger()
     assert tray._icon.toolTip().endswith("and 1 more")
     tray.show_live(())

@@ -51,7 +51,7 @@ def choose_rows(hands, table, names):
 
 def fresh(program, *names):
     """Names that no job has, also when a test is tried again."""
-    return tuple(f"{name} {program.jobs.total}" for name in names)
+    return tuple(f"{name} {program.jobs.job_count}" for name in names)
 
 
 def tags_of(program, job_id):
@@ -102,7 +102,7 @@ def test_several_jobs_are_stopped(hands, table, program, data_root):
     for folder in folders:
         record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
         replace_json(folder.attempt(1).exit, record)
-    hands.wait(lambda: not program._poller.live())
+    hands.wait(lambda: not program._poller.live_views())
 
 
 def test_several_jobs_without_a_checkpoint_are_exported_and_the_refusal_is_said(

@@ -64,7 +64,7 @@ def test_the_table_is_searched_and_filtered(hands, table, program):
     hands.write("batch=16")
     hands.wait(lambda: len(rows(table)) == 1 + SWEPT / 2)
     hands.press("Esc")
-    hands.wait(lambda: len(rows(table)) == rows_of_all(program.jobs.total))
+    hands.wait(lambda: len(rows(table)) == rows_of_all(program.jobs.job_count))
     hands.tab_to("Filter by tag")
     hands.press("Space")
     hands.tab_to("Tag")
@@ -202,7 +202,7 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
 
 def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     page = program._pages.compare
-    program._compare_controller._follow(())
+    program._compare_controller._set_jobs(())
     go(hands, program, "Ctrl+2", "compare")
     for name in ("slow", "fast"):
         hands.tab_to("Add a job" if name == "slow" else "Add job")
@@ -231,7 +231,7 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
 
 def test_a_sweep_is_brushed_and_the_best_remaining_job_is_opened(hands, program, ids):
     page = program._pages.compare
-    program._compare_controller._follow(())
+    program._compare_controller._set_jobs(())
     open_job(hands, program, "digits batch=16 lr=0.1")
     job_id = ids["digits batch=16 lr=0.1"]
     hands.wait(lambda: program.jobs.open_id == job_id and program.jobs.open_view is not None)
@@ -348,7 +348,7 @@ def test_a_field_takes_several_values(hands, program):
 
 def test_a_notification_is_read_and_its_place_opened(hands, program, ids):
     notice = Notice("Failed: failed", "Why.", datetime.now().astimezone(), job_id=ids["failed"])
-    program.frame.notices.notified.emit(notice)
+    program.frame.notice_rules.notified.emit(notice)
     hands.tab_to("1 new notification")
     hands.press("Space")
     hands.press("Down")

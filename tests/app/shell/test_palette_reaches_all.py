@@ -45,7 +45,7 @@ KEYS_WITHOUT_AN_ACT = {
 
 def reached(program, words):
     """Titles of what is found for these words."""
-    return {target.title for target in program.frame.go_to.find(words)}
+    return {target.title for target in program.frame.command_search.find(words)}
 
 
 def open_and_close_palette(program):
@@ -156,7 +156,7 @@ def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, place):
 
 
 def test_every_key_that_works_everywhere_has_an_act(program):
-    acts = set(program.frame.go_to.acts)
+    acts = set(program.frame.command_search.action_titles)
     without = {key.label for key in SHORTCUTS if not key.page_title and not key.with_focus} - acts
     # Back and forward are offered by name, whether there is somewhere to go or not.
     assert without == set(KEYS_WITHOUT_AN_ACT)
@@ -167,9 +167,9 @@ def test_every_key_that_works_everywhere_has_an_act(program):
 
 def choose(program, words, aside=""):
     open_and_close_palette(program)
-    found = [t for t in program.frame.go_to.find(words) if aside in t.aside]
+    found = [t for t in program.frame.command_search.find(words) if aside in t.aside]
     assert found, words
-    program.frame.go_to.open(found[0])
+    program.frame.command_search.open(found[0])
     return found[0]
 
 
@@ -235,14 +235,14 @@ def test_the_palette_offers_no_impossible_action(qtbot, program, ids):
 
 def palette_for(program, words):
     open_and_close_palette(program)
-    return program.frame.go_to.find(words)
+    return program.frame.command_search.find(words)
 
 
 def asked(qtbot, program, words):
     """All that is found, what takes a moment too."""
     answers = []
     open_and_close_palette(program)
-    program.frame.go_to.ask(words, lambda targets, is_all: answers.append((targets, is_all)))
+    program.frame.command_search.ask(words, lambda targets, is_all: answers.append((targets, is_all)))
     qtbot.waitUntil(lambda: answers[-1][1])
     return answers[-1][0]
 
@@ -251,7 +251,7 @@ def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
     program.window.go("nodes")
     (sweep,) = [t for t in asked(qtbot, program, SWEEP_NAME) if t.kind == "sweep"]
     assert (sweep.title, sweep.aside) == (SWEEP_NAME, "sweep of 6 jobs")
-    program.frame.go_to.open(sweep)
+    program.frame.command_search.open(sweep)
     assert program.window.place == "jobs"
     assert program.jobs.open_sweep_tag == SWEEP
 
@@ -260,5 +260,5 @@ def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, id
     raw = program._services.jobs.queries.show(ids["slow"]).config.to_dict()
     program._services.templates.save("nightly", {**raw, "name": "x"}, overwrite=True)
     (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
-    program.frame.go_to.open(template)
+    program.frame.command_search.open(template)
     qtbot.waitUntil(lambda: program.window.place == "new-job")

@@ -108,7 +108,7 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     page.notices.finished_switch.click()
     page._scale.key_chosen.emit("125")
     assert page._restart_line.isVisible()
-    program._keeping.save()
+    program._settings_writer.save()
     kept = Settings(settings_file()).preferences
     assert (kept.theme, kept.reduced_motion, kept.tell_finished) == ("dark", True, False)
     assert kept.scale_percent == 125
@@ -146,7 +146,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     side_bar = program.window.side_bar
     program.window.go("jobs")
     notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
-    program.frame.notices.notified.emit(notice)
+    program.frame.notice_rules.notified.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notification"
     kept = notices_file()
     qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread_count == 1)
@@ -322,7 +322,7 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
         pick(control, key)
     assert formats.units() == formats.Units("binary", "fahrenheit", "12")
     assert "iB free" in left(), "what is shown already is written again"
-    program._keeping.save()
+    program._settings_writer.save()
     assert Settings(settings_file()).preferences.units == formats.units()
     for control, _ in controls:
         control.findChildren(QAbstractButton)[0].click()
@@ -335,7 +335,7 @@ def test_more_contrast_applies_at_once_and_is_remembered(program):
     page.contrast.click()
     assert theme.current().high_contrast
     assert theme.current().line == theme.current().line_strong
-    assert program._keeping.preferences.high_contrast
+    assert program._settings_writer.preferences.high_contrast
     page.contrast.click()
     assert not theme.current().high_contrast
 

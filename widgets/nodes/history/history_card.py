@@ -88,7 +88,7 @@ class _Plot(CurvePanel):
         if partner is not None and partner.is_fitted() and partner.x_range() != self.x_range():
             CurvePanel.refresh(partner)
 
-    def _name_rooms(self) -> list[tuple[float, float]]:
+    def _name_widths(self) -> list[tuple[float, float]]:
         widths = super()._name_widths()
         return widths if self.partner is None else [*widths, *CurvePanel._name_widths(self.partner)]
 

@@ -103,7 +103,7 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     choose(page, 1)
     detail.show_earlier("a", 1, update(THEN, 1, [5.0], run=2))
     (back,) = (b for b in the(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
-    with qtbot.waitSignal(page.opened) as opened:
+    with qtbot.waitSignal(page.job_opened) as opened:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
     assert opened.args == ["a"]
     assert losses(detail) == []

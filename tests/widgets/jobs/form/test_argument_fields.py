@@ -174,7 +174,7 @@ def test_another_script_or_entry_takes_the_fields_away(rig, path):
 
 
 def test_a_script_without_help_is_a_sentence_and_the_line_stays(rig):
-    rig.form.show_no_arguments("train.py --help ended with 1: no. Type its arguments.")
+    rig.form.show_arguments_error("train.py --help ended with 1: no. Type its arguments.")
     assert says(rig.part, "ended with 1")
     assert (rig.part.switch.isChecked(), rig.words) == (False, LINE)
 
@@ -190,8 +190,8 @@ def test_an_argument_of_hydra_is_written_as_hydra_has_it(qtbot):
 
 
 def test_several_values_of_an_argument_are_an_axis(rig):
-    rig.fields.swept.take(parse_axis("arguments.lr", "0.1,0.01"))
-    rig.fields.swept.take(Axis("arguments.amp", (True, False)))
+    rig.fields.swept.show_axis(parse_axis("arguments.lr", "0.1,0.01"))
+    rig.fields.swept.show_axis(Axis("arguments.amp", (True, False)))
     draft = rig.form.draft()
     assert [axis.path for axis in draft.axes] == ["arguments.lr", "arguments.amp"]
     assert draft.raw["arguments"] == [*LINE, "--lr", "0.1", "--amp"]
@@ -199,7 +199,7 @@ def test_several_values_of_an_argument_are_an_axis(rig):
     assert rig.names == ["lr", "amp"]
     assert rig.form.draft().axes == draft.axes
     the(FormSections, rig.form).job_kind.choose("model")
-    rig.form._choose_runs()
+    rig.form._choose_job_kind()
     assert rig.form.draft().axes == ()
 
 
@@ -213,7 +213,7 @@ def test_a_job_with_a_script_has_no_gallery_and_no_trial_until_it_runs_a_model(r
     assert seen() == (False, False)
     for what, shown in (("model", True), ("script", False), ("model", True)):
         the(FormSections, rig.form).job_kind.choose(what)
-        rig.form._choose_runs()
+        rig.form._choose_job_kind()
         assert seen() == (shown, shown)
 
 

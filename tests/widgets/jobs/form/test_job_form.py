@@ -271,7 +271,7 @@ def _at(x):
 
 def test_a_changed_replay_is_no_replay(form):
     form.show_draft(JobDraft(DIGITS, origin=Origin("“digits, two workers”", DIGITS, "a")))
-    assert form.draft().origin.replays == "a"
+    assert form.draft().origin.replayed_id == "a"
     setting_field(form, "epochs").control.setText("3")
     elapse(form)
     assert (
@@ -279,7 +279,7 @@ def test_a_changed_replay_is_no_replay(form):
         .accessibleName()
         .startswith("No longer a replay of “digits, two workers”.")
     )
-    assert form.draft().origin.replays == ""
+    assert form.draft().origin.replayed_id == ""
 
 
 @pytest.mark.usefixtures("theme_manager")

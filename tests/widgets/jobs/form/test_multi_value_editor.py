@@ -125,15 +125,15 @@ def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_
     form.activateWindow()
     setting_field(form, "name").control.setFocus()
     buttons = form.findChildren(MultiValueButton)
-    assert not [one.accessibleName() for one in buttons if one.is_lit()]
+    assert not [one.accessibleName() for one in buttons if one.is_highlighted()]
     field = setting_field(form, "batch_size")
     field.control.setFocus()
-    assert [one for one in buttons if one.is_lit()] == [button_of(form, field)]
+    assert [one for one in buttons if one.is_highlighted()] == [button_of(form, field)]
     pointed = setting_field(form, "epochs")
     QApplication.sendEvent(pointed, QEnterEvent(*[QPointF(3, 3)] * 3))
-    assert button_of(form, pointed).is_lit()
+    assert button_of(form, pointed).is_highlighted()
     QApplication.sendEvent(pointed, QEvent(QEvent.Type.Leave))
-    assert not button_of(form, pointed).is_lit()
+    assert not button_of(form, pointed).is_highlighted()
 
 
 @pytest.mark.parametrize("width", [1200, 900])
@@ -396,7 +396,7 @@ def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
 
 
 def test_a_half_made_sweep_is_reported_and_can_be_taken_back(form, qtbot):
-    form.show_half_made(
+    form.show_incomplete_sweep(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
     assert acts_of(form).take_back.isVisible()
@@ -410,7 +410,7 @@ def test_a_half_made_sweep_is_reported_and_can_be_taken_back(form, qtbot):
 
 
 def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
-    form.show_half_made(
+    form.show_incomplete_sweep(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
     elapse(form)

@@ -44,7 +44,7 @@ def field(form):
 def opened(field):
     """The list, opened by key."""
     QTest.keyClick(field, Qt.Key.Key_Down)
-    return field.choice
+    return field.popover
 
 
 def texts(choice):
@@ -104,7 +104,7 @@ def test_the_list_is_open_before_any_job_is_known(form, field, qtbot):
     assert texts(choice)[3:] == ran
     assert lab.QUEUED.name not in ran, "what never ran has no checkpoint"
     press(choice, Qt.Key.Key_Escape)
-    assert field.choice is None
+    assert field.popover is None
     assert field.hasFocus()
     assert given(form) is None
     field.show_jobs(lab.JOBS)
@@ -122,7 +122,7 @@ def test_new_jobs_in_the_list_keep_the_current_row(field):
 
 def test_a_click_opens_it_below_the_field_and_a_click_beside_it_closes_it(form, field):
     QTest.mouseClick(field, Qt.MouseButton.LeftButton)
-    choice = field.choice
+    choice = field.popover
     below = field.mapTo(form, QPoint(0, field.height())).y()
     assert choice.y() >= below
     assert form.rect().contains(choice.geometry())
@@ -131,7 +131,7 @@ def test_a_click_opens_it_below_the_field_and_a_click_beside_it_closes_it(form, 
     wanted = view.fontMetrics().horizontalAdvance(OWN)
     assert wanted < view.columnWidth(0), "what can be chosen is read without a tool tip"
     QTest.mouseClick(form.childAt(5, 5), Qt.MouseButton.LeftButton)
-    assert field.choice is None
+    assert field.popover is None
 
 
 def test_a_checkpoint_of_a_job_is_found_and_chosen_by_keys_alone(form, field, qtbot):
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_a_job_is_found_and_chosen_by_keys_alone(form, field, qt
     assert texts(choice)[1:] == ["Reading…"]
     field.show_checkpoints(JOB.id, lab.checkpoints())
     assert current(choice) == checkpoint(NEWEST.name)
-    assert choice.rows.rows[1].aside.replace("\xa0", " ") == "latest · validation loss 0.368"
+    assert choice.rows.rows[1].remark.replace("\xa0", " ") == "latest · validation loss 0.368"
     with qtbot.waitSignal(form.check_requested) as check:
         QTest.keyClicks(choice.search, "best")
         press(choice, Qt.Key.Key_Return)
@@ -163,7 +163,7 @@ def test_a_checkpoint_of_a_job_is_found_and_chosen_by_keys_alone(form, field, qt
 def test_escape_leads_from_the_checkpoints_back_to_the_jobs(field):
     choice = opened(field)
     field.show_jobs((JOB,))
-    choice._take(choice.rows.index(3, 0))
+    choice._choose_row(choice.rows.index(3, 0))
     field.show_checkpoints(JOB.id, ())
     assert texts(choice) == ["Back to all jobs", "No checkpoint yet."]
     press(choice, Qt.Key.Key_Escape)
@@ -197,7 +197,7 @@ def test_enter_takes_no_search_for_a_file_while_its_answer_is_on_the_way(form, f
     field.show_jobs(lab.JOBS)
     QTest.keyClicks(choice.search, "unet")
     press(choice, Qt.Key.Key_Return)
-    assert field.choice is choice
+    assert field.popover is choice
     assert texts(choice) == ["Reading…"]
     field.show_jobs(())
     assert texts(choice) == ["Use “unet”"]
@@ -209,7 +209,7 @@ def test_a_file_is_asked_for_and_shown_by_its_name(form, field, qtbot):
     choice = opened(field)
     with qtbot.waitSignal(field.file_requested):
         press(choice, Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Return)
-    assert field.choice is None
+    assert field.popover is None
     field.choose("/home/anna/imagenet.pt")
     assert (field.text(), given(form)) == ("imagenet.pt", "/home/anna/imagenet.pt")
 

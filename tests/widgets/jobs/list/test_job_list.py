@@ -166,7 +166,7 @@ def test_a_selection_and_the_current_row_survive_a_listing(page):
 
 def test_without_jobs_the_first_start_is_shown_and_with_one_the_list(page):
     show_jobs(page, ())
-    assert page.first_start.isVisible()
+    assert page.welcome_page.isVisible()
     show_jobs(page, (job("a", LIVE),))
     assert page.detail.isVisible()
     assert page.open_id == "a"
@@ -185,46 +185,46 @@ def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page):
 
 def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, qtbot):
     show_jobs(page, (job("new", LIVE),), lines=(summary_of(job("old", ENDED)),))
-    with qtbot.waitSignal(page.opened) as opened:
+    with qtbot.waitSignal(page.job_opened) as opened:
         page.open_job("old")
     assert (opened.args, page.open_view) == (["old"], None)
-    shown = page._right.currentWidget()
-    assert (shown, shown.accessibleName()) == (page._opening, "Opening “old”…")
+    shown = page._right_pages.currentWidget()
+    assert (shown, shown.accessibleName()) == (page._opening_state, "Opening “old”…")
     page.show_update(RunUpdate(job("old", ENDED), HistoryUpdate()))
     assert page.detail._view.id == "old"
 
 
 def test_an_unreadable_job_is_opened_once_and_the_page_says_why(qtbot, page):
     opened = []
-    page.opened.connect(opened.append)
+    page.job_opened.connect(opened.append)
     lines = [summary_of(job(name, ENDED)) for name in ("damaged", "well")]
     show_jobs(page, (), lines=lines)
     first, other = opened[0], ({"damaged", "well"} - set(opened)).pop()
-    page.cannot_open(first, "config.toml of the job is gone.")
+    page.show_open_error(first, "config.toml of the job is gone.")
     show_jobs(page, (), lines=lines)
     assert (opened, page.open_id) == ([first], "")
     assert page.shows_unreadable
-    assert page._unreadable.accessibleName() == (
+    assert page._unreadable_state.accessibleName() == (
         "This job cannot be opened config.toml of the job is gone."
     )
     page.open_job(first)
     assert opened == [first, first], "a click tries again"
-    page.cannot_open(first, "config.toml of the job is gone.")
+    page.show_open_error(first, "config.toml of the job is gone.")
     page.show_update(RunUpdate(job(first, ENDED), HistoryUpdate()))
     assert page.open_id == first, "it can be read again"
     assert page.detail.isVisible()
     page.open_job(other)
-    page.cannot_open(other, "config.toml of the job is gone.")
+    page.show_open_error(other, "config.toml of the job is gone.")
     page.remove_job(other)
     assert page.open_id == first
 
 
 def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(page, qtbot):
     page.begin_reading()
-    qtbot.waitUntil(page._reading.isVisible)
-    assert page._reading.accessibleName() == "Reading jobs…"
+    qtbot.waitUntil(page._reading_state.isVisible)
+    assert page._reading_state.accessibleName() == "Reading jobs…"
     page.show_error("/lab/ring does not answer.")
-    assert page._reading.accessibleName() == ("Could not read the jobs /lab/ring does not answer.")
+    assert page._reading_state.accessibleName() == ("Could not read the jobs /lab/ring does not answer.")
     show_jobs(page, (job("a", LIVE),))
     page.show_error("/lab/ring does not answer.")
     assert page.detail.isVisible(), "what is known stays"

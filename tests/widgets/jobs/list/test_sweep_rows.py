@@ -174,7 +174,7 @@ def test_a_chosen_sweep_is_shown_on_the_right_with_its_best_job_first(page, qtbo
     assert not page.detail.isVisible()
     assert ids(pane.model)[:3] == [IDS[1], IDS[2], IDS[3]]
     assert "6 jobs: 2 live, 3 finished, 1 failed" in texts(the(StateBadge, pane))
-    with qtbot.waitSignal(page.opened) as opened:
+    with qtbot.waitSignal(page.job_opened) as opened:
         pane.view.opened.emit(IDS[2])
     assert opened.args == [IDS[2]]
     assert page.detail.isVisible()

@@ -108,7 +108,7 @@ def test_one_free_gpu_is_proposed_and_this_computer_without_one(picker, nodes, p
 def test_gpus_replace_processes_and_processes_replace_gpus(picker):
     picker.show_nodes((samples.state("this-computer", count=0), samples.state("gpu01")))
     picker.put([HERE])
-    row(picker, "gpu01").cells.take_all()
+    row(picker, "gpu01").cells.select_all()
     assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT)}]
     row(picker, "this-computer").stepper.setValue(3)
     assert picker.value() == [{"node": "this-computer", "processes": 3}]
@@ -149,7 +149,7 @@ def test_an_offline_node_says_why_and_offers_nothing(picker, qtbot, state, why):
     assert not row(picker, state.name).stepper.isVisible()
     qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(20, 14))
     qtbot.keyClick(cells, Qt.Key.Key_Space)
-    qtbot.mouseClick(row(picker, state.name)._name, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(row(picker, state.name)._name_label, Qt.MouseButton.LeftButton)
     assert picker.value() == []
 
 
@@ -185,9 +185,9 @@ def test_all_can_be_chosen_by_keys_alone(picker, qtbot):
 
 def test_a_click_on_the_name_chooses_free_healthy_gpus_and_another_deselects_them(picker, qtbot):
     picker.show_nodes((samples.hot(samples.state("gpu01", "half"), 5),))
-    name = row(picker, "gpu01")._name
+    name = row(picker, "gpu01")._name_label
     qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
-    assert row(picker, "gpu01").cells.chosen() == ("GPU-4", "GPU-6", "GPU-7")
+    assert row(picker, "gpu01").cells.selected_uuids() == ("GPU-4", "GPU-6", "GPU-7")
     qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
     assert picker.value() == []
 
@@ -214,8 +214,8 @@ def holds(gpu, gib, **who):
 def bars(cells, room=400):
     """What stands on each bar of neighbours."""
     found = []
-    for first, last in cells._neighbours():
-        if cells._holder(cells._gpus[first]):
+    for first, last in cells._index_ranges():
+        if cells._holder_name(cells._gpus[first]):
             text = cells._bar_text(first, last, room).replace("\xa0", " ")
             found.append((first, last, text))
     return found
@@ -268,7 +268,7 @@ def test_a_gpu_with_a_display_is_free_and_shows_the_memory_of_the_display(picker
     assert sentence in cells.accessibleDescription()
     qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(8, 8))
     assert picker.value() == [{"node": "gpu02", "gpus": [gpus[0].uuid]}]
-    assert cells.taken() == ()
+    assert cells.busy_gpus() == ()
     assert figure(picker, "gpu02") == "1 selected"
 
 
@@ -292,7 +292,7 @@ def test_a_gpu_of_another_user_can_be_used_after_one_question_by_name(picker, qt
     act = asked_for(cells, 7)
     assert act.text() == "Use GPU 7 anyway…"
     act.trigger()
-    dialog = picker._asked.now
+    dialog = picker._share_dialog.now
     assert dialog.windowTitle() == "Use GPU 7 anyway"
     assert any("alice runs python on it" in label.text() for label in dialog.findChildren(Label))
     assert picker.value() == []
@@ -301,17 +301,17 @@ def test_a_gpu_of_another_user_can_be_used_after_one_question_by_name(picker, qt
         qtbot.mouseClick(anyway, Qt.MouseButton.LeftButton)
     chosen = {"node": "gpu03", "gpus": ["GPU-7"], "beside": {"GPU-7": "alice"}}
     assert picker.value() == [chosen]
-    assert cells.taken() == ()
+    assert cells.busy_gpus() == ()
     assert asked_for(cells, 7) is None
 
     # Said of alice, it is no word about who comes after her.
     guest = replace(held.reading.gpus[7].processes[0], user="chen")
     gpus = (*held.reading.gpus[:7], replace(held.reading.gpus[7], processes=(guest,)))
-    with qtbot.waitSignal(picker.taken_changed):
+    with qtbot.waitSignal(picker.usage_changed):
         picker.show_nodes(
             (replace(held, reading=replace(held.reading, gpus=gpus)), picker._rows["gpu01"].state)
         )
-    assert [gpu.index for gpu in cells.taken()] == [7]
+    assert [gpu.index for gpu in cells.busy_gpus()] == [7]
 
     picker.put([chosen])
     assert picker.value() == [chosen]
@@ -355,13 +355,13 @@ def test_figures_of_all_rows_stand_in_one_column(picker):
 
 def test_a_long_name_is_whole_where_there_is_room(picker):
     picker.show_nodes((samples.state("node-rack3-machine-007"), samples.state("gpu2")))
-    shown = row(picker, "node-rack3-machine-007")._name
+    shown = row(picker, "node-rack3-machine-007")._name_label
     assert shown.width() >= shown.sizeHint().width() - 8
     assert shown.text() == "node-rack3-machine-007"
     many = [samples.state(f"node-rack3-row7-machine-{n:03d}.cluster.example.org") for n in (1, 2)]
     picker.resize(480, 500)
     picker.show_nodes(tuple(many))
-    shown = [row(picker, state.name)._name for state in many]
+    shown = [row(picker, state.name)._name_label for state in many]
     assert [label.text()[-3:] for label in shown] == ["001", "002"]
     assert all(s.name in label.toolTip() for s, label in zip(many, shown, strict=True))
 
