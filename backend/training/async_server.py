@@ -28,7 +28,7 @@ from backend.records.jobs.metric_names import PUSH_WINDOW, PUSHES_PER_SECOND
 from backend.records.jobs.state import JobState
 from backend.training.data import TrainingOrder, spans
 from backend.training.leader import POLL_S, Leader, report_thawed
-from backend.training.loop import make_optimizer, served_parameters, trained_parameters
+from backend.training.optimizer import make_optimizer, served_parameters, trained_parameters
 from backend.training.parameter_server import ParameterServer, sent_parameters, shard_indices
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
@@ -71,9 +71,9 @@ class _Shard:
 
     def __init__(self, config: JobConfig, rendezvous: Rendezvous, model: torch.nn.Module) -> None:
         self.model = model
-        self._settings = config.optimizer
+        self._config = config
         parameters = served_parameters(model)
-        self.optimizer = make_optimizer(self._settings, parameters)
+        self.optimizer = make_optimizer(config, model, parameters)
         count = len(trained_parameters(model))
         for parameter in parameters[count:]:
             # Adagrad begins with a state, which is of the size of the parameter.
@@ -109,7 +109,8 @@ class _Shard:
         parameter = self.parameters[index]
         self.server.thaw(index)
         if parameter not in self.optimizer.state:
-            self.optimizer.state.update(make_optimizer(self._settings, [parameter]).state)
+            added = make_optimizer(self._config, self.model, [parameter])
+            self.optimizer.state.update(added.state)
         report_thawed(self.model, [parameter])
 
     @property

@@ -42,7 +42,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch, norm_of
-from backend.training.loop import served_parameters
+from backend.training.optimizer import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
 from backend.training.step_sync import mean_metrics
 from backend.training.strategies.alone import SingleProcess

@@ -16,13 +16,11 @@ from backend.training.checkpoint import FORMAT
 from backend.training.strategies.base import Strategy
 from backend.training.strategies.wire_format import bytes_of
 from backend.training.train_state import TrainState
+from backend.training.weight_average import WeightAverage
 
 
 def content(
-    model: Mapping[str, Any],
-    optimizer: Mapping[str, Any],
-    optimized: Sequence[str],
-    scaler: torch.amp.GradScaler,
+    states: Mapping[str, Any],
     train_state: TrainState,
     ranks: Sequence[Any],
     metrics: Mapping[str, float],
@@ -31,17 +29,13 @@ def content(
     """Return the whole content.
 
     Args:
-        model: Its state dict, and that of the optimizer.
-        optimized: The optimizer's parameters, in the order of its state dict.
+        states: What `training_states` returned.
         ranks: State of each rank, by its number.
-        measured: Metrics of the model at the end of an epoch, empty within one.
+        metrics: Metrics of the model at the end of an epoch, empty within one.
     """
     return {
         "format": FORMAT,
-        "model": model,
-        "optimizer": optimizer,
-        "optimized": list(optimized),
-        "scaler": scaler.state_dict(),
+        **states,
         "course": train_state.to_dict(),
         "ranks": ranks,
         "metrics": dict(metrics),
@@ -57,6 +51,33 @@ def content(
             "horovod": _version("horovod"),
         },
     }
+
+
+def training_states(
+    model: Mapping[str, Any],
+    optimizer: Mapping[str, Any],
+    optimized: Sequence[str],
+    scaler: torch.amp.GradScaler | None = None,
+    average: WeightAverage | None = None,
+) -> dict[str, Any]:
+    """Return the states of model, optimizer and scaler, by their keys in a checkpoint.
+
+    With a moving average ``model`` is that, because it was validated and is taken away, and
+    ``trained`` are the weights with which a resume continues.
+
+    Args:
+        model: Its state dict, and that of the optimizer.
+        optimized: The optimizer's parameters, in the order of its state dict.
+    """
+    states = {
+        "model": model,
+        "optimizer": optimizer,
+        "optimized": list(optimized),
+        "scaler": scaler.state_dict() if scaler is not None else {},
+    }
+    if average is not None:
+        states |= {"model": average.averaged(model), "trained": model}
+    return states
 
 
 def rank_buffers(

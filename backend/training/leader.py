@@ -23,12 +23,12 @@ from backend.records.base.number_format import name_list
 from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
-from backend.training.checkpoint_content import restore_buffers
+from backend.training.checkpoint_content import restore_buffers, training_states
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import average_values
 from backend.training.handout import PortionQueue
 from backend.training.lbfgs import Lbfgs
-from backend.training.loop import load_optimizer, served_parameters
+from backend.training.optimizer import load_optimizer, served_parameters
 from backend.training.parameter_server import sent_parameters
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
@@ -136,7 +136,7 @@ class Leader(ABC):
         for group, own_group in zip(state["param_groups"], groups, strict=True):
             # Older checkpoints have only those that were trained from the start: the first.
             group["params"] = own_group["params"]
-        load_optimizer(self._optimizer, state, self._config.optimizer)
+        load_optimizer(self._optimizer, state, self._config)
 
     # --- the job -------------------------------------------------------------------------------
 
@@ -265,9 +265,11 @@ class Leader(ABC):
         if states:
             restore_buffers(self._model, states[0]["buffers"])
         self._progress.save(
-            (self._model.state_dict(), self._optimizer.state_dict()),
-            optimized_names(self._model, self._optimizer),
-            torch.amp.GradScaler(enabled=False),
+            training_states(
+                self._model.state_dict(),
+                self._optimizer.state_dict(),
+                optimized_names(self._model, self._optimizer),
+            ),
             states,
             metrics or {},
             reason,

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from backend.base.errors import BackendError
 from backend.records.base.number_format import name_list
-from backend.records.jobs.config import JobConfig, Optimizer
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
@@ -30,6 +30,7 @@ from backend.training.checkpoint_content import (
     rank_buffers,
     restore_buffers,
     restore_random_state,
+    training_states,
 )
 from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
@@ -41,7 +42,14 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch
-from backend.training.lbfgs import Lbfgs
+from backend.training.optimizer import (
+    grouped_parameters,
+    load_optimizer,
+    make_optimizer,
+    parameters_by_name,
+    set_rate,
+    trained_parameters,
+)
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult, StepSync, mean_metrics
@@ -55,18 +63,10 @@ from backend.training.strategies.base import (
 )
 from backend.training.subject import collect_traits, open_subject, require_same_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
+from backend.training.weight_average import WeightAverage
 
 LOSS_LIMIT_S = 60.0
 """A failing validation costs at most this much training: a checkpoint precedes it."""
-
-_OPTIMIZERS: dict[str, Any] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-    "adadelta": torch.optim.Adadelta,
-    "rmsprop": torch.optim.RMSprop,
-}
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Trainer:
                 config.precision,
             )
         self._state_shapes = user_code.state_shapes(self._model)
-        self._optimizer = make_optimizer(config.optimizer, trained_parameters(self._model))
+        self._optimizer = make_optimizer(config, self._model, trained_parameters(self._model))
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
         self._is_adopted = False
         # The names of all parameters that were trained until now, and those that were reported.
@@ -142,10 +142,17 @@ class Trainer:
         self._step_times = RankStep()
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._rank_state: dict[str, Any] | None = None
+        self._averaged_state: dict[str, Any] | None = None
         self._saved_random: dict[str, Any] | None = None
         self._progress.open(subject, self._restore)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
+        self._average: WeightAverage | None = None
+        if config.ema is not None:
+            self._average = WeightAverage(self._model, config.ema)
+            if self._averaged_state is not None:
+                self._average.load(self._averaged_state)
+                self._averaged_state = None
         self._buffers = BufferWatch(self._model, self.device, keeps=not self.config.stop_on_nan)
         self._forward_pass = ForwardPass(self._model)
         self._forward = self.strategy.parallel(self._forward_pass)
@@ -181,9 +188,11 @@ class Trainer:
             # Older checkpoints have the parameters in the model's order.
             self._trained_names = {}
             self._optimize(state["optimized"])
-        load_optimizer(self._optimizer, state["optimizer"], self.config.optimizer)
+        load_optimizer(self._optimizer, state["optimizer"], self.config)
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
+        if "trained" in state:
+            self._averaged_state = state["model"]
         ranks = state["ranks"]
         is_same_size = len(ranks) == self.strategy.world_size
         rank_state = ranks[self.strategy.rank if is_same_size else 0]
@@ -354,9 +363,10 @@ class Trainer:
             self._buffers.restore()
             self._scaler.update()
         else:
-            for group in self._optimizer.param_groups:
-                group["lr"] = rate
+            set_rate(self._optimizer, rate)
             strategy.step(self._update)
+            if self._average is not None:
+                self._average.update(self.train_state.step)
         ended_s = time.perf_counter()
         # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
         self._step_times = RankStep(
@@ -417,15 +427,16 @@ class Trainer:
             for parameter in trainable_parameters(self._model, self._trained_names).values()
         }
         self._parameter_count = len(all_parameters(self._model))
+        if self._average is not None:
+            self._average.follow(self._model)
 
     def _optimize(self, names: Iterable[str]) -> None:
         """Optimize these parameters as well, and those that took another one's place."""
         self._trained_names |= dict.fromkeys(names)
         previous_optimizer = self._optimizer
         parameters = parameters_by_name(self._model, self._trained_names)
-        (group,) = previous_optimizer.param_groups
-        if list(map(id, parameters)) != list(map(id, group["params"])):
-            self._optimizer = make_optimizer(self.config.optimizer, parameters)
+        if list(map(id, parameters)) != list(map(id, grouped_parameters(previous_optimizer))):
+            self._optimizer = make_optimizer(self.config, self._model, parameters)
             for parameter in parameters:
                 if parameter in previous_optimizer.state:
                     self._optimizer.state[parameter] = previous_optimizer.state[parameter]
@@ -492,9 +503,10 @@ class Trainer:
                 if self.rank0_services is not None
                 else None
             )
-            result = self._evaluation.run(
-                self._model, lambda: self._progress.stop_is_requested, on_batch
-            )
+            with self._average.applied() if self._average is not None else nullcontext():
+                result = self._evaluation.run(
+                    self._model, lambda: self._progress.stop_is_requested, on_batch
+                )
             if result is None:
                 return True
             self._saved_random = None
@@ -529,11 +541,13 @@ class Trainer:
             "frozen": frozen_names(self._model),
         }
         ranks, failures = zip(*self._gather((rank_state, has_failed)), strict=True)
-        states = self.strategy.full_state(self._model, self._optimizer)
-        names = optimized_names(self._model, self._optimizer)
-        self._progress.save(
-            states, names, self._scaler, ranks, metrics or {}, reason, has_failed=failures[0]
+        states = training_states(
+            *self.strategy.full_state(self._model, self._optimizer),
+            optimized_names(self._model, self._optimizer),
+            self._scaler,
+            self._average,
         )
+        self._progress.save(states, ranks, metrics or {}, reason, has_failed=failures[0])
 
     def _gather(self, value: Any) -> list[Any]:
         """Collect a value of every rank; the guard sees that this rank waits."""
@@ -542,38 +556,6 @@ class Trainer:
         values = self.strategy.gather(value)
         self.beat.beat(phase)
         return values
-
-
-def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Return the parameters that training changes."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise BackendError(
-            "The model has no parameters to train.",
-            "Build layers in UserModel.__init__, leave requires_grad on for some, or freeze fewer.",
-        )
-    return parameters
-
-
-def served_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Return all parameters, as a model may thaw some later: first those that it trains now."""
-    return [*trained_parameters(model), *(p for p in model.parameters() if not p.requires_grad)]
-
-
-def make_optimizer(
-    settings: Optimizer, parameters: Sequence[torch.nn.Parameter]
-) -> torch.optim.Optimizer:
-    optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
-        parameters, lr=settings.lr, **settings.settings
-    )
-    return optimizer
-
-
-def parameters_by_name(model: torch.nn.Module, names: Iterable[str]) -> list[torch.nn.Parameter]:
-    """Return the parameters of these names; those that a model has tied since then once."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    unique_parameters = {id(parameters[name]): parameters[name] for name in names}
-    return list(unique_parameters.values())
 
 
 def all_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
@@ -589,18 +571,3 @@ def all_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
             parameters += module._parameters.values()
             modules += module._modules.values()
     return [parameter for parameter in parameters if parameter is not None]
-
-
-def load_optimizer(
-    optimizer: torch.optim.Optimizer | Lbfgs, state: dict[str, Any], settings: Optimizer
-) -> None:
-    """Load the state of a checkpoint; settings that were edited in the job since then stay."""
-    try:
-        optimizer.load_state_dict(state)
-    except (ValueError, KeyError) as error:
-        raise BackendError(
-            f"The checkpoint's optimizer does not match this job's: {error}.",
-            "Resume with the optimizer and the model that the checkpoint was made with.",
-        ) from error
-    for group in optimizer.param_groups:
-        group.update(settings.settings)

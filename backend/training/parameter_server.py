@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from backend.records.jobs.config import StrategyConfig
+from backend.training.optimizer import set_rate
 
 _WINDOW = 100
 """The last updates, over which staleness is reported."""
@@ -116,8 +117,7 @@ class ParameterServer:
                     copies[index].sub_(gradient, alpha=rate)
                 gradient = gradient + self._compensation(index, gradient, drift)
             parameter.grad = gradient
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self._optimizer, rate)
         self._optimizer.step()
         # After the step: an optimizer makes its own state where it finds none.
         for index, mean in self._new_means.items():

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
@@ -66,7 +64,7 @@ class RunProgress:
             )
         if self._launch.resume_from:
             saved = load_checkpoint(source)
-            fit_weights(model, saved["model"], source.name)
+            fit_weights(model, saved.get("trained", saved["model"]), source.name)
             self.state = TrainState.from_saved(saved["course"])
             restore_buffers(model, saved["ranks"][0]["buffers"])
             restore(saved)
@@ -196,17 +194,17 @@ class RunProgress:
 
     def save(
         self,
-        states: tuple[dict[str, Any], dict[str, Any]],
-        optimized: Sequence[str],
-        scaler: torch.amp.GradScaler,
+        states: Mapping[str, Any],
         ranks: Sequence[Any],
         metrics: dict[str, float],
         reason: str,
         has_failed: bool,
     ) -> None:
-        """Write a checkpoint; ``states`` are those of model and optimizer.
+        """Write a checkpoint.
 
-        ``has_failed``: what `begin_save` returned on rank 0.
+        Args:
+            states: What `training_states` returned.
+            has_failed: What `begin_save` returned on rank 0.
 
         Raises:
             NotSaved: This is the second one that could not be written.
@@ -216,7 +214,7 @@ class RunProgress:
             self.report(JobState.SAVING)
             state = self.state
             self._services.checkpointer.save(
-                content(*states, optimized, scaler, state, list(ranks), metrics, self._launch),
+                content(states, state, list(ranks), metrics, self._launch),
                 epoch=state.epoch if state.epoch_step else state.epoch - 1,
                 step=state.step,
                 epoch_step=state.epoch_step,

@@ -18,7 +18,7 @@ from backend.records.jobs.simulation import SimulatedEpoch
 from backend.training import user_code
 from backend.training.data import TrainingOrder, ValidationOrder, make_loader
 from backend.training.evaluation import Evaluation
-from backend.training.loop import make_optimizer, trained_parameters
+from backend.training.optimizer import make_optimizer, trained_parameters
 from backend.training.parameter_server import Delays, ParameterServer
 from backend.training.strategies.alone import SingleProcess
 from backend.training.strategies.base import fill
@@ -45,7 +45,7 @@ class Simulator:
                 batches, order, SingleProcess(), device, beat, Batch(), precision_name="float32"
             )
         self._parameters = trained_parameters(self.model)
-        optimizer = make_optimizer(config.optimizer, self._parameters)
+        optimizer = make_optimizer(config, self.model, self._parameters)
         self._server = ParameterServer(self._parameters, optimizer, config.strategy)
         self._copies = {worker: self._server.pull(worker) for worker in range(delays.workers)}
         pushes = config.epochs * self._order.steps_per_epoch

@@ -12,7 +12,7 @@ import torch
 from backend.records.library.gallery import CardFigures, GalleryEntry
 from backend.records.library.item import Kind
 from backend.services.library.gallery import FIGURES, GALLERY, GalleryService
-from backend.training.tools.layers import model_layers, evaluating_step_by_step
+from backend.training.tools.layers import evaluating_step_by_step, model_layers
 from backend.training.user_code import load_model
 
 REFERENCE = "alexnet"

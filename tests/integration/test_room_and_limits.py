@@ -22,7 +22,7 @@ from backend.records.library.item import Kind
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import BAD
 from backend.records.queue.entry import Cause, QueueEntry
-from backend.records.queue.scheduling import NodeView, ClusterState, wait_reason
+from backend.records.queue.scheduling import ClusterState, NodeView, wait_reason
 from backend.services.context.container import Services
 from backend.services.preflight import names
 from backend.services.preflight.context import PreflightTarget

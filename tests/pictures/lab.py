@@ -22,7 +22,7 @@ from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState
-from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuedJob, WaitReason
+from backend.records.queue.entry import Cause, Queue, QueuedJob, QueueEntry, WaitReason
 from tests.job_views import changed
 from tests.widgets.nodes import samples
 from widgets.nodes.history.node_history import NodeHistoryData, to_history_data

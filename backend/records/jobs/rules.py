@@ -156,7 +156,9 @@ RULES = (
     Rule(
         "power of two",
         ("strategy.reduction", "placement"),
-        lambda job: _has_option(job, "reduction", "adasum") and job.world_size & (job.world_size - 1),
+        lambda job: (
+            _has_option(job, "reduction", "adasum") and job.world_size & (job.world_size - 1)
+        ),
         "“adasum” needs 2, 4, 8… processes; there are {job.world_size}.",
     ),
     Rule(
@@ -224,6 +226,30 @@ RULES = (
         lambda job: (job.strategy.servers or job.strategy.is_split) and job.accumulate > 1,
         "must be 1 with servers, where “Push every” does the same, and in a split network; this is "
         "“{job.strategy.name}”.",
+    ),
+    Rule(
+        "average of all",
+        ("ema", "strategy.name"),
+        lambda job: (job.strategy.servers or job.strategy.is_split) and job.ema is not None,
+        "cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+    ),
+    Rule(
+        "rates of layers",
+        ("lr_of",),
+        lambda job: job.wrong_rate,
+        "has entries such as “backbone.=0.1”; “{job.wrong_rate}” is none.",
+    ),
+    Rule(
+        "rates of servers",
+        ("lr_of", "strategy.name"),
+        lambda job: job.strategy.servers and job.lr_of,
+        "cannot be used with servers; this is “{job.strategy.name}”.",
+    ),
+    Rule(
+        "decay of none",
+        ("no_decay", "optimizer.name"),
+        lambda job: job.no_decay and job.optimizer.name == "lbfgs",
+        "needs an optimizer with weight decay; “lbfgs” has none.",
     ),
     Rule(
         # Each rank would scale its loss by a factor of its own.

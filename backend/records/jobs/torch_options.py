@@ -156,12 +156,17 @@ SCHEDULES: Mapping[str, Options] = {
     ),
     "polynomial": Options(
         "Polynomial",
-        {"power": Setting("number", "Power", 1.0, exclusive_low=0, term="schedule"), "eta_min": _ETA_MIN},
+        {
+            "power": Setting("number", "Power", 1.0, exclusive_low=0, term="schedule"),
+            "eta_min": _ETA_MIN,
+        },
     ),
     "one-cycle": Options(
         "One cycle",
         {
-            "pct_start": Setting("number", "Share that rises", 0.3, exclusive_high=1.0, term="one cycle"),
+            "pct_start": Setting(
+                "number", "Share that rises", 0.3, exclusive_high=1.0, term="one cycle"
+            ),
             "div_factor": Setting("number", "First rate, peak by", 25.0, 1, term="one cycle"),
             "final_div_factor": Setting("number", "Last rate, first by", 1e4, 1, term="one cycle"),
         },
@@ -213,7 +218,7 @@ STRATEGIES: Mapping[str, Strategy] = {
         "unless you have a reason not to.",
         "Each step waits for the slowest process, and each node needs Horovod.",
         {
-            "compression": _choice("Compression", "compression", none="None", fp16="16 bits"),
+            "compression": _choice("Compression", "compression", none="None", fp16="float16"),
             "reduction": _choice(
                 "Reduction",
                 "reduction",
@@ -228,7 +233,12 @@ STRATEGIES: Mapping[str, Strategy] = {
         "DDP",
         "The same updates as allreduce, exchanged by PyTorch in place of Horovod.",
         "It pays on nodes where Horovod cannot be built.",
-        "Each step waits for the slowest process; it has no compression and no other reductions.",
+        "Each step waits for the slowest process; it has no other reductions.",
+        {
+            "compression": _choice(
+                "Compression", "compression", none="None", fp16="float16", bfloat16="bfloat16"
+            )
+        },
         library="mpi4py",
     ),
     "downpour": Strategy(

@@ -21,7 +21,7 @@ from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.records.base.program_name import COMMAND
-from backend.records.jobs.checkpoint import Checkpoint, finite_checkpoints, checkpoint_to_resume
+from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
 from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.settings import CHANGEABLE, label
@@ -260,7 +260,9 @@ class JobLifecycle:
                 "Clone it with more epochs or other settings and start_from, or start it over.",
             )
         checkpoints = list_checkpoints(folder, file.config.checkpoint)
-        record = checkpoint_to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
+        record = checkpoint_to_resume(
+            checkpoints, view.error.sound_step if view.error is not None else None
+        )
         if record is None:
             raise BackendError(
                 f"The job {file.id} has no checkpoint to continue from.", "Start it over."

@@ -33,7 +33,7 @@ def make_strategy(
     if config.name == "ddp":
         from backend.training.strategies.ddp import Ddp
 
-        return Ddp(host)
+        return Ddp(config, host)
     from backend.training.strategies.allreduce import AllReduce
 
     return AllReduce(config)

@@ -50,11 +50,16 @@ LAST_BYTES = 2**20
 """The bucket that is sent last, with the first layers, is the one that is waited for."""
 
 
+SENT_DTYPES = {"none": None, "fp16": torch.float16, "bfloat16": torch.bfloat16}
+"""By the value of the setting ``compression``."""
+
+
 class AveragedGradients(Strategy):
     """A strategy that averages the gradients of all ranks in messages of a fixed order."""
 
-    is_half = False
-    """Send 16 bits of each number: half the bytes, 11 bits of precision, no value above 65,504."""
+    sent_dtype: torch.dtype | None = None
+    """Of the numbers that are sent, if it is not that of the gradients: float16 has 11 bits of
+    precision and no value above 65,504, bfloat16 has 8 bits and the range of float32."""
     is_adasum = False
     """Add by Adasum in place of the mean (Maleki et al. 2020, arXiv 2006.02924)."""
     takes_bfloat16 = False
@@ -91,7 +96,7 @@ class AveragedGradients(Strategy):
         groups = group_parameters(self._parameters)
         # The last small one to be sent: by then it is known which parameters the step used.
         carrier = max((n for n, group in enumerate(groups) if _may_carry(group)), default=None)
-        if self.is_half or self.is_adasum:
+        if self.sent_dtype is not None or self.is_adasum:
             # The sync vector is a mean of exact numbers.
             carrier = None
         tail = sync_size + len(self._parameters)
@@ -109,7 +114,7 @@ class AveragedGradients(Strategy):
             # No small gradient of 32 bits: the sync vector is a message of its own.
             sync = GradientBucket(self, "ballot", [], tail)
         for message in messages:
-            message.is_half = self.is_half
+            message.sent_dtype = self.sent_dtype
             message.is_adasum = self.is_adasum
         self._messages = [*messages, sync]
         for message in self._messages:
@@ -197,7 +202,7 @@ class AllReduce(AveragedGradients):
     def __init__(self, config: StrategyConfig) -> None:
         super().__init__()
         self._reduction = config.setting("reduction")
-        self.is_half = config.setting("compression") == "fp16"
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
         self.is_adasum = self._reduction == "adasum"
 
     @property
@@ -305,7 +310,7 @@ def _bytes(parameters: Sequence[torch.nn.Parameter]) -> int:
 class GradientMessage(ABC):
     """Gradients of some parameters that are reduced by one call."""
 
-    is_half = False
+    sent_dtype: torch.dtype | None = None
     is_adasum = False
 
     def __init__(
@@ -406,8 +411,8 @@ class GradientMessage(ABC):
             values = torch.view_as_real(values)
         elif values.dtype is torch.bfloat16 and not self._strategy.takes_bfloat16:
             values = values.float()
-        if self.is_half and values.dtype in (torch.float32, torch.float64):
-            values = values.half()
+        if self.sent_dtype is not None and values.dtype in (torch.float32, torch.float64):
+            values = values.to(self.sent_dtype)
         self._values = values
         self._handle = self._strategy.send(values, self._name, is_adasum=self.is_adasum)
         self._sent_gradients = {parameter: parameter.grad for parameter in self.parameters}

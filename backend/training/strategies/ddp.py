@@ -13,12 +13,17 @@ from typing import Any
 
 import torch
 
-from backend.training.strategies.allreduce import AveragedGradients
+from backend.records.jobs.config import StrategyConfig
+from backend.training.strategies.allreduce import SENT_DTYPES, AveragedGradients
 from backend.training.strategies.rendezvous import RendezvousMixin, distributed
 
 
 class Ddp(RendezvousMixin, AveragedGradients):
     name = "ddp"
+
+    def __init__(self, config: StrategyConfig, host: str) -> None:
+        super().__init__(host)
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
 
     def join(self, stall_limit_s: float) -> None:
         self._rendezvous.join(stall_limit_s)

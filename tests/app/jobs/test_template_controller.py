@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.jobs.form_controller import FormController
 from app.shell.help import read_terms
 from backend.records.jobs.settings import OPTIONS, SETTINGS
-from backend.records.library.item import Kind, Combination
+from backend.records.library.item import Combination, Kind
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources

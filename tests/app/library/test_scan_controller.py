@@ -4,7 +4,7 @@ import pytest
 
 from app.library.scan_controller import ScanController
 from backend.base.errors import BackendError, Cancelled
-from backend.records.library.item import Kind, LibraryItem, Combination
+from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan

@@ -50,7 +50,9 @@ def go(program, hands, ids, place):
     window = program.window
     if place == "table":
         program.jobs.show_table()
-        hands.wait(lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.job_count))
+        hands.wait(
+            lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.job_count)
+        )
     elif place == "new-job":
         program._job_controller.drafts.new_job()
         hands.wait(lambda: window.place == place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.shell.page_commands import PageCommands, CommandScope
+from app.shell.page_commands import CommandScope, PageCommands
 from widgets.common.buttons import Button
 
 SHOWN: list[str] = []

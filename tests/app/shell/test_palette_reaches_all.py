@@ -242,7 +242,9 @@ def asked(qtbot, program, words):
     """All that is found, what takes a moment too."""
     answers = []
     open_and_close_palette(program)
-    program.frame.command_search.ask(words, lambda targets, is_all: answers.append((targets, is_all)))
+    program.frame.command_search.ask(
+        words, lambda targets, is_all: answers.append((targets, is_all))
+    )
     qtbot.waitUntil(lambda: answers[-1][1])
     return answers[-1][0]
 

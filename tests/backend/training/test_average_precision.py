@@ -14,7 +14,13 @@ import torch
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from backend.training.average_precision import OVERLAPS, precision_by_class, match_picture, matches_of, mean_precisions
+from backend.training.average_precision import (
+    OVERLAPS,
+    match_picture,
+    matches_of,
+    mean_precisions,
+    precision_by_class,
+)
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import BatchValues, average_values
 
@@ -212,4 +218,6 @@ def test_odd_detections_count_as_they_should(
     boxes: list[list[float]], scores: list[float], precision: float
 ) -> None:
     output = {"boxes": torch.tensor(boxes), "scores": torch.tensor(scores)}
-    assert mean_precisions(matches_of([output], [{"boxes": BOXES}]))["AP50"] == pytest.approx(precision)
+    assert mean_precisions(matches_of([output], [{"boxes": BOXES}]))["AP50"] == pytest.approx(
+        precision
+    )

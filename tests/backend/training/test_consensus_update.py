@@ -15,7 +15,7 @@ import torch
 from backend.records.jobs.torch_options import PUBLISHED_VARIANTS
 from backend.training import user_code
 from backend.training.checkpoint_content import random_state, restore_random_state
-from backend.training.consensus import REACH, ConsensusUpdate, ConsensusSettings, reinitialized
+from backend.training.consensus import REACH, ConsensusSettings, ConsensusUpdate, reinitialized
 from backend.training.data import TrainingOrder, seed_everything
 from backend.training.model_parts import ModelParts
 
@@ -88,7 +88,12 @@ def digits_model(seed: int) -> torch.nn.Module:
 
 
 def accuracy(
-    rules: ConsensusSettings | None, *, seed: int = 1, epochs: int = 3, lr: float = 0.03, steps: int = 1
+    rules: ConsensusSettings | None,
+    *,
+    seed: int = 1,
+    epochs: int = 3,
+    lr: float = 0.03,
+    steps: int = 1,
 ) -> float:
     """Train whole (None) or split after ``features``; return the validation's accuracy, or NaN.
 
@@ -98,7 +103,9 @@ def accuracy(
     data, target, unseen, digits = pictures()
     model = digits_model(seed)
     seed_everything(seed + 1)
-    split = SplitTraining(ModelParts(model, ["features"], 2, data[:32]), rules or ConsensusSettings())
+    split = SplitTraining(
+        ModelParts(model, ["features"], 2, data[:32]), rules or ConsensusSettings()
+    )
     optimizer = torch.optim.SGD(split.parameters, lr=lr, momentum=0.9)
     order = TrainingOrder(len(data), 32, 0, 1, seed)
     model.train()
@@ -136,7 +143,9 @@ def test_one_round_has_the_gradients_of_backpropagation(beta: float) -> None:
     torch.autograd.backward(user_code.compute_loss(model, model(data[:32]), target[:32]))
     wanted = {name: one.grad for name, one in model.named_parameters()}
     for cut in (["features"], ["features.0", "features.3"]):
-        split = SplitTraining(ModelParts(model, cut, len(cut) + 1, data[:32]), ConsensusSettings(beta))
+        split = SplitTraining(
+            ModelParts(model, cut, len(cut) + 1, data[:32]), ConsensusSettings(beta)
+        )
         split.train(
             data[:32],
             lambda output: user_code.compute_loss(model, output, target[:32]),
@@ -182,7 +191,9 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
 ) -> None:
     data, target, *_ = pictures()
     model = digits_model(1)
-    above = ConsensusUpdate(ModelParts(model, ["features"], 2, data[:8]), 1, ConsensusSettings(beta, 3))
+    above = ConsensusUpdate(
+        ModelParts(model, ["features"], 2, data[:8]), 1, ConsensusSettings(beta, 3)
+    )
 
     def norms(values: torch.Tensor) -> torch.Tensor:
         return values.flatten(1).norm(dim=1)
@@ -203,7 +214,9 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
 def test_each_reading_of_the_published_error_has_its_gradient(variant: str, scale: float) -> None:
     data = pictures()[0]
     model = digits_model(1).eval()
-    split = SplitTraining(ModelParts(model, ["features"], 2, data[:8]), ConsensusSettings(variant=variant))
+    split = SplitTraining(
+        ModelParts(model, ["features"], 2, data[:8]), ConsensusSettings(variant=variant)
+    )
     below, above = split.updates
     x = below.forward(data[:8], None)
     with torch.no_grad():

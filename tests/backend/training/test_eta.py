@@ -146,7 +146,13 @@ def test_a_rehearsal_measures_a_batch_that_is_not_the_first(
     order = ValidationOrder(10, 8, 0, 1)
     batches = torch.utils.data.DataLoader(Samples(), batch_sampler=order, num_workers=workers)
     rehearsed = Evaluation(
-        batches, order, SingleProcess(), torch.device("cpu"), RankHeartbeat.inherited(), Batch(), False
+        batches,
+        order,
+        SingleProcess(),
+        torch.device("cpu"),
+        RankHeartbeat.inherited(),
+        Batch(),
+        False,
     ).rehearse(Model())
     assert (rehearsed, Model.shapes) == (pytest.approx(batch_s), [8, 2, 8])
 

@@ -20,8 +20,8 @@ from backend.training.checkpoint import (
     FORMAT,
     Checkpointer,
     NotSaved,
-    load_checkpoint,
     finish_writing,
+    load_checkpoint,
 )
 from backend.training.error_report import make_record
 from backend.training.rank import Rank

@@ -33,15 +33,15 @@ def test_no_optimizer_loads_the_compiler_when_made_stepped_or_restored() -> None
 import sys, torch
 from backend.training import lazy_dynamo
 lazy_dynamo.postpone()
-from backend.records.jobs.config import Optimizer
-from backend.training.loop import load_optimizer, make_optimizer
+from backend.training.optimizer import load_optimizer, make_optimizer
+from tests.backend.training.training_rig import job, parsed
 layer = torch.nn.Linear(2, 2)
 for name in ("sgd", "adam", "adamw", "adagrad", "adadelta", "rmsprop"):
-    settings = Optimizer(name, lr=0.01)
+    config = parsed(job(optimizer={"name": name, "lr": 0.01}))
     for state in (None, {}):
-        optimizer = make_optimizer(settings, list(layer.parameters()))
+        optimizer = make_optimizer(config, layer, list(layer.parameters()))
         if state is not None:
-            load_optimizer(optimizer, kept, settings)
+            load_optimizer(optimizer, kept, config)
         layer(torch.ones(1, 2)).sum().backward()
         optimizer.step()
         kept = optimizer.state_dict()

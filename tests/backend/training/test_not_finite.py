@@ -17,7 +17,7 @@ from torch import nn
 from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.records.base.atomic_files import read_json
-from backend.records.jobs.checkpoint import Checkpoint, retired_checkpoints, checkpoint_to_resume
+from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, retired_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch

@@ -14,6 +14,12 @@ from tests.backend.training.training_rig import MODEL, Training, held, new_train
 OPTIONS: dict[str, dict[str, Any]] = {
     "bfloat16": {"precision": "bfloat16"},
     "accumulation": {"accumulate": 3, "batch_size": 4},
+    "average": {"ema": 0.9},
+    "no decay": {
+        "no_decay": True,
+        "optimizer": {"name": "adamw", "lr": 0.01, "weight_decay": 0.5},
+    },
+    "rate of a layer": {"lr_of": {"layers.0.": 0.1, "layers.": 2}},
     "one cycle": {"schedule": {"name": "one-cycle"}},
     "plateau": {"schedule": {"name": "plateau", "patience": 1, "min_delta": 9.0}},
 }

@@ -30,7 +30,9 @@ class Watched(Reporter):
 
     def __init__(self, folder: JobFolder, before: RunStatus | None = None) -> None:
         self._has_written = threading.Condition()
-        super().__init__(folder, run=1, epochs=2, world_size=2, global_batch=16, previous_status=before)
+        super().__init__(
+            folder, run=1, epochs=2, world_size=2, global_batch=16, previous_status=before
+        )
 
     def _write_status(self) -> None:
         super()._write_status()

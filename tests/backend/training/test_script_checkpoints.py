@@ -46,7 +46,9 @@ class Rig:
 
     def poll(self, **how: bool) -> list[str]:
         """The files of the checkpoints after a poll, oldest first, each as it was verified."""
-        self.checkpoints.update(lambda _path, _ns: ScriptPosition(0, self.step, self.metrics), **how)
+        self.checkpoints.update(
+            lambda _path, _ns: ScriptPosition(0, self.step, self.metrics), **how
+        )
         found = read_checkpoints(self.folder.checkpoints, ".json")
         assert all(sha256_of(Path(one.path)) == one.sha256 for one in found)
         assert all(size_of(Path(one.path)) == one.bytes for one in found)

@@ -29,7 +29,7 @@ from backend.records.jobs.script import interpreter
 from backend.records.jobs.status import last_status
 from backend.training import script_disk
 from backend.training.script_disk import DiskWatch
-from backend.training.script_rank import ScriptReports, Script
+from backend.training.script_rank import Script, ScriptReports
 
 PLANS = (
     RankPlan(0, 0, "gpu01", "10.0.0.1", "GPU-a"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from backend.records.bundles.job_archive import WrittenBundle, ImportedJob
+from backend.records.bundles.job_archive import ImportedJob, WrittenBundle
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 from backend.records.nodes.preflight import Preflight

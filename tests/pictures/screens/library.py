@@ -14,17 +14,17 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
-from backend.records.library.item import Kind, LibraryItem, Combination, VersionChanges
+from backend.records.library.item import Combination, Kind, LibraryItem, VersionChanges
 from backend.records.library.layer_graph import NODE_H, GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
-    SampleError,
     LayerRow,
     ModelCheck,
     Preview,
+    SampleError,
     SamplePart,
     SamplePreview,
     ShapeCount,

@@ -38,8 +38,8 @@ from widgets.common.cards import (
     EmptyState,
     PageHeader,
     ProgressLine,
-    VerticalScrollArea,
     Separator,
+    VerticalScrollArea,
 )
 from widgets.common.fields import (
     ComboBox,

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QLabel, QTableView, QTextEdit, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.library.item import Kind, Combination
+from backend.records.library.item import Combination, Kind
 from backend.records.library.preview import ClassCount
 from backend.records.nodes.reading import Finding
 from tests.job_views import changed

@@ -22,12 +22,12 @@ from widgets.common.state_badge import (
     RankRing,
     StateBadge,
     StateGlyph,
+    current_turn,
     is_animated,
     paint_gpu_cell,
     paint_rank_ring,
     paint_state,
     state_color_role,
-    current_turn,
 )
 
 Grey = NDArray[np.float64]

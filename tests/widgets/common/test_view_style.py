@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QTableView
 
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.view_style import style_view, share_column_width
+from widgets.common.view_style import share_column_width, style_view
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from app.jobs.compare_controller import CompareController
 from app.jobs.file_export import FileExport
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.queue.entry import Queue, QueueEntry, QueuedJob
+from backend.records.queue.entry import Queue, QueuedJob, QueueEntry
 from tests.app.jobs.test_compare_controller import Service
 from tests.job_views import changed
 from tests.widgets import drags

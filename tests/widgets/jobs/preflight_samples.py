@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import (
-    TrialResult,
     Fix,
     Preflight,
     PreflightFinding,
+    TrialResult,
     smaller_placement,
 )
 

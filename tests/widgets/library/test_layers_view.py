@@ -5,7 +5,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QTableView
 
-from backend.records.library.item import Kind, LibraryItem, Combination
+from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractButton, QApplication, QListView, QTableView
 
-from backend.records.library.item import Kind, LibraryItem, Combination
+from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,

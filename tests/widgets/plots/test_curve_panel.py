@@ -20,7 +20,7 @@ from tests.windows import on_screen, owned, the
 from widgets.common import formats, theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import CurveEnds
-from widgets.plots.annotations import AxisSpan, Boundary, VerticalMarker, ThresholdLine, curve_pen
+from widgets.plots.annotations import AxisSpan, Boundary, ThresholdLine, VerticalMarker, curve_pen
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.end_labels import CurveEnd, name_rects, name_span

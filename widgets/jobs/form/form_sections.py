@@ -13,6 +13,7 @@ from backend.records.jobs.config import (
     LAMBDAS,
     CheckpointPolicy,
     StrategyConfig,
+    default_scaling,
 )
 from backend.records.jobs.metric_labels import usual_mode
 from backend.records.jobs.script import USUAL_CHECKPOINTS
@@ -121,6 +122,7 @@ class FormSections(QWidget):
         self._default_strategy = StrategyConfig.name
         self._strategy_note = StrategyView()
         self._strategy_names = ("", "")
+        self._optimizer_names = ("", "")
         self._keep_details = Details("If a machine fails, stop conditions, seed")
         self._validation_details = Details(
             "Validation on other data", "Validation: of the same data"
@@ -158,6 +160,8 @@ class FormSections(QWidget):
                 control.currentIndexChanged.connect(self.fit_settings)
                 if table == "strategy":
                     control.activated.connect(self._follow_strategy)
+                if table == "optimizer":
+                    control.activated.connect(self._follow_optimizer)
         fields.show({"stop_on_nan": True})
         self.fit_settings()
         self._show_default_mode()
@@ -221,6 +225,8 @@ class FormSections(QWidget):
             name = self._fields.key(f"{table}.name") or self._default_strategy
             if table == "strategy" and name != self._strategy_names[1]:
                 self._strategy_names = (self._strategy_names[1], name)
+            if table == "optimizer" and name != self._optimizer_names[1]:
+                self._optimizer_names = (self._optimizer_names[1], name)
             settings = {k: s for k, s in options.get(name, {}).items() if s.label}
             paths = tuple(f"{table}.{key}" for key in settings)
             if paths == self._shown_settings[table] and paths:
@@ -254,6 +260,13 @@ class FormSections(QWidget):
         if self._fields.key("optimizer.name") == previous_optimizer:
             self._fields.show_value("optimizer.name", new_optimizer)
         self._how_details.open()
+
+    @Slot()
+    def _follow_optimizer(self) -> None:
+        """Select the usual rate scaling of an optimizer that the user chose, as for a strategy."""
+        previous_scaling, new_scaling = map(default_scaling, self._optimizer_names)
+        if self._fields.key("strategy.lr_scaling") == previous_scaling:
+            self._fields.show_value("strategy.lr_scaling", new_scaling)
 
     def _lay_out_settings(self) -> None:
         """Place the settings in rows; servers apply the learning rate without scaling."""

@@ -254,7 +254,9 @@ class JobForm(QWidget):
         self._sections.show_job_kind(SCRIPT if is_script else MODEL)
         self._sections.offer_job_kinds(self._has_scripts and not is_script)
         self._offer_datasets()
-        raw = {**draft.raw} if is_script else without_default_stop({"stop_on_nan": True, **draft.raw})
+        raw = (
+            {**draft.raw} if is_script else without_default_stop({"stop_on_nan": True, **draft.raw})
+        )
         optimizer = raw.get("optimizer", {})
         if not is_script and isinstance(optimizer, Mapping) and "name" not in optimizer:
             # The default of the strategy.

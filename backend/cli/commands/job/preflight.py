@@ -10,7 +10,7 @@ from backend.cli.command import command
 from backend.cli.parameters import JobId
 from backend.cli.printing import Answer, print_note
 from backend.cli.session import Session
-from backend.records.nodes.preflight import TrialResult, Preflight, PreflightFinding
+from backend.records.nodes.preflight import Preflight, PreflightFinding, TrialResult
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from backend.cli.runs import cause
 from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, strip_codes
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.script import entry_args, command_line
+from backend.records.jobs.script import command_line, entry_args
 from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.context.container import Services
 

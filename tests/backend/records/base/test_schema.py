@@ -20,7 +20,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backend.records
-from backend.records.base.schema import KEY, READ, STRICT, SchemaError, Record, build, evaluate_annotation
+from backend.records.base.schema import (
+    KEY,
+    READ,
+    STRICT,
+    Record,
+    SchemaError,
+    build,
+    evaluate_annotation,
+)
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch, RankPlan

@@ -10,11 +10,11 @@ from backend.records.jobs.config import JobConfig, Optimizer, StrategyConfig, pa
 from backend.records.jobs.flat_settings import setting_changes
 from backend.records.jobs.forecast import (
     SimilarJob,
-    similar_jobs,
     checkpoint_bytes,
     checkpoints_kept,
     forecast,
     similar_job_of,
+    similar_jobs,
 )
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus

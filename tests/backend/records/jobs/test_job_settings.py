@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.flat_settings import setting_changes, effective_settings, flatten
+from backend.records.jobs.flat_settings import effective_settings, flatten, setting_changes
 from backend.records.jobs.settings import (
     OPTIONS,
     SETTINGS,
@@ -15,8 +15,8 @@ from backend.records.jobs.settings import (
     is_named,
     label,
     name_and_unit,
-    sort_key,
     section,
+    sort_key,
     value_label,
 )
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.records.jobs.log_numbers import (
+    invalid_pattern,
     is_name,
     number_spans,
     numbers_of,
     pattern_for,
-    invalid_pattern,
 )
 
 LINES = (
@@ -44,7 +44,9 @@ def test_the_pattern_of_each_number_finds_it_in_its_line(line: str) -> None:
 @pytest.mark.parametrize("line", [one for one in LINES if "oss" in one])
 def test_the_pattern_of_a_loss_finds_the_next_one(line: str) -> None:
     begin, end = (
-        next(place for place in number_spans(line) if re.search(r"oss\W+$", line[: place[0]] or line))
+        next(
+            place for place in number_spans(line) if re.search(r"oss\W+$", line[: place[0]] or line)
+        )
         if not line.startswith("0.5")
         else (0, 3)
     )

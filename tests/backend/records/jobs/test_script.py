@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.script import (
     PLACEHOLDERS,
+    command_line,
     entry_args,
     fill_placeholders,
-    command_line,
     is_entry,
     unknown_placeholders,
     usual_entry,

@@ -21,9 +21,9 @@ from backend.records.queue.entry import (
 )
 from backend.records.queue.forecast import lasts_s, starts_in
 from backend.records.queue.scheduling import (
+    ClusterState,
     NodeView,
     QuietTimes,
-    ClusterState,
     gives_way_to,
     judge_queue,
     node_view_of,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backend.records.jobs import summary_settings
 from backend.records.jobs.state import JobState
-from backend.records.jobs.summary import JobQuery, JobSummary, summary_of, make_summary
+from backend.records.jobs.summary import JobQuery, JobSummary, make_summary, summary_of
 from backend.records.library.item import Pin
 from backend.services.jobs.index import JobIndex
 from tests.backend.catalogue.catalogue_rig import CONFIG, job

@@ -23,8 +23,8 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
-from backend.records.library.item import Kind, LibraryItem, Pin, Combination
-from backend.records.library.preview import SampleError, ModelCheck, Preview
+from backend.records.library.item import Combination, Kind, LibraryItem, Pin
+from backend.records.library.preview import ModelCheck, Preview, SampleError
 from backend.services.context.container import Services, default_catalogue, open_services
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process

@@ -19,7 +19,7 @@ from backend.services.preflight.connectivity import (
 )
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from backend.services.preflight.limits import PreflightLimits
-from backend.services.preflight.names import SSH_BETWEEN_NODES, DATA_ROOT, PYTHON, PYTORCH, ROUTE
+from backend.services.preflight.names import DATA_ROOT, PYTHON, PYTORCH, ROUTE, SSH_BETWEEN_NODES
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}

@@ -8,7 +8,12 @@ import torch
 from torch import nn
 
 from backend.records.jobs.config import StrategyConfig
-from backend.training.strategies.allreduce import BUCKET_BYTES, LAST_BYTES, AllReduce, group_parameters
+from backend.training.strategies.allreduce import (
+    BUCKET_BYTES,
+    LAST_BYTES,
+    AllReduce,
+    group_parameters,
+)
 
 
 class Wire:

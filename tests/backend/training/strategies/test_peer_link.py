@@ -14,8 +14,8 @@ import pytest
 
 from backend.training.strategies import peer_link
 from backend.training.strategies.peer_link import (
-    Listener,
     ForeignPeerError,
+    Listener,
     PeerLink,
     connect,
 )

@@ -14,8 +14,8 @@ from backend.training.strategies.allreduce import AllReduce
 from tests.backend.training.training_rig import new_training
 
 
-def weights(folder: Path, name: str, **strategy: str) -> dict[str, torch.Tensor]:
-    training = new_training(folder, name=name, epochs=1, strategy={"name": "allreduce", **strategy})
+def weights(folder: Path, job: str, **strategy: str) -> dict[str, torch.Tensor]:
+    training = new_training(folder, name=job, epochs=1, strategy={"name": "allreduce"} | strategy)
     training.train_well()
     losses = list(training.curve("loss").values())
     assert losses[-1] < losses[0]
@@ -23,12 +23,24 @@ def weights(folder: Path, name: str, **strategy: str) -> dict[str, torch.Tensor]
     return {name: tensor for name, tensor in state["model"].items() if "layers" in name}
 
 
-def test_sixteen_bits_train_nearly_as_thirty_two(tmp_path: Path) -> None:
-    whole = weights(tmp_path, "whole")
-    half = weights(tmp_path, "half", compression="fp16")
+@pytest.mark.parametrize(
+    ("strategy", "compression", "tolerance"),
+    [
+        ("allreduce", "fp16", 5e-3),
+        ("ddp", "bfloat16", 3e-2),
+        pytest.param("ddp", "fp16", 5e-3, marks=pytest.mark.slow),
+    ],
+)
+def test_sixteen_bits_train_nearly_as_thirty_two(
+    tmp_path: Path, strategy: str, compression: str, tolerance: float
+) -> None:
+    whole = weights(tmp_path, "whole", name=strategy)
+    half = weights(tmp_path, "half", name=strategy, compression=compression)
     assert any(not torch.equal(half[name], tensor) for name, tensor in whole.items())
     for name, tensor in whole.items():
-        torch.testing.assert_close(half[name], tensor, rtol=5e-3, atol=5e-3, check_dtype=False)
+        torch.testing.assert_close(
+            half[name], tensor, rtol=tolerance, atol=tolerance, check_dtype=False
+        )
 
 
 def test_adasum_trains_otherwise_than_the_mean(tmp_path: Path) -> None:

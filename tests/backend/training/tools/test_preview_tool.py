@@ -23,7 +23,7 @@ from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import thumbnails
 from backend.training.tools.dataset_size import measure
 from backend.training.tools.histogram import ChannelSpread
-from backend.training.tools.preview import _reading_order, spread_indices, preview
+from backend.training.tools.preview import _reading_order, preview, spread_indices
 from backend.training.user_code import UserCodeError
 from tests.waiting import LIMIT_S
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from backend.records.library.variance import DepthVariance, LayerVariance
 from backend.training.tools import protocol as tool_protocol
-from backend.training.tools.variance import variance, compute_variance
+from backend.training.tools.variance import compute_variance, variance
 from backend.training.user_code import UserCodeError
 
 GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"

@@ -12,7 +12,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import GROWN, Continuation, RunStatus
 from backend.records.jobs.summary import summary_of
-from backend.records.queue.entry import Cause, QueueEntry, QueuedJob, WaitReason
+from backend.records.queue.entry import Cause, QueuedJob, QueueEntry, WaitReason
 from tests.job_views import changed
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
@@ -21,7 +21,7 @@ from widgets.common import formats
 from widgets.common.key_value_row import KeyValueRow
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import run_details, header_figures, stop_cost_message
+from widgets.jobs.detail.header_facts import header_figures, run_details, stop_cost_message
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.warning import ReplayComparison, job_finding
 from widgets.jobs.failure.failure_tab import FailureTab

@@ -224,7 +224,9 @@ def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(p
     qtbot.waitUntil(page._reading_state.isVisible)
     assert page._reading_state.accessibleName() == "Reading jobs…"
     page.show_error("/lab/ring does not answer.")
-    assert page._reading_state.accessibleName() == ("Could not read the jobs /lab/ring does not answer.")
+    assert page._reading_state.accessibleName() == (
+        "Could not read the jobs /lab/ring does not answer."
+    )
     show_jobs(page, (job("a", LIVE),))
     page.show_error("/lab/ring does not answer.")
     assert page.detail.isVisible(), "what is known stays"

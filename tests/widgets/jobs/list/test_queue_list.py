@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck
-from backend.records.queue.entry import Cause, Queue, QueueEntry, QueuedJob, WaitReason
+from backend.records.queue.entry import Cause, Queue, QueuedJob, QueueEntry, WaitReason
 from tests.asks import asks
 from tests.job_views import changed
 from tests.widgets import drags

@@ -17,7 +17,7 @@ from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
 from tests.windows import button, line_of, says, texts, the
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox, SearchField
-from widgets.jobs.log.log_ansi import StyledText, Style, split_styles, strip_codes
+from widgets.jobs.log.log_ansi import Style, StyledText, split_styles, strip_codes
 from widgets.jobs.log.log_tab import LogSearch, LogTab
 from widgets.jobs.log.log_view import CHUNK
 

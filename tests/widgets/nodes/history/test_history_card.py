@@ -19,7 +19,7 @@ from tests.widgets.nodes import samples
 from tests.windows import on_screen, says, texts, the
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, JobPeriod
-from widgets.nodes.history.job_timeline import JobBar, job_bars, arrange_bars
+from widgets.nodes.history.job_timeline import JobBar, arrange_bars, job_bars
 from widgets.nodes.history.node_history import BY_KEY, HOT_C, NodeHistory, to_history_data
 from widgets.plots.end_labels import name_width
 from widgets.plots.plot_view import PlotView

@@ -8,7 +8,7 @@ from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
 from widgets.nodes.row.node_names import elide_names, strip_domain
-from widgets.nodes.row.node_row import Condition, nodes_summary, node_row
+from widgets.nodes.row.node_row import Condition, node_row, nodes_summary
 from widgets.shell.cluster_summary import HealthCounts
 
 NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))

@@ -1,0 +1,139 @@
+"""The optimizer of a job: its parameters in groups, its learning rate, its saved state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from backend.base.errors import BackendError
+from backend.records.jobs.config import JobConfig
+from backend.training import user_code
+from backend.training.checkpoint import names_with_prefix
+from backend.training.lbfgs import Lbfgs
+from backend.training.user_code import UserCodeError
+
+RATE_FACTOR = "rate_factor"
+"""Key of a group: its learning rate, as a multiple of the job's."""
+_OPTIMIZERS: dict[str, Any] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+def make_optimizer(
+    config: JobConfig, model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]
+) -> torch.optim.Optimizer:
+    """Return the optimizer of these parameters: the model's own, if it makes one.
+
+    Raises:
+        BackendError: ``lr_of`` names no parameter, or the model's method returns no optimizer.
+    """
+    make_own = getattr(type(model), "optimizer", None)
+    # Keras has a property of this name.
+    if callable(make_own):
+        return _make_own(model, make_own, parameters, config.optimizer.lr)
+    settings = config.optimizer
+    optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
+        _groups(config, model, parameters), lr=settings.lr, **settings.settings
+    )
+    return optimizer
+
+
+def _make_own(
+    model: torch.nn.Module, make_own: Any, parameters: Sequence[torch.nn.Parameter], lr: float
+) -> torch.optim.Optimizer:
+    with user_code.calling("The model's optimizer"):
+        optimizer = make_own(model, list(parameters), lr)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UserCodeError(
+            f"The model's optimizer returns {type(optimizer).__name__}, not an optimizer.",
+            "Return an optimizer of torch.optim, made with the parameters that it gets.",
+        )
+    given, taken = {id(p) for p in parameters}, grouped_parameters(optimizer)
+    if {id(p) for p in taken} != given:
+        raise UserCodeError(
+            f"The model's optimizer has {len(taken)} parameters; it was called with {len(given)}.",
+            "Give each parameter that it gets to one group; freeze the others by the job's setting "
+            "freeze.",
+        )
+    for group in optimizer.param_groups:
+        group[RATE_FACTOR] = float(group["lr"]) / lr
+    return optimizer
+
+
+def _groups(
+    config: JobConfig, model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]
+) -> Sequence[torch.nn.Parameter] | list[dict[str, Any]]:
+    """Return the parameters, in groups if a setting is not that of all."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    rates = config.rate_factors
+    names_with_prefix(names.values(), tuple(rates), "lr_of")
+    groups: dict[tuple[float, bool], list[torch.nn.Parameter]] = {}
+    for parameter in parameters:
+        prefixes = [prefix for prefix in rates if names[id(parameter)].startswith(prefix)]
+        factor = rates[max(prefixes, key=len)] if prefixes else 1.0
+        # Biases, and the scales of normalizations.
+        decays = not (config.no_decay and parameter.ndim <= 1)
+        groups.setdefault((factor, decays), []).append(parameter)
+    if groups.keys() == {(1.0, True)}:
+        return parameters
+    return [
+        {"params": members, RATE_FACTOR: factor, **({} if decays else {"weight_decay": 0.0})}
+        for (factor, decays), members in groups.items()
+    ]
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get(RATE_FACTOR, 1.0)
+
+
+def grouped_parameters(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+    """Return the parameters in the order of the state dict."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def load_optimizer(
+    optimizer: torch.optim.Optimizer | Lbfgs, state: dict[str, Any], config: JobConfig
+) -> None:
+    """Load the state of a checkpoint; settings that were edited in the job since then stay."""
+    keys = config.optimizer.settings.keys() | {RATE_FACTOR}
+    edited = [{k: group[k] for k in keys & group.keys()} for group in optimizer.param_groups]
+    try:
+        optimizer.load_state_dict(state)
+    except (ValueError, KeyError) as error:
+        raise BackendError(
+            f"The checkpoint's optimizer does not match this job's: {error}.",
+            "Resume with the optimizer and the model that the checkpoint was made with.",
+        ) from error
+    for group, settings in zip(optimizer.param_groups, edited, strict=True):
+        group.update(settings)
+
+
+def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return the parameters that training changes."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise BackendError(
+            "The model has no parameters to train.",
+            "Build layers in UserModel.__init__, leave requires_grad on for some, or freeze fewer.",
+        )
+    return parameters
+
+
+def served_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return all parameters, as a model may thaw some later: first those that it trains now."""
+    return [*trained_parameters(model), *(p for p in model.parameters() if not p.requires_grad)]
+
+
+def parameters_by_name(model: torch.nn.Module, names: Iterable[str]) -> list[torch.nn.Parameter]:
+    """Return the parameters of these names; those that a model has tied since then once."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    unique_parameters = {id(parameters[name]): parameters[name] for name in names}
+    return list(unique_parameters.values())

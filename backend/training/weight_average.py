@@ -1,0 +1,63 @@
+"""The moving average of a model's weights, which is validated and taken away in their place.
+
+Every rank has the same weights after a step, so each keeps the average by itself, without a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+
+
+class WeightAverage:
+    """An exponential moving average of the parameters: s ← d·s + (1 − d)·w after each step.
+
+    At first d is smaller, (1 + n) / (10 + n) after n steps, so that the random weights of the
+    beginning are soon forgotten, as in TensorFlow's ExponentialMovingAverage with num_updates.
+    Buffers, such as running means, are those of the model.
+    """
+
+    def __init__(self, model: torch.nn.Module, decay: float) -> None:
+        self._decay = decay
+        self.follow(model)
+        self._average = {name: p.detach().clone() for name, p in self._parameters.items()}
+
+    def follow(self, model: torch.nn.Module) -> None:
+        """Take the parameters that the model has now under the same names."""
+        self._parameters = dict(model.named_parameters())
+        names = {id(parameter): name for name, parameter in self._parameters.items()}
+        tied = model.named_parameters(remove_duplicate=False)
+        self._name_of = {name: names[id(parameter)] for name, parameter in tied}
+
+    def update(self, step: int) -> None:
+        """Take the weights after the ``step``-th step of the job."""
+        decay = min(self._decay, (1 + step) / (10 + step))
+        weights = [parameter.detach() for parameter in self._parameters.values()]
+        torch._foreach_lerp_(list(self._average.values()), weights, 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Give the model the average, until the end of the context."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.data, self._average[name] = self._average[name], parameter.data
+
+    def averaged(self, model_state: Mapping[str, object]) -> dict[str, object]:
+        """Return the model's state dict with the average in place of the parameters."""
+        return {
+            name: self._average[self._name_of[name]] if name in self._name_of else value
+            for name, value in model_state.items()
+        }
+
+    def load(self, model_state: Mapping[str, torch.Tensor]) -> None:
+        """Continue with the average of a checkpoint."""
+        for name, average in self._average.items():
+            average.copy_(model_state[name])
