@@ -101,7 +101,7 @@ def frozen_names(model: torch.nn.Module) -> list[str]:
 
 
 def freeze(model: torch.nn.Module, names: Collection[str]) -> None:
-    """Freeze exactly the parameters of `frozen_names`, and thaw all others."""
+    """Freeze exactly the parameters ``names``, as `frozen_names` returns them; thaw all others."""
     for name, parameter in model.named_parameters():
         if parameter.requires_grad == (name in names):
             parameter.requires_grad_(name not in names)

@@ -222,7 +222,9 @@ class BundleService:
             members = [ArchiveMember(name + CHECKPOINT_SUFFIX, record.sha256, record.bytes, path)]
             if path.is_dir():
                 members = [
-                    ArchiveMember(f"{name}/{inner_path}", hash_file(file), file.stat().st_size, file)
+                    ArchiveMember(
+                        f"{name}/{inner_path}", hash_file(file), file.stat().st_size, file
+                    )
                     for inner_path, file in files_of(path)
                 ]
                 inner_hashes = ((m.path.removeprefix(f"{name}/"), m.sha256) for m in members)

@@ -260,7 +260,9 @@ class JobLifecycle:
                 "Clone it with more epochs or other settings and start_from, or start it over.",
             )
         checkpoints = list_checkpoints(folder, file.config.checkpoint)
-        record = checkpoint_to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
+        record = checkpoint_to_resume(
+            checkpoints, view.error.sound_step if view.error is not None else None
+        )
         if record is None:
             raise BackendError(
                 f"The job {file.id} has no checkpoint to continue from.", "Start it over."

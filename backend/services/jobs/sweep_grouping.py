@@ -19,10 +19,10 @@ NO_SLOTS: Slots = np.zeros(0, np.int32)
 
 
 class JobSweeps:
-    """Is updated with every job, then with `update` after several; then it can fold.
+    """The sweeps of all jobs: call `put` for each job, then `update`, then `fold`.
 
     Args:
-        lines: All jobs by slot. The rows of sweeps are appended to them.
+        summaries: All jobs by slot. The rows of sweeps are appended.
     """
 
     def __init__(self, summaries: list[JobSummary]) -> None:
@@ -34,14 +34,14 @@ class JobSweeps:
         self._is_regrouped = False
         self._sizes = NO_SLOTS
         self.sweep_slots: Slots = NO_SLOTS
-        """Slot of a job's sweep by the job's slot, -1 for none. It is replaced, never changed."""
+        """Slot of a job's sweep by the job's slot, -1 for none. The array never changes."""
 
     def slot(self, tag: str) -> int | None:
         """Return the slot of a sweep. May be called from any thread."""
         return self._slots.get(tag)
 
     def put(self, slot: int, summary: JobSummary) -> None:
-        """Add a job, or update it."""
+        """Add or update a job."""
         tag, previous_tag = sweep_of(summary.tags), self._tag_of.get(slot, "")
         if tag != previous_tag:
             self.drop(slot)
@@ -68,7 +68,7 @@ class JobSweeps:
                 yield summary
 
     def update(self) -> tuple[tuple[int, ...], bool]:
-        """Return the slots of sweeps whose row changed, and whether jobs joined or left one."""
+        """Return the slots of sweeps whose row changed, and whether jobs joined or left sweeps."""
         changed = []
         for tag in self._changed_tags:
             members = self._members[tag]
@@ -104,15 +104,15 @@ class JobSweeps:
         self.sweep_slots, self._sizes = sweep_slots, sizes
 
     def fold(self, order: Slots, folds: FoldState, *, is_search: bool) -> Slots:
-        """Return the same rows, with those of a sweep below a row of its own, or only that row.
+        """Return the rows, with the jobs of a sweep below the row of the sweep or folded into it.
 
-        A sweep is placed where the first of its jobs would be, so any order orders sweeps too.
+        A sweep has the position of the first of its jobs, so any order orders sweeps too.
 
         Args:
             order: Slots of jobs, in the order that they have without sweeps.
             folds: The sweeps that the user folded and unfolded.
-            is_search: The list shows search results: if only some jobs of a sweep match, these are
-                shown, folded or not.
+            is_search: The list shows search results: if only some jobs of a sweep match, the
+                matching jobs are shown, folded or not.
         """
         if not self._slots or not len(order):
             return order
@@ -146,7 +146,7 @@ class JobSweeps:
     def _open_mask(
         self, member_sweeps: Slots, folds: FoldState, *, is_search: bool
     ) -> npt.NDArray[np.bool_]:
-        """Return by slot of a sweep whether it is open; ``swept`` has it once for each match."""
+        """Return by slot whether a sweep is open; ``member_sweeps`` has its slot once a match."""
         is_open = self._sizes <= OPEN_UP_TO
         self._apply(folds.stored_folds, is_open)
         if is_search:

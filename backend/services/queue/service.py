@@ -40,16 +40,16 @@ from backend.records.queue.entry import (
     Queue,
     QueuedJob,
     QueueEntry,
-    in_order,
+    sorted_entries,
     is_a_desk,
     node_key,
     position_between,
 )
-from backend.records.queue.forecast import lasts_s, starts_in
+from backend.records.queue.forecast import run_duration_s, seconds_to_start
 from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
-    judge_queue,
+    wait_reasons,
     node_view_of,
 )
 from backend.services.jobs.service import JobService
@@ -81,14 +81,14 @@ class QueueService:
         The first call may wait for the next heartbeats of the nodes' agents.
         """
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root))
+            entries = sorted_entries(queue_files.entries(self._root))
             pausing_user = queue_files.who_paused(self._root)
         paused = "" if pausing_user is None else f"The queue is paused{pausing_user}."
         if not entries:
             return Queue((), paused)
         cluster_state = self._cluster_state(entries, pausing_user)
-        outcomes = judge_queue(entries, cluster_state)
-        starts = starts_in(entries, outcomes, cluster_state)
+        outcomes = wait_reasons(entries, cluster_state)
+        starts = seconds_to_start(entries, outcomes, cluster_state)
         return Queue(
             tuple(
                 QueuedJob(entry, number, outcomes[entry.job_id], starts[entry.job_id])
@@ -195,7 +195,7 @@ class QueueService:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved_entry = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root))
+            entries = sorted_entries(queue_files.entries(self._root))
         other_entries = [entry for entry in entries if entry.job_id != job_id]
         neighbor = self._entry(before_id or after_id)
         if neighbor.job_id == job_id:
@@ -210,7 +210,7 @@ class QueueService:
         """Move a job before all others."""
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            first_entry = in_order(queue_files.entries(self._root))[0]
+            first_entry = sorted_entries(queue_files.entries(self._root))[0]
         return self.reorder(job_id, before_id=first_entry.job_id)
 
     def pause(self) -> Queue:
@@ -349,7 +349,7 @@ def _node_view(state: NodeState, live: RunningJobs) -> NodeView:
 
 def _lasts_s(view: JobView, start_over: bool) -> float | None:
     done_steps = 0 if start_over else view.step
-    return lasts_s(view.status.total_steps - done_steps, view.status.pace_s)
+    return run_duration_s(view.status.total_steps - done_steps, view.status.pace_s)
 
 
 def _check_priority(priority: int) -> None:

@@ -170,7 +170,7 @@ def test_a_template_is_overwritten_only_by_its_own_button(form, services):
     the(LineEdit, asked).setText("night")
     assert button(asked, "Replace").text() == "Replace"
     assert (
-        the(Field, asked)._below.text()
+        the(Field, asked)._message_label.text()
         == "A template named “night” already exists and will be replaced."
     )
     the(LineEdit, asked).setText("a/b")

@@ -91,7 +91,7 @@ def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail
     detail.layers_requested.emit(TRIAL)
     assert (
         "returns nothing"
-        in the(PreviewBanner, detail)._strong.text() + the(PreviewBanner, detail)._text.text()
+        in the(PreviewBanner, detail)._headline.text() + the(PreviewBanner, detail)._text.text()
     )
 
 

@@ -96,7 +96,7 @@ def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks
     for _ in range(2):
         page.show_item("a")
         banner = page.detail._leak_banner
-        assert (banner.isHidden(), banner._strong.text()) == (not shown, shown)
+        assert (banner.isHidden(), banner._headline.text()) == (not shown, shown)
         assert page._entry.warning == (shown or warning)
         page.show_item("b")
         assert banner.isHidden()

@@ -65,7 +65,7 @@ def pressable(program):
             yield BY_ANOTHER_NAME.get(side_bar_name(button), side_bar_name(button))
         elif isinstance(parent, ChoiceRow):
             if isinstance(parent, UnderlinedTabs) and not button.isChecked():
-                yield f"{parent.title_of(button)} of "
+                yield f"{parent.tab_title(button)} of "
             elif not button.isChecked():
                 yield f"{parent.accessibleName()}: {button.accessibleName()}"
         elif isinstance(button, QPushButton) and button.menu() is not None:
