@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, FoldState, sweep_summary
+from backend.records.sweeps.summary import MIN_JOBS, MAX_UNFOLDED_JOBS, FoldState, sweep_summary
 
 Slots = npt.NDArray[np.int32]
 NO_SLOTS: Slots = np.zeros(0, np.int32)
@@ -64,7 +64,7 @@ class JobSweeps:
         """Yield the row of each sweep that still has enough jobs."""
         for slot in self._slots.values():
             summary = self._summaries[slot]
-            if summary.sweep is not None and len(summary.sweep.ids) >= FEWEST:
+            if summary.sweep is not None and len(summary.sweep.ids) >= MIN_JOBS:
                 yield summary
 
     def update(self) -> tuple[tuple[int, ...], bool]:
@@ -118,7 +118,7 @@ class JobSweeps:
             return order
         sweep_slots = self.sweep_slots[order]
         sweep_slots = np.where(
-            (sweep_slots >= 0) & (self._sizes[sweep_slots] >= FEWEST), sweep_slots, -1
+            (sweep_slots >= 0) & (self._sizes[sweep_slots] >= MIN_JOBS), sweep_slots, -1
         )
         member_rows = np.flatnonzero(sweep_slots >= 0)
         if not len(member_rows):
@@ -147,7 +147,7 @@ class JobSweeps:
         self, member_sweeps: Slots, folds: FoldState, *, is_search: bool
     ) -> npt.NDArray[np.bool_]:
         """Return by slot whether a sweep is open; ``member_sweeps`` has its slot once a match."""
-        is_open = self._sizes <= OPEN_UP_TO
+        is_open = self._sizes <= MAX_UNFOLDED_JOBS
         self._apply(folds.stored_folds, is_open)
         if is_search:
             is_open |= np.bincount(member_sweeps, minlength=len(is_open)) < self._sizes

@@ -30,10 +30,10 @@ from backend.records.studies.study import (
     StudyRow,
     library_of,
     read_study,
-    rows_at,
+    rows_for,
     sweep_of_study,
 )
-from backend.records.studies.table import StudyTable, in_csv, in_markdown, study_table
+from backend.records.studies.table import StudyTable, csv_text, markdown_text, study_table
 from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.example import EXAMPLE, NAME, import_part
 from backend.services.jobs.job_file import read_job_file
@@ -121,7 +121,7 @@ class StudyService:
         except ValueError as error:
             raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
         row_parts = [
-            self._checked_parts(study, form, row) for row in rows_at(study, form, placement)
+            self._checked_parts(study, form, row) for row in rows_for(study, form, placement)
         ]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
             if all(kind.value in one or "script" in one for one in row_parts):
@@ -243,7 +243,7 @@ class StudyService:
         """
         path = expand_home(path).absolute()
         suffix = path.suffix.lower().removeprefix(".")
-        format_table = {"md": in_markdown, "csv": in_csv}.get(suffix)
+        format_table = {"md": markdown_text, "csv": csv_text}.get(suffix)
         if format_table is None and (draw_plot is None or suffix not in PICTURES):
             picture_hint = "" if draw_plot is None else f", or a picture in .{', .'.join(PICTURES)}"
             raise BackendError(

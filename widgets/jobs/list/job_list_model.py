@@ -23,7 +23,7 @@ from PySide6.QtCore import (
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import Queue, QueuedJob
-from backend.records.sweeps.summary import FEWEST, own_words
+from backend.records.sweeps.summary import MIN_JOBS, job_label
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.sweep_text import sweep_cell_text
@@ -214,8 +214,8 @@ class JobListModel(QAbstractTableModel):
         line = self.summary_at(row)
         head = self._rows.sweep_slot(self._order.item(row))
         count = self._rows.summaries[head].sweep if head >= 0 else None
-        is_swept = count is not None and len(count.ids) >= FEWEST
-        return own_words(line.name, count.common) if count and is_swept else line.name
+        is_swept = count is not None and len(count.ids) >= MIN_JOBS
+        return job_label(line.name, count.common) if count and is_swept else line.name
 
     def is_member(self, row: int) -> bool:
         """Return whether the row is a job below its sweep."""

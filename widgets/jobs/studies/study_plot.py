@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.studies.table import StudyTable, TableRow, spread
+from backend.records.studies.table import StudyTable, TableRow, spread_text
 from widgets.common import formats, theme
 from widgets.common.painting import paint_text, round_pen, text_width
 from widgets.common.theme import S1, S2, S3, S4
@@ -38,7 +38,7 @@ class StudyPlot(QWidget):
     def show_table(self, table: StudyTable) -> None:
         if table != self._table:
             self._table = table
-            descriptions = (f"{row.name}: {spread(row.value) or formats.NONE}" for row in table.rows)
+            descriptions = (f"{row.name}: {spread_text(row.value) or formats.NONE}" for row in table.rows)
             self.setAccessibleDescription("; ".join(descriptions))
             self.update()
 
