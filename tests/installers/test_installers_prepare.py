@@ -289,7 +289,7 @@ def test_the_recipe_of_horovod_is_part_of_the_name(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = Recipe.read(project, "headless").name
-    monkeypatch.setattr(horovod_wheel, "recipe", lambda: "another")
+    monkeypatch.setattr(horovod_wheel, "recipe_hash", lambda: "another")
     assert Recipe.read(project, "headless").name != before
 
 

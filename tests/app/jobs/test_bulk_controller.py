@@ -82,8 +82,8 @@ def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
     page.job_actions.ask(job_actions.TAG_ALL, ids[:2])
     dialog = window(TagDialog)
     assert not button(dialog, "Tag").isEnabled()
-    dialog._add.setText("a, b")
-    dialog._remove.setText("old")
+    dialog._add_edit.setText("a, b")
+    dialog._remove_edit.setText("old")
     button(dialog, "Tag").click()
     assert [services.jobs.queries.show(job_id).tags for job_id in ids] == [
         ("kept", "a", "b"),

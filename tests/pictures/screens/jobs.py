@@ -174,7 +174,7 @@ def jobs_row_menu(stage: Stage) -> None:
 @screen("jobs-table-funnel")
 def jobs_table_funnel(stage: Stage) -> None:
     page = table(stage)
-    page.table._funnel_button.click()
+    page.table._filter_button.click()
     page.table.filter_panel._high.setText("much")
     page.table.filter_panel._high.editingFinished.emit()
 

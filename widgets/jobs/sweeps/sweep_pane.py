@@ -89,7 +89,7 @@ class SweepPane(QWidget):
         for action, button in self._buttons.items():
             button.clicked.connect(partial(self.run_action, action))
         menu_button = MoreButton(lambda menu: fill_menu(menu, (_MENU_ACTIONS,), self._selection, self.run_action))
-        self.model = JobListModel(in_columns=True)
+        self.model = JobListModel(has_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
         self.view.setAccessibleName("Jobs of the sweep, best first")
