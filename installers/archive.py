@@ -35,7 +35,9 @@ def write_archive(target: Path, trees: Mapping[str, Path], *, is_complete: bool 
         for name, tree in sorted(trees.items()):
             paths = [tree, *tree.rglob("*")] if tree.is_dir() else [tree]
             for path in sorted(paths):
-                packed_bytes += _add_member(archive, path, f"{name}/{path.relative_to(tree)}".removesuffix("/."))
+                packed_bytes += _add_member(
+                    archive, path, f"{name}/{path.relative_to(tree)}".removesuffix("/.")
+                )
         if is_complete:
             archive.close()
     return packed_bytes

@@ -71,14 +71,18 @@ class ElfEditor:
         """Let a file find its libraries in a folder, after those that it already searches."""
         relative_folder = os.path.relpath(folder, path.parent)
         search_path = "$ORIGIN" if relative_folder == "." else f"$ORIGIN/{relative_folder}"
-        search_paths = [entry for entry in self._run("--print-rpath", path).strip().split(":") if entry]
+        search_paths = [
+            entry for entry in self._run("--print-rpath", path).strip().split(":") if entry
+        ]
         if search_path not in search_paths:
             self._run("--set-rpath", ":".join([*search_paths, search_path]), path)
 
     def _run(self, *arguments: str | Path) -> str:
         completed = subprocess.run([self._patchelf, *arguments], capture_output=True, text=True)
         if completed.returncode:
-            raise PreparationError(f"patchelf stopped at {arguments[-1]}: {completed.stderr.strip()}")
+            raise PreparationError(
+                f"patchelf stopped at {arguments[-1]}: {completed.stderr.strip()}"
+            )
         return completed.stdout
 
 
@@ -160,5 +164,7 @@ def copy_libraries(
 def _library_paths(file: Path) -> dict[str, Path]:
     """Return where the loader finds the libraries of a file, by name."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    ldd_output = subprocess.run(["ldd", file], capture_output=True, text=True, env=environment).stdout
+    ldd_output = subprocess.run(
+        ["ldd", file], capture_output=True, text=True, env=environment
+    ).stdout
     return {name: Path(path) for name, path in _LDD_LINE.findall(ldd_output)}

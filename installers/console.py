@@ -188,6 +188,8 @@ def explain_failure(label: str, exit_code: int, output: str, log: Path) -> str:
         )
     # uv names the reason in lines of its own below the error.
     error_text = re.sub(r"\n\s+cause: ", ": ", output)
-    errors = [line.strip() for line in error_text.splitlines() if re.search(r"\berror\b", line, re.I)]
+    errors = [
+        line.strip() for line in error_text.splitlines() if re.search(r"\berror\b", line, re.I)
+    ]
     cause = f": {errors[0][:300]}" if errors else f" with exit code {exit_code}"
     return f"{label} stopped{cause} (its whole output is in {log})."

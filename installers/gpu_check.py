@@ -100,7 +100,9 @@ class CheckContext:
             finally:
                 process.terminate()
 
-    def observe_until_end(self, process: subprocess.Popen[str], observe: Callable[[], None]) -> None:
+    def observe_until_end(
+        self, process: subprocess.Popen[str], observe: Callable[[], None]
+    ) -> None:
         """Call ``observe`` repeatedly until the process has ended."""
         while process.poll() is None:
             if time.monotonic() > self.deadline:
@@ -203,7 +205,9 @@ def check_training(context: CheckContext, precision: str) -> Iterator[CheckRow]:
         and bool(environment["cuda"]) == bool(context.gpu)
     )
     remark = f"CUDA {environment['cuda'] or '–'}, loss scale {scale:g}"
-    yield CheckRow(name, has_passed, f"{accuracy:.1%}", f"The example on {environment['device']}; {remark}.")
+    yield CheckRow(
+        name, has_passed, f"{accuracy:.1%}", f"The example on {environment['device']}; {remark}."
+    )
 
 
 def check_pin(context: CheckContext) -> Iterator[CheckRow]:
@@ -219,8 +223,12 @@ def check_pin(context: CheckContext) -> Iterator[CheckRow]:
     folder, run_exit = context.train_job("pin", observe=observe, environment=variables, **_ONCE)
     require_finished(run_exit)
     log = folder.rank_log(0).read_text(errors="replace")
-    rank_line = next((line for line in log.splitlines() if line.startswith("SEES")), "it prints nothing")
-    remark = f"The rank: {rank_line}. The agent sees it on {', '.join(sorted(seen_uuids)) or 'no GPU'}."
+    rank_line = next(
+        (line for line in log.splitlines() if line.startswith("SEES")), "it prints nothing"
+    )
+    remark = (
+        f"The rank: {rank_line}. The agent sees it on {', '.join(sorted(seen_uuids)) or 'no GPU'}."
+    )
     has_passed = seen_uuids == {context.gpu} and rank_line == f"SEES {context.gpu} 1"
     yield CheckRow("pin by UUID", has_passed, f"{len(seen_uuids)} GPU", remark)
 
@@ -282,7 +290,9 @@ def query_smi(context: CheckContext, kind: str, fields: Sequence[str]) -> list[d
     rows = [dict(zip(fields, line, strict=True)) for line in lines if len(line) == len(fields)]
     # It ends with 14 and valid rows if one GPU's infoROM is damaged.
     if completed.returncode and not rows:
-        raise CheckFailed(f"nvidia-smi refused: {(completed.stdout + completed.stderr).strip()[:200]}")
+        raise CheckFailed(
+            f"nvidia-smi refused: {(completed.stdout + completed.stderr).strip()[:200]}"
+        )
     return rows
 
 
@@ -296,7 +306,9 @@ def smi_value(text: str) -> float | str | None:
         return text
 
 
-def agrees(smi_reading: float | str | None, agent_readings: Sequence[Any], tolerance: float) -> bool:
+def agrees(
+    smi_reading: float | str | None, agent_readings: Sequence[Any], tolerance: float
+) -> bool:
     """Return whether nvidia-smi's value lies between two of the agent, or close enough to them."""
     if not isinstance(smi_reading, float) or None in agent_readings:
         return smi_reading in agent_readings
@@ -315,14 +327,22 @@ def differences(
         agent_values = [getattr(gpu, attribute) for gpu in gpu_readings]
         value = smi_value(smi[name])
         if attribute.endswith("_bytes"):
-            agent_values = [None if element is None else element / 2**20 for element in agent_values]
+            agent_values = [
+                None if element is None else element / 2**20 for element in agent_values
+            ]
         tolerance += share * value if isinstance(value, float) else 0
         if not agrees(value, agent_values, tolerance):
             yield name, f"{name} is {smi[name]} for nvidia-smi and {agent_values[-1]} for the agent"
     # Without the holder that no tool lists.
-    pids = [sorted(element.pid for element in gpu.compute_processes if element.pid) for gpu in gpu_readings]
+    pids = [
+        sorted(element.pid for element in gpu.compute_processes if element.pid)
+        for gpu in gpu_readings
+    ]
     if sorted(process_memory) not in pids:
-        yield "processes", f"processes are {sorted(process_memory)} for nvidia-smi, {pids[-1]} for the agent"
+        yield (
+            "processes",
+            f"processes are {sorted(process_memory)} for nvidia-smi, {pids[-1]} for the agent",
+        )
     for process in gpu_readings[-1].compute_processes:
         mib = None if process.memory_bytes is None else process.memory_bytes / 2**20
         smi_memory = smi_value(process_memory.get(process.pid, ""))
@@ -343,10 +363,16 @@ def check_readings(context: CheckContext, tries: int = 4) -> Iterator[CheckRow]:
         try_differences = {}
         for gpu_readings in zip(first_gpus, last_gpus, strict=True):
             uuid = gpu_readings[0].uuid
-            process_memory = {int(app["pid"]): app["used_memory"] for app in apps if app["gpu_uuid"] == uuid}
+            process_memory = {
+                int(app["pid"]): app["used_memory"] for app in apps if app["gpu_uuid"] == uuid
+            }
             for name, difference in differences(by_uuid[uuid], process_memory, gpu_readings):
                 try_differences[uuid, name] = f"GPU {gpu_readings[0].index}: {difference}"
-        lasting_differences = {key: difference for key, difference in try_differences.items() if lasting_differences is None or key in lasting_differences}
+        lasting_differences = {
+            key: difference
+            for key, difference in try_differences.items()
+            if lasting_differences is None or key in lasting_differences
+        }
         if not lasting_differences:
             break
     message = "; ".join((lasting_differences or {}).values()) or "The agent and nvidia-smi agree"
@@ -362,7 +388,9 @@ def hold_gpu_memory(context: CheckContext) -> Iterator[int]:
     gpu_context = replace(
         context, environment={**context.environment, "CUDA_VISIBLE_DEVICES": context.gpu}
     )
-    with gpu_context.python_process("-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with gpu_context.python_process(
+        "-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         if not process.stdout or process.stdout.readline() != "ready\n":
             raise CheckFailed("The process that should hold memory of the GPU ended at once.")
         yield process.pid
@@ -375,7 +403,9 @@ def check_foreign_process(context: CheckContext, pid: int) -> Iterator[CheckRow]
     owners = "; ".join(process.owner_label for process in gpu.compute_processes) or "nobody"
     mib = sum(process.memory_bytes or 0 for process in own_processes) >> 20
     owner = owner_of(os.getpid()).user
-    has_passed = mib >= 512 and [(own_process.user, own_process.run_tag) for own_process in own_processes] == [(owner, "")]
+    has_passed = mib >= 512 and [
+        (own_process.user, own_process.run_tag) for own_process in own_processes
+    ] == [(owner, "")]
     message = f"Process {pid} of {owner} is on the GPU; the agent sees {owners}."
     yield CheckRow("foreign process", has_passed, f"{mib} MiB", message)
 
@@ -385,7 +415,9 @@ def check_with_foreign_process(context: CheckContext) -> Iterator[CheckRow]:
     with ExitStack() as exit_stack:
         yield from run_check(
             "foreign process",
-            lambda: check_foreign_process(context, exit_stack.enter_context(hold_gpu_memory(context))),
+            lambda: check_foreign_process(
+                context, exit_stack.enter_context(hold_gpu_memory(context))
+            ),
         )
         yield from run_check("readings", lambda: check_readings(context))
 
@@ -416,19 +448,25 @@ def time_steps(context: CheckContext, name: str, steps: int, is_bare: bool) -> S
         # NVML's figure is a mean of up to a second: the first ones include the time before.
         marks = stopwatch.read_text().count("\n") if stopwatch.exists() else 0
         if context.gpu and marks == 1 and time.time() > stopwatch.stat().st_mtime + 1:
-            busy_percents.extend(gpu.use_percent or 0 for gpu in context.read_gpus() if gpu.uuid == context.gpu)
+            busy_percents.extend(
+                gpu.use_percent or 0 for gpu in context.read_gpus() if gpu.uuid == context.gpu
+            )
 
     if is_bare:
         folders = f"{SOURCES}/model:{SOURCES}/loader:{context.environment['PYTHONPATH']}"
         variables |= {"PYTHONPATH": folders, "CUDA_VISIBLE_DEVICES": context.gpu}
         bare_context = replace(context, environment={**context.environment, **variables})
-        with bare_context.python_process(str(SOURCES / "bare_loop.py"), stdout=subprocess.DEVNULL) as process:
+        with bare_context.python_process(
+            str(SOURCES / "bare_loop.py"), stdout=subprocess.DEVNULL
+        ) as process:
             bare_context.observe_until_end(process, observe)
         if process.returncode:
             raise CheckFailed(f"The bare loop exited with code {process.returncode}.")
     else:
         changes = {**_ONCE, "batch_size": load.batch, "loader_workers": 2}
-        require_finished(context.train_job(name, observe=observe, environment=variables, **changes)[1])
+        require_finished(
+            context.train_job(name, observe=observe, environment=variables, **changes)[1]
+        )
     started_s, ended_s = map(float, stopwatch.read_text().split())
     step_ms = (ended_s - started_s) * 1e3 / (steps - _WARM_STEPS)
     return StepTiming(step_ms, statistics.mean(busy_percents) if busy_percents else None)
@@ -447,15 +485,25 @@ def check_steps(context: CheckContext) -> Iterator[CheckRow]:
     yield from compare_steps(timings[True], timings[False])
 
 
-def compare_steps(bare_timings: Sequence[StepTiming], job_timings: Sequence[StepTiming]) -> Iterator[CheckRow]:
+def compare_steps(
+    bare_timings: Sequence[StepTiming], job_timings: Sequence[StepTiming]
+) -> Iterator[CheckRow]:
     pairs = zip(bare_timings, job_timings, strict=True)
-    overhead = statistics.median(job_timing.step_ms / bare_timing.step_ms - 1 for bare_timing, job_timing in pairs)
-    times = [statistics.median(timing.step_ms for timing in timings) for timings in (bare_timings, job_timings)]
+    overhead = statistics.median(
+        job_timing.step_ms / bare_timing.step_ms - 1 for bare_timing, job_timing in pairs
+    )
+    times = [
+        statistics.median(timing.step_ms for timing in timings)
+        for timings in (bare_timings, job_timings)
+    ]
     remark = f"A step takes {times[0]:.2f} ms in a bare loop and {times[1]:.2f} ms in a job."
     yield CheckRow("step time", overhead <= OVERHEAD, f"{overhead:+.2%}", remark)
     if any(timing.busy_percent is None for timing in (*bare_timings, *job_timings)):
         raise CheckFailed("The agent reported no use of the GPU while steps were timed.")
-    busy = [statistics.median(timing.busy_percent or 0 for timing in timings) for timings in (bare_timings, job_timings)]
+    busy = [
+        statistics.median(timing.busy_percent or 0 for timing in timings)
+        for timings in (bare_timings, job_timings)
+    ]
     remark = f"The GPU is busy for {busy[0]:.0f} % of a bare loop and {busy[1]:.0f} % of a job."
     yield CheckRow("GPU use", min(busy) >= BUSY_PERCENT, f"{busy[1]:.0f} %", remark)
 
@@ -466,7 +514,9 @@ def compare_steps(bare_timings: Sequence[StepTiming], job_timings: Sequence[Step
 def check_machine(context: CheckContext) -> Iterator[CheckRow]:
     """Check PyTorch with CUDA, the imports of jobs, and a GPU that the agent reads."""
     if missing_packages := list_missing():
-        raise CheckFailed(f"{sys.executable} lacks {', '.join(missing_packages)}: give --wheels a folder of it.")
+        raise CheckFailed(
+            f"{sys.executable} lacks {', '.join(missing_packages)}: give --wheels a folder of it."
+        )
     names = ", ".join(gpu.name for gpu in context.read_gpus())
     code = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
     with context.python_process("-c", code, stdout=subprocess.PIPE) as process:
@@ -518,7 +568,9 @@ def check_all(context: CheckContext) -> Iterator[CheckRow]:
 
 
 def format_table(rows: Sequence[CheckRow]) -> str:
-    name, figure = (max(len(getattr(row, column)) for row in rows) for column in ("check", "figure"))
+    name, figure = (
+        max(len(getattr(row, column)) for row in rows) for column in ("check", "figure")
+    )
     return "".join(
         f"{'pass' if row.has_passed else 'FAIL'}  {row.check:{name}}  {row.figure:>{figure}}  "
         f"{row.message}\n"

@@ -131,7 +131,9 @@ class BundleBuilder:
         for name in ("archive", "bundled_libraries", "bundled_python", "notices", "linux_bundle"):
             digest.update((self._project / f"installers/{name}.py").read_bytes())
         digest.update(self._constraints.read_bytes())
-        digest.update(json.dumps([self.name, archive.source_date_s(), *self._requirements]).encode())
+        digest.update(
+            json.dumps([self.name, archive.source_date_s(), *self._requirements]).encode()
+        )
         return digest.hexdigest()[:16]
 
     def _read_base(self, key: str) -> BundleBase | None:
@@ -149,7 +151,8 @@ class BundleBuilder:
         free_bytes = shutil.disk_usage(self._bases).free
         if free_bytes < _NEEDED_BYTES:
             raise PreparationError(
-                f"The disk that holds {self._bases} has {free_bytes / 1e9:.1f} GB free and gathering a "
+                f"The disk that holds {self._bases} has {free_bytes / 1e9:.1f} GB free and "
+                "gathering a "
                 f"bundle needs {_NEEDED_BYTES / 1e9:.1f} GB; free some space, then start again."
             )
         self._progress.note(f"Gathering Python, Qt and the packages in {self._bases / key}, once.")
@@ -172,7 +175,9 @@ class BundleBuilder:
                 other_files = [file for file in files if qt not in file.parents]
                 names = {file.name for file in files}
                 system_files = bundled_libraries.copy_libraries(qt_files, names, qt / "Qt/lib", elf)
-                system_files += bundled_libraries.copy_libraries(other_files, names, home / "lib", elf)
+                system_files += bundled_libraries.copy_libraries(
+                    other_files, names, home / "lib", elf
+                )
                 glibc = bundled_libraries.least_glibc(bundled_libraries.elf_files(home))
             with self._progress.step("Compiling Python modules"):
                 bundled_python.compile_sources(home, self._log, self._progress, environment)
@@ -180,7 +185,9 @@ class BundleBuilder:
             folder = temporary / "done"
             folder.mkdir()
             with self._progress.step("Packing Python and Qt"):
-                unpacked_bytes = archive.write_archive(folder / "base.tar.gz", {self.name: tree}, is_complete=False)
+                unpacked_bytes = archive.write_archive(
+                    folder / "base.tar.gz", {self.name: tree}, is_complete=False
+                )
             record = {
                 "bytes": unpacked_bytes,
                 "glibc": glibc,

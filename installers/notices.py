@@ -52,11 +52,22 @@ def _line(*cells: str) -> str:
 
 def _distribution_line(info: Path, folder: Path) -> str:
     package_metadata = metadata.Distribution.at(info).metadata
-    names = [package_metadata[key] for key in ("License-Expression", "License") if key in package_metadata]
+    names = [
+        package_metadata[key]
+        for key in ("License-Expression", "License")
+        if key in package_metadata
+    ]
     short = [name for name in names if name and "\n" not in name]
-    kinds = [c for c in package_metadata.get_all("Classifier", []) or [] if c.startswith("License ::")]
+    kinds = [
+        c for c in package_metadata.get_all("Classifier", []) or [] if c.startswith("License ::")
+    ]
     licence = short[0] if short else ", ".join(kind.rpartition(":: ")[2] for kind in kinds)
-    return _line(package_metadata["Name"], package_metadata["Version"], licence or "see the file", _path_text(info, folder))
+    return _line(
+        package_metadata["Name"],
+        package_metadata["Version"],
+        licence or "see the file",
+        _path_text(info, folder),
+    )
 
 
 def _path_text(path: Path, folder: Path) -> str:

@@ -63,7 +63,9 @@ class Recipe:
         """Read the inputs from a checkout, for this Python."""
         table = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
         extras = table["optional-dependencies"]
-        requirements = table["dependencies"] + [r for name in _EXTRAS[purpose] for r in extras[name]]
+        requirements = table["dependencies"] + [
+            r for name in _EXTRAS[purpose] for r in extras[name]
+        ]
         lines = (project / "installers/constraints.txt").read_text("utf-8").splitlines()
         return cls(
             python="{}.{}".format(*sys.version_info[:2]),
@@ -113,7 +115,9 @@ class Preparation:
                 "that path; set XDG_CACHE_HOME to a folder without a blank, or start with "
                 "--without-horovod."
             )
-        ready_folders = [f for f in map(self._folder, (self._recipe, self._superset)) if is_complete(f)]
+        ready_folders = [
+            f for f in map(self._folder, (self._recipe, self._superset)) if is_complete(f)
+        ]
         requirements = system_packages.LIBRARIES[self._purpose]
         system_packages.install_missing(requirements, self._log, self._progress)
         if horovod and not ready_folders and not any(self._wheels.glob(f"*-{horovod}")):
@@ -132,7 +136,10 @@ class Preparation:
 
     def needs_a_build(self) -> bool:
         """Return whether Horovod has to be compiled for this environment."""
-        is_made = any(is_complete(self._folder(environment_recipe)) for environment_recipe in (self._recipe, self._superset))
+        is_made = any(
+            is_complete(self._folder(environment_recipe))
+            for environment_recipe in (self._recipe, self._superset)
+        )
         return not is_made and not any(self._wheels.glob(f"*-{self._recipe.horovod}"))
 
     def is_being_made(self) -> bool:
@@ -172,9 +179,15 @@ class Preparation:
                     wheel = self._install_horovod(python, ingredients, lock, environment)
                 stamp["horovod_wheel"] = str(wheel)
         replace_file(folder / STAMP, json.dumps(stamp, indent=2) + "\n")
-        variants = (replace(self._recipe, horovod=horovod) for horovod in ("", horovod_wheel.recipe_hash()))
+        variants = (
+            replace(self._recipe, horovod=horovod) for horovod in ("", horovod_wheel.recipe_hash())
+        )
         own_folders = {self._folder(variant) for variant in variants}
-        if any(is_complete(other_folder) for other_folder in self._environments.iterdir() if other_folder not in own_folders):
+        if any(
+            is_complete(other_folder)
+            for other_folder in self._environments.iterdir()
+            if other_folder not in own_folders
+        ):
             self._progress.note(
                 f"Environments of other versions are kept in {self._environments}; those that no "
                 "job runs from can be deleted."
@@ -192,7 +205,8 @@ class Preparation:
         free_bytes = shutil.disk_usage(self._environments).free
         if free_bytes < _NEEDED_BYTES:
             raise PreparationError(
-                f"The disk that holds {self._environments} has {free_bytes / 1e9:.1f} GB free and an "
+                f"The disk that holds {self._environments} has {free_bytes / 1e9:.1f} GB free "
+                "and an "
                 f"environment needs {_NEEDED_BYTES / 1e9:.0f} GB (10 GB with the CUDA build of "
                 "torch); free some space, then start again."
             )
@@ -325,7 +339,9 @@ def is_complete(folder: Path) -> bool:
 
 def clean_environment(temporary: Path) -> dict[str, str]:
     """Return variables for programs of a set-up, without those that users set for other work."""
-    environment = {name: value for name, value in os.environ.items() if not _USER_VARIABLES.match(name)}
+    environment = {
+        name: value for name, value in os.environ.items() if not _USER_VARIABLES.match(name)
+    }
     environment |= {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "LC_ALL": "C.UTF-8"}
     return environment | {"TMPDIR": str(temporary)}
 
@@ -371,7 +387,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _build_in_background(full_preparation: Preparation, options: argparse.Namespace, progress: Progress) -> None:
+def _build_in_background(
+    full_preparation: Preparation, options: argparse.Namespace, progress: Progress
+) -> None:
     """Start a set-up with Horovod that outlives this one, unless one is at work."""
     log = options.cache / "horovod.log"
     if not full_preparation.is_being_made():

@@ -128,7 +128,11 @@ LIBRARIES: dict[str, tuple[SystemPackage, ...]] = {
 
 def list_missing(requirements: Sequence[SystemPackage]) -> list[str]:
     """Return the missing packages, in the order of the requirements."""
-    return [requirement.package for requirement in requirements if not requirement.is_there(requirement.name)]
+    return [
+        requirement.package
+        for requirement in requirements
+        if not requirement.is_there(requirement.name)
+    ]
 
 
 def install_missing(requirements: Sequence[SystemPackage], log: Path, progress: Progress) -> None:

@@ -19,7 +19,7 @@ def _(desk, press):
     desk.press("Esc")
 
 
-def _place(key):
+def _page(key):
     def check(desk, press):
         desk.window.go("settings")
         press()
@@ -28,8 +28,8 @@ def _place(key):
     return check
 
 
-for _does in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes", "Scripts"):
-    presses(_does)(_place(_does.lower()))
+for _label in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes", "Scripts"):
+    presses(_label)(_page(_label.lower()))
 
 
 @presses("Back")
@@ -64,11 +64,11 @@ def _(desk, press):
     try:
         desk.wait(lambda: poller._list_started_s is None)
         root = desk.program._services.data_root.path
-        made = trained.job(root, f"made elsewhere {desk.jobs.job_count}", FALLING[:10])
+        job_id = trained.job(root, f"made elsewhere {desk.jobs.job_count}", FALLING[:10])
         desk.window.toast.hide()
         press()
         assert the(Label, desk.window.toast).text() == "Refreshing…"
-        desk.wait(lambda: desk.jobs.model.line(made) is not None)
+        desk.wait(lambda: desk.jobs.model.line(job_id) is not None)
     finally:
         poller.start()
 
@@ -86,11 +86,11 @@ def _(desk, press):
     assert desk.window.place == "settings"
 
 
-def _scale(steps, before, after):
+def _scale(steps, old_percent, new_percent):
     def check(desk, press):
-        desk.program.frame._choose_scale(before)
+        desk.program.frame._choose_scale(old_percent)
         press()
-        assert desk.program._settings_writer.preferences.scale_percent == after
+        assert desk.program._settings_writer.preferences.scale_percent == new_percent
         desk.program.frame._choose_scale(100)
 
     presses(steps)(check)
@@ -127,6 +127,6 @@ def _new_job(desk, press):
     desk.wait(lambda: desk.window.place == "new-job")
 
 
-for _where in ("", "Jobs"):
-    if (_where, "New job") in {(key.page_title, key.label) for key in SHORTCUTS}:
-        presses("New job", _where)(_new_job)
+for _page_title in ("", "Jobs"):
+    if (_page_title, "New job") in {(key.page_title, key.label) for key in SHORTCUTS}:
+        presses("New job", _page_title)(_new_job)

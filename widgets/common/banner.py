@@ -60,7 +60,10 @@ class Banner(QFrame):
         # Next to something taller the text stays together, in the middle.
         centred_text = col(STRETCH, self._text_layout, STRETCH, gap=0)
         self._row = row(
-            self._icon, (centred_text, 1), self._actions, margins=_STACKED_MARGINS if stacked else _WRAPPED_MARGINS
+            self._icon,
+            (centred_text, 1),
+            self._actions,
+            margins=_STACKED_MARGINS if stacked else _WRAPPED_MARGINS,
         )
         self.setLayout(self._row)
         self.setMinimumHeight(_MIN_H)

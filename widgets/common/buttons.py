@@ -412,9 +412,13 @@ class _Tab(_ChoiceButton):
         is_selected = self.isChecked()
         text_rect = QRectF(0, 0, self.width(), self.height() - 2)
         color_role = "text" if is_selected or self.underMouse() else "text2"
-        text_w = paint_text(painter, text_rect, self.label, "strong" if is_selected else "medium", color_role)
+        text_w = paint_text(
+            painter, text_rect, self.label, "strong" if is_selected else "medium", color_role
+        )
         if self.count:
-            paint_text(painter, text_rect.adjusted(text_w + 6, 0, 0, 0), self.count, "small", "text3")
+            paint_text(
+                painter, text_rect.adjusted(text_w + 6, 0, 0, 0), self.count, "small", "text3"
+            )
         if is_selected:
             line = QRectF(0, self.height() - 2, self.width() - 1, 2)
             fill_round(painter, line, t.q("text"), 1)

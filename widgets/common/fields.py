@@ -160,7 +160,9 @@ class LineEdit(_TextFieldMixin, QLineEdit):
             .adjusted(_TEXT_GAP, 0, -_TEXT_GAP, 0)
         )
         if not is_typed_in and self.echoMode() is QLineEdit.EchoMode.Normal:
-            visible_text = self.fontMetrics().elidedText(visible_text, Qt.TextElideMode.ElideRight, text_rect.width())
+            visible_text = self.fontMetrics().elidedText(
+                visible_text, Qt.TextElideMode.ElideRight, text_rect.width()
+            )
         if visible_text == self.text():
             super().paintEvent(event)
             return
@@ -440,7 +442,9 @@ class SearchField(_TextFieldMixin, QLineEdit):
         self._clear_button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._clear_button.hide()
         glass = IconLabel("magnifying-glass", "text3")
-        self.setLayout(row(glass, STRETCH, self._hint, self._clear_button, margins=(11, 0, 8, 0), gap=6))
+        self.setLayout(
+            row(glass, STRETCH, self._hint, self._clear_button, margins=(11, 0, 8, 0), gap=6)
+        )
         self.setTextMargins(24, 0, max(self._hint.sizeHint().width(), 24) + 4, 0)
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
@@ -523,12 +527,20 @@ class ErrorLine(Label):
         invalid_fields = [field for field in self._fields if field.error() and field.isVisible()]
         start_xs = [self.mapFromGlobal(field.mapToGlobal(QPoint())).x() for field in invalid_fields]
         advance = self.fontMetrics().horizontalAdvance
-        end_xs = [x + advance(f"{f.error()} ") for x, f in zip(start_xs, invalid_fields, strict=True)]
-        has_space = all(end <= x for end, x in zip(end_xs, [*start_xs[1:], self.width()], strict=False))
+        end_xs = [
+            x + advance(f"{f.error()} ") for x, f in zip(start_xs, invalid_fields, strict=True)
+        ]
+        has_space = all(
+            end <= x for end, x in zip(end_xs, [*start_xs[1:], self.width()], strict=False)
+        )
         messages = [field.error() for field in invalid_fields]
-        self._positions = list(zip(start_xs, messages, strict=True)) if has_space and start_xs[1:] else []
+        self._positions = (
+            list(zip(start_xs, messages, strict=True)) if has_space and start_xs[1:] else []
+        )
         max_x = self.width() - advance(self.text()) - 2
-        self.setContentsMargins(max(0, min(*start_xs[:1], max_x)) if start_xs else 0, 0, 0, _ERROR_GAP)
+        self.setContentsMargins(
+            max(0, min(*start_xs[:1], max_x)) if start_xs else 0, 0, 0, _ERROR_GAP
+        )
         self._update_text()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -202,7 +202,9 @@ def used_memory(used_bytes: float | None, total_bytes: float | None) -> str:
 def memory_span(min_bytes: float, max_bytes: float) -> str:
     """``18 GiB`` or ``9 to 18 GiB``: the memory of several GPUs in their one unit."""
     unit, unit_bytes = memory_unit()
-    limits = dict.fromkeys(_in_unit(size_bytes, unit_bytes) for size_bytes in (min_bytes, max_bytes))
+    limits = dict.fromkeys(
+        _in_unit(size_bytes, unit_bytes) for size_bytes in (min_bytes, max_bytes)
+    )
     return f"{' to '.join(limits)}{GAP}{unit}"
 
 
@@ -287,7 +289,11 @@ def time_or_day(time: datetime | float | None, now: datetime | float) -> str:
     if time is None:
         return NONE
     local_time, today = _local_time(time), _local_time(now).date()
-    return _time_text(local_time, "") if local_time.date() == today else _day_text(local_time.date(), today)
+    return (
+        _time_text(local_time, "")
+        if local_time.date() == today
+        else _day_text(local_time.date(), today)
+    )
 
 
 def time_with_day(time: datetime | float | None, now: datetime | float) -> str:
@@ -448,7 +454,11 @@ def _time_text(local_time: datetime, seconds_format: str) -> str:
 def _time_with_day(time: datetime | float, now: datetime | float, seconds_format: str) -> str:
     local_time, today = _local_time(time), _local_time(now).date()
     time_of_day = _time_text(local_time, seconds_format)
-    return time_of_day if local_time.date() == today else f"{_day_text(local_time.date(), today)} {time_of_day}"
+    return (
+        time_of_day
+        if local_time.date() == today
+        else f"{_day_text(local_time.date(), today)} {time_of_day}"
+    )
 
 
 def _day_text(day: date, today: date) -> str:

@@ -120,4 +120,10 @@ class KeyValueRow(QWidget):
             if not is_visible:
                 hidden_items.append(item)
             x += reserved_w + self._gap
-        self.setToolTip(plain_tip("\n".join(f"{hidden_item.caption}: {hidden_item.value}" for hidden_item in hidden_items)))
+        self.setToolTip(
+            plain_tip(
+                "\n".join(
+                    f"{hidden_item.caption}: {hidden_item.value}" for hidden_item in hidden_items
+                )
+            )
+        )

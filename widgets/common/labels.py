@@ -167,7 +167,9 @@ class Label(QLabel):
                 if self._elide == "middle"
                 else Qt.TextElideMode.ElideRight
             )
-            visible_text = self._metrics().elidedText(self._full_text, mode, self.contentsRect().width())
+            visible_text = self._metrics().elidedText(
+                self._full_text, mode, self.contentsRect().width()
+            )
             if visible_text != self._full_text and self._elide == "clause":
                 visible_text = self._fitting_clause() or visible_text
         if visible_text != super().text():
@@ -239,6 +241,11 @@ class Note(QWidget):
         self._headline = Label(headline, "strong", color_role)
         self._details = Label(details, role, "text2", elide="clause")
         self.setLayout(
-            row(IconLabel(icon, color_role, theme.ICON_NAV), self._headline, (self._details, 1), gap=6)
+            row(
+                IconLabel(icon, color_role, theme.ICON_NAV),
+                self._headline,
+                (self._details, 1),
+                gap=6,
+            )
         )
         self.setAccessibleName(f"{headline} {details}".strip())

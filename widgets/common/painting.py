@@ -85,7 +85,9 @@ def paint_text(
     painter.setPen(theme.current().q(color_role))
     free_space = rect.size() - line.size()
     share = 1.0 if right else 0.5 if center else 0.0
-    position = QPointF(rect.left() + share * free_space.width(), rect.top() + free_space.height() / 2)
+    position = QPointF(
+        rect.left() + share * free_space.width(), rect.top() + free_space.height() / 2
+    )
     painter.drawStaticText(position, line)
     return width
 
@@ -111,7 +113,9 @@ def _metrics(role: Role) -> QFontMetrics:
 
 
 @lru_cache(maxsize=_TEXT_CACHE_SIZE)
-def _static_text(text: str, role: Role, width: int, elide_middle: bool) -> tuple[QStaticText, float]:
+def _static_text(
+    text: str, role: Role, width: int, elide_middle: bool
+) -> tuple[QStaticText, float]:
     """Cached: a rack of nodes writes the same few hundred figures twice a second.
 
     Laying a line of text out takes Qt three times as long as painting it.

@@ -102,7 +102,10 @@ def _heading_fragment(heading: str) -> str:
 
 def _is_code(block: QTextBlock) -> bool:
     block_format = block.blockFormat()
-    return block_format.hasProperty(QTextFormat.Property.BlockCodeLanguage) or block_format.nonBreakableLines()
+    return (
+        block_format.hasProperty(QTextFormat.Property.BlockCodeLanguage)
+        or block_format.nonBreakableLines()
+    )
 
 
 def _style_block(block: QTextBlock) -> None:

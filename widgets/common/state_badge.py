@@ -117,12 +117,16 @@ def paint_state(
         use_solid_brush()
         for i in range(8):
             a = radians(i * 45)
-            painter.drawEllipse(offset_point(7.4 * cos(a), 7.4 * sin(a)), 1.25 * scale, 1.25 * scale)
+            painter.drawEllipse(
+                offset_point(7.4 * cos(a), 7.4 * sin(a)), 1.25 * scale, 1.25 * scale
+            )
     elif state is JobState.QUEUED:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(round_pen(colour, width * 0.85))
         painter.drawEllipse(ring)
-        painter.drawPolyline(QPolygonF([offset_point(0, -4), offset_point(0, 0.4), offset_point(3, 2)]))
+        painter.drawPolyline(
+            QPolygonF([offset_point(0, -4), offset_point(0, 0.4), offset_point(3, 2)])
+        )
     elif state is JobState.PAUSED:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(round_pen(colour, width * 0.85))
@@ -143,12 +147,16 @@ def paint_state(
         draw_arcs(progress_arc)
         painter.setPen(round_pen(colour, 1.9 * scale))
         painter.drawLine(offset_point(0, -3.6), offset_point(0, 3))
-        painter.drawPolyline(QPolygonF([offset_point(-2.8, 0.6), offset_point(0, 3.4), offset_point(2.8, 0.6)]))
+        painter.drawPolyline(
+            QPolygonF([offset_point(-2.8, 0.6), offset_point(0, 3.4), offset_point(2.8, 0.6)])
+        )
     elif state is JobState.STOPPING:
         draw_arcs(progress_arc)
         use_solid_brush()
         # Sharp and large: at 18 px a rounded square looks like the dot of Evaluating.
-        painter.drawRoundedRect(QRectF(offset_point(-3.1, -3.1), offset_point(3.1, 3.1)), 0.4 * scale, 0.4 * scale)
+        painter.drawRoundedRect(
+            QRectF(offset_point(-3.1, -3.1), offset_point(3.1, 3.1)), 0.4 * scale, 0.4 * scale
+        )
     elif state is JobState.INTERRUPTED:
         draw_arcs(progress_arc)
         painter.setPen(round_pen(colour, 2.1 * scale))
@@ -170,7 +178,9 @@ def paint_state(
         first_stroke.lineTo(offset_point(3, 3))
         second_stroke = QPainterPath(offset_point(3, -3))
         second_stroke.lineTo(offset_point(-3, 3))
-        painter.fillPath(octagon - _stroke(first_stroke, width) - _stroke(second_stroke, width), colour)
+        painter.fillPath(
+            octagon - _stroke(first_stroke, width) - _stroke(second_stroke, width), colour
+        )
     else:
         pen = round_pen(colour, width)
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)

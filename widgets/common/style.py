@@ -79,7 +79,8 @@ QSplitter::handle:hover {{ background: {t.line_strong}; }}
 
 def _labels(t: Theme) -> str:
     return "\n".join(
-        f'QLabel[colorRole="{color_role}"] {{ color: {t.hex(color_role)}; }}' for color_role in get_args(ColorRole)
+        f'QLabel[colorRole="{color_role}"] {{ color: {t.hex(color_role)}; }}'
+        for color_role in get_args(ColorRole)
     )
 
 

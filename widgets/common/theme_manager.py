@@ -144,7 +144,11 @@ class ThemeManager(QObject):
     def _apply_theme(self) -> bool:
         selected_theme, motion_reduced = self._selected_theme(), self._reduced_motion
         is_styled = bool(self._app.styleSheet())
-        if is_styled and selected_theme == theme.current() and motion_reduced == theme.motion_reduced():
+        if (
+            is_styled
+            and selected_theme == theme.current()
+            and motion_reduced == theme.motion_reduced()
+        ):
             return False
         theme.set_theme(selected_theme)
         theme.reduce_motion(motion_reduced)

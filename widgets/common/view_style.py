@@ -126,7 +126,11 @@ class ColumnHider(QObject):
             return max(view.sizeHintForColumn(column), header.sectionSizeHint(column))
 
         columns = range(header.count())
-        candidates = [at for at in columns if at in self._optional_columns or not view.isColumnHidden(at)]
+        candidates = [
+            number
+            for number in columns
+            if number in self._optional_columns or not view.isColumnHidden(number)
+        ]
         missing_w = sum(map(needed_width, candidates)) - view.viewport().width()
         for column in self._optional_columns:
             view.setColumnHidden(column, missing_w > 0)

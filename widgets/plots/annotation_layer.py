@@ -49,7 +49,9 @@ class PlotMarks:
 
     def label_x(self, x: float, reach: float) -> float:
         """The x of the name of a curve that ends at `x`: right of a marker that it would overlap."""
-        return max([x, *(marker.x for marker in self.vertical_markers if x <= marker.x <= x + reach)])
+        return max(
+            [x, *(marker.x for marker in self.vertical_markers if x <= marker.x <= x + reach)]
+        )
 
     def to_coordinates(self, mapping: AxisMapping) -> PlotMarks:
         """The same marks in coordinates of the x axis; marks without a coordinate are dropped."""

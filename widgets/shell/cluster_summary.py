@@ -234,7 +234,11 @@ class ClusterMap(QWidget):
                 slack = max(0.0, (_ROW_H - row_h) / 2)
                 name_rect = QRectF(x, y - slack, name_w, row_h + 2 * slack)
                 paint_text(
-                    painter, name_rect, names[number], "small_strong" if is_notable else "tiny", color_role
+                    painter,
+                    name_rect,
+                    names[number],
+                    "small_strong" if is_notable else "tiny",
+                    color_role,
                 )
             for index, cell in enumerate(node.gpus):
                 cell_rect = QRectF(x + names_w + index * (cell_w + gap), y, cell_w, row_h)

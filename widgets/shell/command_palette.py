@@ -183,7 +183,11 @@ class _TargetDelegate(QStyledItemDelegate):
         remark_w = min(text_width(target.remark, "small"), (end_x - text_x) * 0.5)
         title_w = min(text_width(target.title, "medium") + 2, end_x - text_x - remark_w - S3)
         paint_text(
-            painter, QRectF(text_x, rect.top(), title_w, rect.height()), target.title, "medium", "text"
+            painter,
+            QRectF(text_x, rect.top(), title_w, rect.height()),
+            target.title,
+            "medium",
+            "text",
         )
         text_x += title_w + S3
         paint_text(

@@ -124,7 +124,9 @@ class NavButton(QAbstractButton):
             return True
         text_rect = self._text_rect().toAlignedRect()
         needed_rect = QFontMetrics(theme.font("small")).boundingRect(text_rect, _WRAPPED_TEXT, text)
-        return needed_rect.height() <= text_rect.height() and needed_rect.width() <= text_rect.width()
+        return (
+            needed_rect.height() <= text_rect.height() and needed_rect.width() <= text_rect.width()
+        )
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -144,7 +146,9 @@ class NavButton(QAbstractButton):
             if offer is not None:
                 self._paint_offer(painter, offer.message)
             else:
-                paint_text(painter, box.adjusted(_TITLE_X, 0, -48, 0), self._page.title, role, color_role)
+                paint_text(
+                    painter, box.adjusted(_TITLE_X, 0, -48, 0), self._page.title, role, color_role
+                )
                 count_rect = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
                 paint_text(painter, count_rect, self._count, "small", "text3", right=True)
         if self.hasFocus() or (offer is not None and offer.is_accepted):

@@ -114,7 +114,9 @@ class NoticeList(Overlay):
             align="center",
         )
         self._empty = QWidget()
-        self._empty.setLayout(col(self._empty_title, self._empty_hint, gap=S1, margins=(S6, S4, S6, S6)))
+        self._empty.setLayout(
+            col(self._empty_title, self._empty_hint, gap=S1, margins=(S6, S4, S6, S6))
+        )
         head = row(Label("Notifications", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
         inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
         self._panel = StyledFrame("dialog", inner, self)

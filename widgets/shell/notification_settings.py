@@ -252,16 +252,16 @@ class NoticeSettings(QWidget):
     def _apply(self) -> None:
         """Apply the usable part; an incomplete one waits, and says what is missing."""
         channels = self._typed_channels()
-        fault = webhook_error(channels.webhook) if channels.webhook else ""
-        self._webhook_field.set_error(fault)
-        lacks = mail_error(channels.mail) if channels.mail is not None else ""
-        self._mail_result.show_result(f"Not used yet: {lacks}" if lacks else "", "warn")
-        if fault:
+        webhook_cause = webhook_error(channels.webhook) if channels.webhook else ""
+        self._webhook_field.set_error(webhook_cause)
+        mail_cause = mail_error(channels.mail) if channels.mail is not None else ""
+        self._mail_result.show_result(f"Not used yet: {mail_cause}" if mail_cause else "", "warn")
+        if webhook_cause:
             channels = replace(channels, webhook=self._channels.webhook)
-        if lacks:
+        if mail_cause:
             channels = replace(channels, mail=self._channels.mail)
         password = self._typed_password()
-        if channels != self._channels or (password is not None and not lacks):
+        if channels != self._channels or (password is not None and not mail_cause):
             self._channels = channels
             self.channels_chosen.emit(channels, password)
         self._update_buttons()
@@ -269,7 +269,9 @@ class NoticeSettings(QWidget):
     @Slot()
     def _update_buttons(self) -> None:
         channels = self._typed_channels()
-        self._webhook_test.setEnabled(bool(channels.webhook) and not webhook_error(channels.webhook))
+        self._webhook_test.setEnabled(
+            bool(channels.webhook) and not webhook_error(channels.webhook)
+        )
         self._mail_test.setEnabled(channels.mail is not None and not mail_error(channels.mail))
         self._port.setPlaceholderText(str(PORTS[self._security.key()]))
 

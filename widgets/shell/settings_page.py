@@ -197,7 +197,9 @@ class SettingsPage(QWidget):
         self._recheck.setEnabled(True)
         clear(self._checks)
         for finding in findings:
-            icon, color_role = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            icon, color_role = (
+                ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            )
             texts = col(Label(finding.message, "body", wrap=True), gap=S1)
             if finding.remedy and not finding.ok:
                 remedy = Label(finding.remedy, "small", "text2", wrap=True, selectable=True)

@@ -185,7 +185,9 @@ class SideBar(QWidget):
         logo = Logo(24)
         logo.setToolTip(_window_shortcuts())
         self._header = QWidget()
-        self._header.setLayout(row(logo, self._program_name, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, S3)))
+        self._header.setLayout(
+            row(logo, self._program_name, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, S3))
+        )
         self._failure = Label("", "small", "bad", wrap=True)
         self._failure.setContentsMargins(S2, 0, S2, 0)
         self._failure_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
@@ -318,7 +320,9 @@ class SideBar(QWidget):
         idle_text = "Nothing is running" if self._has_read_jobs else ""
         self._more_label.setText(f"and {hidden_count} more" if hidden_count > 0 else idle_text)
         self._more_label.setVisible((hidden_count > 0 or not views) and not self._narrow)
-        self._next_label.setVisible(not views and bool(self._next_label.text()) and not self._narrow)
+        self._next_label.setVisible(
+            not views and bool(self._next_label.text()) and not self._narrow
+        )
         for separator in self._separators:
             has_room = not self._narrow or self._available_h >= _LOWEST_H
             separator.setVisible(has_room and (not self._narrow or bool(views)))

@@ -68,10 +68,13 @@ class SshSettings(QWidget):
         self._login_keys.set_color_role("text2")
         self._login_keys.setText(_login_keys_text(details))
         passphrase_count = formats.plural(details.passphrases, "passphrase")
-        passphrase_state = f"{passphrase_count} {'is' if details.passphrases == 1 else 'are'} kept now." * bool(
-            details.passphrases
+        passphrase_state = (
+            f"{passphrase_count} {'is' if details.passphrases == 1 else 'are'} kept now."
+            * bool(details.passphrases)
         )
-        self._passphrases.setText(" ".join(filter(None, (_PASSPHRASE_NOTE, passphrase_state, details.keyring_error))))
+        self._passphrases.setText(
+            " ".join(filter(None, (_PASSPHRASE_NOTE, passphrase_state, details.keyring_error)))
+        )
         self._show_keys(details.accepted_keys)
         clear(self._paths)
         for caption, path in (

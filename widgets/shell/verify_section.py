@@ -99,7 +99,9 @@ class VerifySection(QWidget):
         self.repair_all.setVisible(len(self._findings) > 1)
         clear(self.rows)
         for finding in verification.findings[:_MAX_ROWS]:
-            self.rows.addLayout(self._make_row(finding.message, finding.repair or finding.remedy, finding))
+            self.rows.addLayout(
+                self._make_row(finding.message, finding.repair or finding.remedy, finding)
+            )
         hidden_count = len(verification.findings) - _MAX_ROWS
         if hidden_count > 0:
             note = f"{formats.plural(hidden_count, 'finding')} more: ringmaster verify lists all."
@@ -108,7 +110,9 @@ class VerifySection(QWidget):
             self.rows.addLayout(self._make_row("Not checked", message, None))
 
     def _make_row(self, title: str, text: str, finding: VerifyFinding | None) -> QVBoxLayout:
-        icon, color_role = ("warning-fill", "warn") if finding is not None else ("info-fill", "text3")
+        icon, color_role = (
+            ("warning-fill", "warn") if finding is not None else ("info-fill", "text3")
+        )
         texts = col(Label(title, "body", wrap=True, selectable=True), gap=S1)
         if text:
             texts.addWidget(Label(text, "small", "text2", wrap=True, selectable=True))
@@ -142,7 +146,9 @@ class RepairDialog(Dialog):
         super().__init__("Repair", _WIDTH, parent)
         moved_paths = tuple(dict.fromkeys(path for finding in findings for path in finding.moves))
         repairs = tuple(dict.fromkeys(finding.repair for finding in findings))
-        paths = [Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moved_paths]
+        paths = [
+            Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moved_paths
+        ]
         holder = QWidget()
         holder.setLayout(col(*paths, STRETCH, gap=S1))
         path_list = VerticalScrollArea(holder)

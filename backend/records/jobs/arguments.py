@@ -62,7 +62,11 @@ def unnamed_tokens(tokens: object) -> list[str]:
     """Return the words that `named` leaves out."""
     all_tokens = _token_list(tokens)
     last_arguments = {argument.name: argument for argument in _read_arguments(all_tokens)}.values()
-    named_indexes = {n for argument in last_arguments for n in range(argument.index, argument.index + argument.token_count)}
+    named_indexes = {
+        n
+        for argument in last_arguments
+        for n in range(argument.index, argument.index + argument.token_count)
+    }
     return [token for n, token in enumerate(all_tokens) if n not in named_indexes]
 
 
@@ -85,14 +89,21 @@ def with_value(tokens: object, name: str, value: Any, head: str = "") -> list[st
         new_tokens = [] if text in (None, NO) else _new_argument(all_tokens, name, text or "", head)
         end = all_tokens.index(_END) if _END in all_tokens else len(all_tokens)
         return [*all_tokens[:end], *new_tokens, *all_tokens[end:]]
-    earlier_tokens, later_tokens = all_tokens[: argument.index], all_tokens[argument.index + argument.token_count :]
+    earlier_tokens, later_tokens = (
+        all_tokens[: argument.index],
+        all_tokens[argument.index + argument.token_count :],
+    )
     head, is_joined, _ = all_tokens[argument.index].partition("=")
     is_flag = argument.token_count == 1 and not is_joined
     if text is None or (text == NO and is_flag):
         return [*earlier_tokens, *later_tokens]
     if is_joined:
         return [*earlier_tokens, f"{head}={text}", *later_tokens]
-    if later_tokens and _NUMBER.fullmatch(later_tokens[0]) and _NUMBER.fullmatch(text.split(" ")[-1]):
+    if (
+        later_tokens
+        and _NUMBER.fullmatch(later_tokens[0])
+        and _NUMBER.fullmatch(text.split(" ")[-1])
+    ):
         # Or the number after it would become a part of the value.
         return [*earlier_tokens, f"{head}={text}", *later_tokens]
     return [*earlier_tokens, *_option_tokens(head, text, is_flag), *later_tokens]
@@ -157,7 +168,11 @@ def _is_value(token: str) -> bool:
 
 
 def _find_argument(all_tokens: Sequence[str], name: str) -> _NamedArgument | None:
-    arguments = [argument for argument in _read_arguments(all_tokens) if _with_underscores(argument.name) == _with_underscores(name)]
+    arguments = [
+        argument
+        for argument in _read_arguments(all_tokens)
+        if _with_underscores(argument.name) == _with_underscores(name)
+    ]
     # A program may have --weight-decay beside --weight_decay.
     exact_matches = [argument for argument in arguments if argument.name == name]
     return next(reversed(exact_matches or arguments), None)
@@ -176,7 +191,9 @@ def _read_arguments(all_tokens: Sequence[str]) -> Iterator[_NamedArgument]:
             has_value = index + 1 < len(all_tokens) and _is_value(all_tokens[index + 1])
             numbers = list(takewhile(_NUMBER.fullmatch, all_tokens[index + 1 :]))
             token_count = 1 + max(len(numbers), has_value)
-            value = " ".join(all_tokens[index + 1 : index + token_count]) if token_count > 1 else YES
+            value = (
+                " ".join(all_tokens[index + 1 : index + token_count]) if token_count > 1 else YES
+            )
             yield _NamedArgument(option[1], value, index, token_count)
         elif match := option or pair:
             yield _NamedArgument(match[1], match[2], index)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
-from backend.records.base.atomic_files import read_json, cached_reader
+from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
@@ -117,7 +117,9 @@ def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Chec
 
 def newest_until(checkpoints: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
     """Return the newest of ``known`` (oldest first) up to a step, None without any."""
-    earlier_checkpoints = (c for c in finite_checkpoints(checkpoints)[::-1] if step is not None and c.step <= step)
+    earlier_checkpoints = (
+        c for c in finite_checkpoints(checkpoints)[::-1] if step is not None and c.step <= step
+    )
     return next(earlier_checkpoints, None)
 
 
@@ -126,15 +128,20 @@ def finite_checkpoints(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     return [c for c in checkpoints if not c.not_finite]
 
 
-def checkpoint_to_resume(checkpoints: Sequence[Checkpoint], sound_step: int | None) -> Checkpoint | None:
+def checkpoint_to_resume(
+    checkpoints: Sequence[Checkpoint], sound_step: int | None
+) -> Checkpoint | None:
     """Return the checkpoint from which a job resumes by default, None without any.
 
     Args:
         known: All of the job, oldest first.
         sound_step: Of the error that ended it: a loss that rose is resumed from before its rise.
     """
-    usable = finite_checkpoints(checkpoints)
-    latest = next((c for c in usable if c.is_latest), usable[-1] if usable else None)
+    sound_checkpoints = finite_checkpoints(checkpoints)
+    latest = next(
+        (c for c in sound_checkpoints if c.is_latest),
+        sound_checkpoints[-1] if sound_checkpoints else None,
+    )
     return newest_until(checkpoints, sound_step) or latest
 
 
@@ -158,9 +165,17 @@ def retired_checkpoints(
     # A run that continues from an older one makes the newest, at fewer steps than others have.
     usable = finite_checkpoints(checkpoints)
     newest_last = sorted(checkpoints, key=lambda c: (c.run, c.step))
-    kept_names = {c.name for c in (*finite_checkpoints(newest_last)[-max(policy.keep_latest, 1) :], *newest_last[-1:])}
+    kept_names = {
+        c.name
+        for c in (
+            *finite_checkpoints(newest_last)[-max(policy.keep_latest, 1) :],
+            *newest_last[-1:],
+        )
+    }
     # Weights alone, however new, are not what a script resumes from.
-    kept_names |= {c.name for c in [c for c in finite_checkpoints(newest_last) if not c.holds_only][-1:]}
+    kept_names |= {
+        c.name for c in [c for c in finite_checkpoints(newest_last) if not c.holds_only][-1:]
+    }
     if sound_step is not None:
         # The newest that is known to be good, and the one that will be next.
         sound_names = [c.name for c in usable if c.step <= sound_step]

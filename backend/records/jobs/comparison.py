@@ -210,8 +210,14 @@ def _epochs_done(view: JobView) -> str:
     if not view.run:
         return "0"
     per_epoch = view.status.steps_per_epoch
-    epoch_count = min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
-    return str(epoch_count) if epoch_count == view.epochs or not view.epochs else f"{epoch_count} of {view.epochs}"
+    epoch_count = (
+        min(view.epochs, view.step // per_epoch) if per_epoch else max(view.status.epoch - 1, 0)
+    )
+    return (
+        str(epoch_count)
+        if epoch_count == view.epochs or not view.epochs
+        else f"{epoch_count} of {view.epochs}"
+    )
 
 
 def _epoch_seconds(view: JobView, figures: RunFigures) -> float | None:

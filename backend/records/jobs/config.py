@@ -170,7 +170,9 @@ class Optimizer:
 class Schedule:
     name: str = field(
         default="constant",
-        metadata=setting_metadata("choice", "Schedule", choices=_labels(SCHEDULES), term="schedule"),
+        metadata=setting_metadata(
+            "choice", "Schedule", choices=_labels(SCHEDULES), term="schedule"
+        ),
     )
     warmup_epochs: float = field(
         default=0.0, metadata=setting_metadata("number", "Warm-up, epochs", term="warm-up")
@@ -210,30 +212,39 @@ class CheckpointPolicy:
     keep_latest: int = field(
         default=2, metadata=_keep_setting("whole", "Keep latest", low=1, term="retention")
     )
-    keep_best: int = field(default=1, metadata=_keep_setting("whole", "Keep best", term="retention"))
+    keep_best: int = field(
+        default=1, metadata=_keep_setting("whole", "Keep best", term="retention")
+    )
     best_metric: str = field(
         default="validation/loss", metadata=_keep_setting("text", "Best by", term="best checkpoint")
     )
     best_mode: str = field(
         default="min",
-        metadata=_keep_setting("choice", "Best is", choices=_MODES, term="best checkpoint", is_rare=True),
+        metadata=_keep_setting(
+            "choice", "Best is", choices=_MODES, term="best checkpoint", is_rare=True
+        ),
     )
 
 
 @dataclass(frozen=True)
 class EarlyStop:
     patience_epochs: int = field(
-        default=5, metadata=_keep_setting("whole", "Stop early after, epochs", low=1, term="early stop")
+        default=5,
+        metadata=_keep_setting("whole", "Stop early after, epochs", low=1, term="early stop"),
     )
     metric: str = field(
-        default="validation/loss", metadata=_keep_setting("text", "Stop early by", term="early stop")
+        default="validation/loss",
+        metadata=_keep_setting("text", "Stop early by", term="early stop"),
     )
     mode: str = field(
         default="min",
-        metadata=_keep_setting("choice", "Stop early when best is", choices=_MODES, term="early stop"),
+        metadata=_keep_setting(
+            "choice", "Stop early when best is", choices=_MODES, term="early stop"
+        ),
     )
     min_delta: float = field(
-        default=0.0, metadata=_keep_setting("number", "Stop early below a gain of", term="early stop")
+        default=0.0,
+        metadata=_keep_setting("number", "Stop early below a gain of", term="early stop"),
     )
 
 
@@ -241,7 +252,9 @@ class EarlyStop:
 class OnFailure:
     """Reaction to the failure of a machine. After an error of the user's code there is no retry."""
 
-    retries: int = field(default=0, metadata=_rare_setting("whole", "Retries", high=100, term="retry"))
+    retries: int = field(
+        default=0, metadata=_rare_setting("whole", "Retries", high=100, term="retry")
+    )
     nodes: str = field(
         default="same",
         metadata=_rare_setting(
@@ -251,9 +264,12 @@ class OnFailure:
             term="retry",
         ),
     )
-    shrink: bool = field(default=False, metadata=_rare_setting("flag", "Drop a lost node", term="shrink"))
+    shrink: bool = field(
+        default=False, metadata=_rare_setting("flag", "Drop a lost node", term="shrink")
+    )
     at_least: int = field(
-        default=1, metadata=_rare_setting("whole", "At least, nodes", low=1, high=4096, term="shrink")
+        default=1,
+        metadata=_rare_setting("whole", "At least, nodes", low=1, high=4096, term="shrink"),
     )
     scaling: str = field(
         default="batch",
@@ -288,12 +304,18 @@ class JobConfig:
     """The job file. References such as ``model`` are ``NAME`` or ``NAME@VERSION``."""
 
     name: str = field(metadata=setting_metadata("text", "Name", section=WHAT_SECTION, is_note=True))
-    model: str = field(metadata=_training_setting("text", "Model", section=WHAT_SECTION, term="model"))
+    model: str = field(
+        metadata=_training_setting("text", "Model", section=WHAT_SECTION, term="model")
+    )
     dataset: str = field(
         metadata=setting_metadata("text", "Dataset", section=WHAT_SECTION, term="dataset")
     )
-    loader: str = field(metadata=_training_setting("text", "Loader", section=WHAT_SECTION, term="loader"))
-    epochs: int = field(metadata=_training_setting("whole", "Epochs", low=1, high=1_000_000, term="epoch"))
+    loader: str = field(
+        metadata=_training_setting("text", "Loader", section=WHAT_SECTION, term="loader")
+    )
+    epochs: int = field(
+        metadata=_training_setting("whole", "Epochs", low=1, high=1_000_000, term="epoch")
+    )
     batch_size: int = field(
         metadata=_training_setting(
             "whole",
@@ -316,14 +338,19 @@ class JobConfig:
     )
     validation_dataset: str = field(
         default="",
-        metadata=_training_setting("text", "Validation dataset", section=WHAT_SECTION, term="validation"),
+        metadata=_training_setting(
+            "text", "Validation dataset", section=WHAT_SECTION, term="validation"
+        ),
     )
     validation_loader: str = field(
         default="",
-        metadata=_training_setting("text", "Validation loader", section=WHAT_SECTION, term="validation"),
+        metadata=_training_setting(
+            "text", "Validation loader", section=WHAT_SECTION, term="validation"
+        ),
     )
     start_from: str = field(
-        default="", metadata=_training_setting("text", "Start from", section=WHAT_SECTION, term="checkpoint")
+        default="",
+        metadata=_training_setting("text", "Start from", section=WHAT_SECTION, term="checkpoint"),
     )
     start_from_except: tuple[str, ...] = field(
         default=(),
@@ -353,10 +380,13 @@ class JobConfig:
     )
     python: str = field(
         default="",
-        metadata=_script_setting("text", "Python", choices=PYTHONS, term="script's Python", is_rare=True),
+        metadata=_script_setting(
+            "text", "Python", choices=PYTHONS, term="script's Python", is_rare=True
+        ),
     )
     stop_signal: str = field(
-        default="SIGTERM", metadata=_script_setting("choice", "Stop by", choices=SIGNALS, is_rare=True)
+        default="SIGTERM",
+        metadata=_script_setting("choice", "Stop by", choices=SIGNALS, is_rare=True),
     )
     checkpoint_files: tuple[str, ...] = field(
         default=USUAL_CHECKPOINTS,
@@ -379,7 +409,8 @@ class JobConfig:
         metadata=_script_setting("whole", "Total epochs", low=1, term="epoch", is_rare=True),
     )
     total_steps: int | None = field(
-        default=None, metadata=_script_setting("whole", "Total steps", low=1, term="step", is_rare=True)
+        default=None,
+        metadata=_script_setting("whole", "Total steps", low=1, term="step", is_rare=True),
     )
     strategy: StrategyConfig = field(
         default=StrategyConfig(), metadata=_training_setting("table", is_always_written=True)
@@ -573,11 +604,15 @@ class JobConfig:
         foreign_kind = "training" if self.script else "script"
         for setting_field in fields(self):
             value = getattr(self, setting_field.name)
-            if setting_field.metadata["setting"].of == foreign_kind or (self.script and value in ("", ())):
+            if setting_field.metadata["setting"].of == foreign_kind or (
+                self.script and value in ("", ())
+            ):
                 continue
             if self.script and value == setting_field.default and setting_field.name != "seed":
                 continue
-            is_needed = setting_field.metadata["setting"].is_always_written or not _has_default(setting_field)
+            is_needed = setting_field.metadata["setting"].is_always_written or not _has_default(
+                setting_field
+            )
             if not is_needed and value == setting_field.default:
                 continue
             if value or (is_needed and value is not None):
@@ -667,7 +702,11 @@ def with_value(raw: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     # The name of a variable cannot contain a dot, and nothing is deeper than one table.
     if table == arguments.TABLE and key:
         # A line with half a quotation stays, for the check to name.
-        value = previous_table if isinstance(previous_table, str) else arguments.with_value(previous_table, key, value)
+        value = (
+            previous_table
+            if isinstance(previous_table, str)
+            else arguments.with_value(previous_table, key, value)
+        )
     elif key:
         value = {**(previous_table if isinstance(previous_table, Mapping) else {}), key: value}
     return {**raw, table: value}
@@ -690,7 +729,9 @@ def _training_values(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:
     return {
         **precision,
         "strategy": strategy,
-        "optimizer": _read_options(Optimizer, top.table("optimizer"), OPTIMIZERS, default_optimizer),
+        "optimizer": _read_options(
+            Optimizer, top.table("optimizer"), OPTIMIZERS, default_optimizer
+        ),
         "schedule": _read_options(Schedule, top.table("schedule", {}), SCHEDULES),
         "early_stop": _read_early_stop(top.table("early_stop", {}), policy) if has_stop else None,
     }
@@ -703,7 +744,9 @@ def _script_values(top: Table) -> dict[str, Any]:
         if setting_field.metadata["setting"].of == "training":
             if setting_field.name in top:
                 top.take_value(setting_field.name, None)
-                top.add_error(setting_field.name, "cannot be used with a script; the script decides it.")
+                top.add_error(
+                    setting_field.name, "cannot be used with a script; the script decides it."
+                )
             values[setting_field.name] = setting_field.default
     # 0 epochs: how many the script makes is not known.
     return {
@@ -719,7 +762,11 @@ def _script_values(top: Table) -> dict[str, Any]:
 
 def declared_settings(record_type: type) -> dict[str, Setting]:
     """Return the settings of a record by the names of their fields, in their order."""
-    return {setting_field.name: setting_field.metadata["setting"] for setting_field in fields(record_type) if "setting" in setting_field.metadata}
+    return {
+        setting_field.name: setting_field.metadata["setting"]
+        for setting_field in fields(record_type)
+        if "setting" in setting_field.metadata
+    }
 
 
 def without_secrets(config: JobConfig) -> dict[str, Any]:
@@ -815,7 +862,9 @@ def _read_policy(table: Table) -> CheckpointPolicy:
     metric_setting = declared_settings(CheckpointPolicy)["best_metric"]
     metric = metric_setting.take_value(table, "best_metric", CheckpointPolicy.best_metric)
     mode = _read_mode(table, "best_mode", metric, usual_mode(metric))
-    policy = _read_record(CheckpointPolicy, table, best_metric=metric, best_mode=mode, **given_values)
+    policy = _read_record(
+        CheckpointPolicy, table, best_metric=metric, best_mode=mode, **given_values
+    )
     table.report_unknown_keys(tuple(declared_settings(CheckpointPolicy)))
     return policy
 

@@ -95,13 +95,18 @@ def default_settings(config: JobConfig) -> dict[str, str]:
     return {**_effective(default_config, {}), **{path: default_value(path) for path in names}}
 
 
-def setting_changes(old_job: Mapping[str, Any], new_job: Mapping[str, Any]) -> tuple[SettingChange, ...]:
+def setting_changes(
+    old_job: Mapping[str, Any], new_job: Mapping[str, Any]
+) -> tuple[SettingChange, ...]:
     """Return the differences between two job files; name, notes and tags are not settings.
 
     A setting that was not given counts as its default. An invalid setting is compared as it was
     typed. A setting that only one of the two can have (a template names no nodes) is ignored.
     """
-    old_texts, new_texts = _comparable_settings(old_job, new_job), _comparable_settings(new_job, old_job)
+    old_texts, new_texts = (
+        _comparable_settings(old_job, new_job),
+        _comparable_settings(new_job, old_job),
+    )
     return tuple(
         SettingChange(
             key,
@@ -130,7 +135,10 @@ def _comparable_settings(raw: Mapping[str, Any], other_job: Mapping[str, Any]) -
 
 
 def _repair(
-    raw: Mapping[str, Any], other_job: Mapping[str, Any], invalid_paths: Collection[str], path: str = ""
+    raw: Mapping[str, Any],
+    other_job: Mapping[str, Any],
+    invalid_paths: Collection[str],
+    path: str = "",
 ) -> dict[str, Any]:
     """Return ``raw`` with invalid settings replaced by those of ``other``, or removed."""
     repaired_job = dict(raw)

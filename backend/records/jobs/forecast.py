@@ -117,7 +117,11 @@ def forecast(
 ) -> JobForecast:
     """Return the whole forecast; what is not known is None."""
     steps = None if steps_per_epoch is None else steps_per_epoch * config.epochs
-    lasts_s = None if steps is None or similar_job is None else steps * similar_job.pace_s + similar_job.overhead_s
+    lasts_s = (
+        None
+        if steps is None or similar_job is None
+        else steps * similar_job.pace_s + similar_job.overhead_s
+    )
     step_j = None if similar_job is None else similar_job.step_j
     return JobForecast(
         total_steps=steps,

@@ -103,7 +103,9 @@ def last_written(path: Path) -> tuple[int, int, int]:
     except FileNotFoundError:
         return 0, 0, 0
     end = tail.rfind(BLOCK_END)
-    match = _POSITION.search(tail, max(0, tail.rfind(BLOCK_START, 0, end)), end) if end > 0 else None
+    match = (
+        _POSITION.search(tail, max(0, tail.rfind(BLOCK_START, 0, end)), end) if end > 0 else None
+    )
     if match is None:
         return 0, 0, 0
     run, epoch, step = map(int, match.groups())

@@ -98,7 +98,9 @@ def guessed_numbers(line: str, position: dict[str, float]) -> dict[str, float]:
     for name, separator, number in _VALUE.findall(remaining_text):
         # Without a sign, and in a line without an epoch, only what is surely a metric counts.
         is_named = bool(separator.strip()) and bool(counts)
-        is_usual = _KNOWN_METRIC.search(name.split()[-1]) and (separator.strip() or not number.isdigit())
+        is_usual = _KNOWN_METRIC.search(name.split()[-1]) and (
+            separator.strip() or not number.isdigit()
+        )
         if (is_named or is_usual) and not _NO_VALUES.search(name):
             values["_".join(name.split())] = float(number)
     if not values or not (counts or position):
@@ -149,7 +151,10 @@ def pattern_for(line: str, start: int, end: int, name: str) -> str:
     edges = [0, *(edge for span in number_spans(line) if span[1] <= start for edge in span), start]
     texts = [line[text_start:text_end] for text_start, text_end in zip(edges[::2], edges[1::2])]
     placeholder, own_text = f"{{{name}}}", texts.pop()
-    for head, last_text in (("", own_text), *((f"{text.rstrip()}{ANY}", own_text) for text in reversed(texts))):
+    for head, last_text in (
+        ("", own_text),
+        *((f"{text.rstrip()}{ANY}", own_text) for text in reversed(texts)),
+    ):
         tokens = head.split() or last_text.split()
         for count in range(1, len(tokens) + 1):
             text = " ".join(tokens[-count:])

@@ -179,7 +179,12 @@ class Prediction(Record, label="prediction", rules=TOOL_RULES):
             document["confusion"] = self.confusion
         if self.detections:
             document["detections"] = [
-                {"class": measures.name, "boxes": measures.count, "ap50": measures.ap50, "ap75": measures.ap75}
+                {
+                    "class": measures.name,
+                    "boxes": measures.count,
+                    "ap50": measures.ap50,
+                    "ap75": measures.ap75,
+                }
                 for measures in self.detections
             ]
         return dict(json_value(document))

@@ -156,7 +156,9 @@ RULES = (
     Rule(
         "power of two",
         ("strategy.reduction", "placement"),
-        lambda job: _has_option(job, "reduction", "adasum") and job.world_size & (job.world_size - 1),
+        lambda job: (
+            _has_option(job, "reduction", "adasum") and job.world_size & (job.world_size - 1)
+        ),
         "“adasum” needs 2, 4, 8… processes; there are {job.world_size}.",
     ),
     Rule(

@@ -89,7 +89,11 @@ def read_help(text: str) -> tuple[ScriptArgument, ...]:
         arguments = [*_groups(lines), *_config(lines[lines.index(_HYDRA) + 1 :])]
     else:
         arguments = list(_options(lines, has_head=True)) or list(_options(lines, has_head=False))
-    by_name = {argument.name: argument for argument in reversed(arguments) if argument.name not in _IGNORED_NAMES}
+    by_name = {
+        argument.name: argument
+        for argument in reversed(arguments)
+        if argument.name not in _IGNORED_NAMES
+    }
     return tuple(by_name.values())[::-1][:MAX_ARGUMENTS]
 
 
@@ -122,9 +126,17 @@ def _option(entry: Sequence[str]) -> ScriptArgument | None:
         declaration += f" {columns.pop(0)}"
     help_text = " ".join([*columns, *(line.strip() for line in entry[1:])]).strip()[:_LONGEST]
     choice_match = _CHOICES.search(declaration)
-    choices = tuple(re.split(r"[|,]\s*", next(filter(None, choice_match.groups()), ""))) if choice_match else ()
+    choices = (
+        tuple(re.split(r"[|,]\s*", next(filter(None, choice_match.groups()), "")))
+        if choice_match
+        else ()
+    )
     without_choices = _CHOICES.sub("…", declaration)
-    names = list(dict.fromkeys(name for name in _OPTION.findall(without_choices) if _is_head(name, without_choices)))
+    names = list(
+        dict.fromkeys(
+            name for name in _OPTION.findall(without_choices) if _is_head(name, without_choices)
+        )
+    )
     value = re.sub(r"[\s,/|…]+", " ", _OPTION.sub("", without_choices)).strip("= ")
     if not names:
         return None
@@ -136,7 +148,9 @@ def _option(entry: Sequence[str]) -> ScriptArgument | None:
         is_on = default in ("True", "true", argument.name)
         head = negations[0] if negations and is_on else argument.head
         aliases = tuple(name for name in names if name != head and name not in negations)
-        return replace(argument, head=head, kind="flag", default="", aliases=() if is_on else aliases)
+        return replace(
+            argument, head=head, kind="flag", default="", aliases=() if is_on else aliases
+        )
     argument = replace(argument, aliases=tuple(name for name in names if name != argument.head))
     if len(choices) > 1:
         return replace(argument, kind="choice", choices=choices)

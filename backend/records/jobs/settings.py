@@ -46,11 +46,11 @@ def _all_settings() -> Iterator[tuple[str, Setting]]:
         if name not in _TABLES:
             yield name, setting
             continue
-        for key, one in declared_settings(_TABLES[name]).items():
-            yield f"{name}.{key}", one
+        for key, table_setting in declared_settings(_TABLES[name]).items():
+            yield f"{name}.{key}", table_setting
         for options in OPTIONS.get(name, {}).values():
-            for key, one in options.items():
-                yield f"{name}.{key}", one
+            for key, table_setting in options.items():
+                yield f"{name}.{key}", table_setting
 
 
 def _sorted_settings() -> dict[str, Setting]:
@@ -128,7 +128,10 @@ def sort_key(key: str) -> float:
     if key in _SORT_KEYS:
         return _SORT_KEYS[key]
     table = key.partition(".")[0]
-    return max((n + 0.5 for path, n in _SORT_KEYS.items() if path.startswith(table)), default=len(_SORT_KEYS))
+    return max(
+        (n + 0.5 for path, n in _SORT_KEYS.items() if path.startswith(table)),
+        default=len(_SORT_KEYS),
+    )
 
 
 def section(key: str) -> str:
@@ -140,7 +143,10 @@ def section(key: str) -> str:
 def default_value(path: str) -> Any:
     """Return the default of a setting that is no option; None for one that is required."""
     table, _, key = path.rpartition(".")
-    defaults = {setting_field.name: setting_field.default for setting_field in fields(_TABLES.get(table, JobConfig))}
+    defaults = {
+        setting_field.name: setting_field.default
+        for setting_field in fields(_TABLES.get(table, JobConfig))
+    }
     default = defaults.get(key)
     return None if default is MISSING else default
 
@@ -152,7 +158,9 @@ def conditions(path: str, *, script: bool = True) -> tuple[str, ...]:
     """
     change = ("A resume may change it.",) if path in CHANGEABLE else ()
     rules = [rule for rule in RULES if rule.paths[0] == path]
-    applicable_rules = (rule for rule in rules if script or all(is_of(p, script=False) for p in rule.paths))
+    applicable_rules = (
+        rule for rule in rules if script or all(is_of(p, script=False) for p in rule.paths)
+    )
     return (*(rule.condition(label(path)) for rule in applicable_rules), *change)
 
 

@@ -77,7 +77,9 @@ class SlowCause(Record, label="slow cause"):
             )
         if rank is None:
             activity = "waiting for data" if self.cause is Cause.DATA else "communication"
-            return f"{activity} takes {ms} of the {_figure(self.step_ms)} ms of a step on every rank"
+            return (
+                f"{activity} takes {ms} of the {_figure(self.step_ms)} ms of a step on every rank"
+            )
         if self.cause is Cause.DATA:
             return f"rank {rank} waits {ms} ms a step for its loader, the others {usual_ms} ms"
         if self.cause is Cause.COMMUNICATION:

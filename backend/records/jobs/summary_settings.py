@@ -18,7 +18,10 @@ from backend.records.jobs.summary import JobSummary
 NUMBERS = ("lr", "batch_size", "epochs", "seed")
 TEXTS = ("optimizer", "strategy")
 PINS = ("model", "dataset", "script")
-_OMITTED_DEFAULTS = {"seed": str(default_value("seed")), "strategy": str(default_value("strategy.name"))}
+_OMITTED_DEFAULTS = {
+    "seed": str(default_value("seed")),
+    "strategy": str(default_value("strategy.name")),
+}
 """Values that the text omits, because nearly every job has them."""
 _COMPARISON = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 

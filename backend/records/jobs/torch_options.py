@@ -156,12 +156,17 @@ SCHEDULES: Mapping[str, Options] = {
     ),
     "polynomial": Options(
         "Polynomial",
-        {"power": Setting("number", "Power", 1.0, exclusive_low=0, term="schedule"), "eta_min": _ETA_MIN},
+        {
+            "power": Setting("number", "Power", 1.0, exclusive_low=0, term="schedule"),
+            "eta_min": _ETA_MIN,
+        },
     ),
     "one-cycle": Options(
         "One cycle",
         {
-            "pct_start": Setting("number", "Share that rises", 0.3, exclusive_high=1.0, term="one cycle"),
+            "pct_start": Setting(
+                "number", "Share that rises", 0.3, exclusive_high=1.0, term="one cycle"
+            ),
             "div_factor": Setting("number", "First rate, peak by", 25.0, 1, term="one cycle"),
             "final_div_factor": Setting("number", "Last rate, first by", 1e4, 1, term="one cycle"),
         },

@@ -23,7 +23,9 @@ JOULES_A_KWH = 3.6e6
 NO_RESUME_REASON = "The script has no arguments to resume with; clone the job to give it some"
 
 
-def gpu_seconds(earlier_s: float | None, gpus: int, started_s: float, ended_s: float) -> float | None:
+def gpu_seconds(
+    earlier_s: float | None, gpus: int, started_s: float, ended_s: float
+) -> float | None:
     """Return the seconds of all runs, each times its GPUs; None if unknown.
 
     Times are seconds since 1970, 0.0 if there is none.
@@ -178,7 +180,11 @@ class JobView:
                 else {}
             ),
             "alarms": json_value(status.alarms),
-            **(json_value(live_parts) if self.state.is_live and status.step_times is not None else {}),
+            **(
+                json_value(live_parts)
+                if self.state.is_live and status.step_times is not None
+                else {}
+            ),
         }
 
 

@@ -104,7 +104,11 @@ def plan_depth(
             break
         used_cost += convolutions * cost
         receptive_field = used_cost * (kernel - 1)
-        stages.append(DepthStage(convolutions, -(-side // cost), receptive_field, kernel * cost / receptive_field))
+        stages.append(
+            DepthStage(
+                convolutions, -(-side // cost), receptive_field, kernel * cost / receptive_field
+            )
+        )
         cost *= 2
     depth = sum(stage.convolutions for stage in stages)
     return DepthPlan(side, kernel, float(least_c), as_printed, depth, tuple(stages))

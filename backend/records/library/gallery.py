@@ -125,7 +125,11 @@ class Card(Record, label="card", rules=STRICT):
         """
         for key in texts.keys() - self.settings.keys():
             suggestion = closest_match(key, tuple(self.settings))
-            hint = f" (did you mean {suggestion}?)" if suggestion else f": it has {', '.join(self.settings)}"
+            hint = (
+                f" (did you mean {suggestion}?)"
+                if suggestion
+                else f": it has {', '.join(self.settings)}"
+            )
             raise ValueError(f"{self.title} has no setting “{key}”{hint}")
         values = {key: setting.default for key, setting in self.settings.items()}
         return {**values, **{key: self.settings[key].parse(key, texts[key]) for key in texts}}

@@ -63,7 +63,11 @@ WEIGHTS_DETAIL = "weights"
 def unused_weights_message(details: Mapping[str, Any]) -> str:
     """Return a sentence on what a model's file of weights holds besides weights, or ""."""
     unused_names = details.get(WEIGHTS_DETAIL, {}).get("unused", ())
-    return f"Not used of this file: {name_list([str(name) for name in unused_names])}." if unused_names else ""
+    return (
+        f"Not used of this file: {name_list([str(name) for name in unused_names])}."
+        if unused_names
+        else ""
+    )
 
 
 def is_weights(path: str) -> bool:
@@ -91,9 +95,15 @@ def import_details(omitted_files: Sequence[str], packed_files: Sequence[str]) ->
     """Return the facts about files that an import left out, and archives that it did not unpack."""
     details: dict[str, Any] = {}
     if omitted_files:
-        details |= {_OMITTED_KEY: len(omitted_files), _OMITTED_NAMES_KEY: list(omitted_files[:_MAX_NAMES])}
+        details |= {
+            _OMITTED_KEY: len(omitted_files),
+            _OMITTED_NAMES_KEY: list(omitted_files[:_MAX_NAMES]),
+        }
     if packed_files:
-        details |= {_PACKED_KEY: len(packed_files), _PACKED_NAMES_KEY: list(packed_files[:_MAX_NAMES])}
+        details |= {
+            _PACKED_KEY: len(packed_files),
+            _PACKED_NAMES_KEY: list(packed_files[:_MAX_NAMES]),
+        }
     return details
 
 

@@ -42,5 +42,9 @@ def graph_layers(layers: Iterable[Layer]) -> list[Layer]:
     """Return the layers of a graph: those that ran and read others, or are read."""
     all_layers = list(layers)
     read_names = {name for layer in all_layers for name in layer.inputs}
-    connected_layers = [one for one in all_layers if one.inputs or one.name in read_names]
-    return connected_layers or [one for one in all_layers if one.output_shape is not None]
+    connected_layers = [
+        candidate for candidate in all_layers if candidate.inputs or candidate.name in read_names
+    ]
+    return connected_layers or [
+        candidate for candidate in all_layers if candidate.output_shape is not None
+    ]

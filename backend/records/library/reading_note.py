@@ -45,7 +45,9 @@ class ReadingNote(Record, label="reading note", rules=TOOL_RULES):
         items = f"{number_format.count(self.count)} {self.item}{'' if self.count == 1 else plural}"
         shown_names = [sanitize(name, _NAME_LENGTH) for name in self.names[:_NAMES_SHOWN]]
         hidden_count = self.count - len(shown_names)
-        names = ", ".join(shown_names) + (f" and {number_format.count(hidden_count)} more" if hidden_count > 0 else "")
+        names = ", ".join(shown_names) + (
+            f" and {number_format.count(hidden_count)} more" if hidden_count > 0 else ""
+        )
         return f"{self.reason}: {items}{f' ({names})' if shown_names else ''}."
 
 

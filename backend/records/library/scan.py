@@ -81,21 +81,29 @@ class DatasetScan(SplitScan, Record, label="scan of a dataset", rules=TOOL_RULES
             ("training", self),
             *([("validation", self.validation)] if self.validation else []),
         ]
-        findings = [finding for split, scan in splits for finding in _unusable_findings(scan, split)]
+        findings = [
+            finding for split, scan in splits for finding in _unusable_findings(scan, split)
+        ]
         split, both_splits = "validation", ("training", "validation")
         leak_text = "in the training set, too, so the validation metrics are too good"
         findings += _pair_findings(self.leak_count, split, leak_text, self.leaks, both_splits)
         similar_text = "almost equal to training samples"
-        findings += _pair_findings(self.near_leak_count, split, similar_text, self.near_leaks, both_splits)
+        findings += _pair_findings(
+            self.near_leak_count, split, similar_text, self.near_leaks, both_splits
+        )
         findings += [ScanFinding(message) for message in self.shifts]
         for split, scan in splits:
             prefix = "" if split == "training" else "Validation: "
             findings += [ScanFinding(prefix + message) for message in scan.warnings]
             equal_text = "equal to earlier ones"
-            findings += _pair_findings(scan.duplicate_count, split, equal_text, scan.duplicates, (split, split))
+            findings += _pair_findings(
+                scan.duplicate_count, split, equal_text, scan.duplicates, (split, split)
+            )
             similar_text = "almost equal to earlier ones"
             pairs = scan.near_duplicates
-            findings += _pair_findings(scan.near_duplicate_count, split, similar_text, pairs, (split, split))
+            findings += _pair_findings(
+                scan.near_duplicate_count, split, similar_text, pairs, (split, split)
+            )
         return tuple(findings)
 
 
@@ -120,7 +128,11 @@ def _unusable_findings(scan: SplitScan, split: str) -> list[ScanFinding]:
 
 
 def _pair_findings(
-    count: int, split: str, predicate: str, pairs: tuple[tuple[int, ...], ...], splits: tuple[str, str]
+    count: int,
+    split: str,
+    predicate: str,
+    pairs: tuple[tuple[int, ...], ...],
+    splits: tuple[str, str],
 ) -> list[ScanFinding]:
     if not count:
         return []

@@ -77,7 +77,10 @@ class DepthVariance(Record, label="list of variances", rules=TOOL_RULES):
         gradients = [layer.gradient for layer in self.layers]
         if all(value is None for value in gradients):
             return False, "No layer gets a gradient, so that none learns."
-        gradient_slope, output_slope = _median_slope(gradients), _median_slope([layer.activation for layer in self.layers])
+        gradient_slope, output_slope = (
+            _median_slope(gradients),
+            _median_slope([layer.activation for layer in self.layers]),
+        )
         is_sigmoid = 2 * self.sigmoids >= count and gradient_slope >= math.log(_OF_SIGMOID / 2)
         # Each with its slope in the direction of its way, then what shrinking and growing do.
         for slope, nouns, shrink_effect, growth_effect in (
@@ -95,7 +98,9 @@ class DepthVariance(Record, label="list of variances", rules=TOOL_RULES):
             ),
         ):
             if abs(slope) * (count - 1) >= math.log(_MATTERS):
-                changes, effect = ("shrinks", shrink_effect) if slope < 0 else ("grows", growth_effect)
+                changes, effect = (
+                    ("shrinks", shrink_effect) if slope < 0 else ("grows", growth_effect)
+                )
                 times = f"about {_figure(abs(slope))} times {nouns[1]}"
                 return False, f"The variance of the {nouns[0]} {changes} {times}: {effect}"
         zero_count = sum(value == 0 for value in gradients)

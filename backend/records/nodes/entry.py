@@ -15,7 +15,18 @@ from backend.records.base.schema import KEY, STRICT, Record
 from backend.records.nodes.give_way_hours import NEVER
 
 ENTRY_SCHEMA = 1
-_INNER_PREFIXES = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
+_INNER_PREFIXES = (
+    "docker",
+    "br-",
+    "veth",
+    "virbr",
+    "cni",
+    "flannel",
+    "podman",
+    "lxc",
+    "lxd",
+    "cali",
+)
 
 
 @dataclass(frozen=True)
@@ -169,7 +180,9 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
         """All its addresses with their prefix; the one that other nodes use comes first."""
         addresses = [self.ranks_address] if self.ranks_address else []
         if self.info is not None:
-            addresses += [interface.address for interface in self.info.interfaces if not interface.is_inner]
+            addresses += [
+                interface.address for interface in self.info.interfaces if not interface.is_inner
+            ]
         return tuple(dict.fromkeys(addresses))
 
 

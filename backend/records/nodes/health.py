@@ -85,9 +85,11 @@ class Health:
         sign_keys = {sign.key for sign in signs}
         # Findings about GPUs stay while the GPUs cannot be read.
         keeps_others = not is_new or reading.gpus_unreadable
-        kept_findings = [one for one in self.findings if one.key not in sign_keys and keeps_others]
+        kept_findings = [
+            earlier for earlier in self.findings if earlier.key not in sign_keys and keeps_others
+        ]
         new_findings = [_finding(previous_findings.get(sign.key), sign, now_s) for sign in signs]
-        findings = (*(one for one in new_findings if one is not None), *kept_findings)
+        findings = (*(earlier for earlier in new_findings if earlier is not None), *kept_findings)
         return replace(self, findings=findings, heartbeat=reading.heartbeat)
 
 
@@ -112,7 +114,9 @@ def _finding(previous: HealthFinding | None, sign: _Sign, now_s: float) -> Healt
         return replace(previous, calm_readings=previous.calm_readings + 1)
     index, uuid = _index_and_uuid(sign.gpu) if sign.gpu is not None else (None, "")
     since_s = previous.since_s if previous is not None else now_s
-    return HealthFinding(sign.key, sign.severity, sign.description, sign.remedy, since_s, index, uuid)
+    return HealthFinding(
+        sign.key, sign.severity, sign.description, sign.remedy, since_s, index, uuid
+    )
 
 
 def _index_and_uuid(gpu: Gpu) -> tuple[int, str]:
@@ -146,7 +150,9 @@ def _agent_sign(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
     )
 
 
-def _signs(reading: NodeReading, previous_findings: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
+def _signs(
+    reading: NodeReading, previous_findings: dict[str, HealthFinding], limits: Limits
+) -> Iterator[_Sign]:
     free_bytes = reading.disk_free_bytes
     yield _Sign(
         "disk",
@@ -183,7 +189,9 @@ def _signs(reading: NodeReading, previous_findings: dict[str, HealthFinding], li
         yield from _gpu_signs(gpu, previous_findings, limits)
 
 
-def _gpu_signs(gpu: Gpu, previous_findings: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
+def _gpu_signs(
+    gpu: Gpu, previous_findings: dict[str, HealthFinding], limits: Limits
+) -> Iterator[_Sign]:
     key = f"gpu {gpu.uuid or gpu.index}"
     yield _Sign(
         f"{key} lost",
@@ -206,9 +214,17 @@ def _gpu_signs(gpu: Gpu, previous_findings: dict[str, HealthFinding], limits: Li
     repair_flags = (gpu.repair_failed, gpu.repair_pending)
     yield _Sign(
         f"{key} memory repair",
-        None if repair_flags == (None, None) else BAD if repair_flags[0] else WARN if repair_flags[1] else "",
+        None
+        if repair_flags == (None, None)
+        else BAD
+        if repair_flags[0]
+        else WARN
+        if repair_flags[1]
+        else "",
         "has no spare memory left for repairs" if repair_flags[0] else "still uses bad memory",
-        "Have the GPU replaced." if repair_flags[0] else "Restart the node to disable the bad memory.",
+        "Have the GPU replaced."
+        if repair_flags[0]
+        else "Restart the node to disable the bad memory.",
         gpu,
     )
     yield _Sign(
@@ -222,7 +238,10 @@ def _gpu_signs(gpu: Gpu, previous_findings: dict[str, HealthFinding], limits: Li
     yield _Sign(
         f"{key} temperature",
         _severity(
-            gpu.temperature_c, previous_findings.get(f"{key} temperature"), limits.hot_c, limits.too_hot_c
+            gpu.temperature_c,
+            previous_findings.get(f"{key} temperature"),
+            limits.hot_c,
+            limits.too_hot_c,
         ),
         f"runs hot, {gpu.temperature_c} °C",
         "Check fans, dust and room temperature.",

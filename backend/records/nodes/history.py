@@ -92,7 +92,9 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 def _numbers(gpu: Gpu) -> list[float | None]:
     used_bytes, total_bytes = gpu.memory_used_bytes, gpu.memory_total_bytes
-    share = None if used_bytes is None or not total_bytes else round(100 * used_bytes / total_bytes, 1)
+    share = (
+        None if used_bytes is None or not total_bytes else round(100 * used_bytes / total_bytes, 1)
+    )
     numbers = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
     # Most GPUs have no ECC; their lines stay short.
     has_ecc = (gpu.ecc_corrected, gpu.ecc_uncorrected) != (None, None)
@@ -143,7 +145,16 @@ def _gpu(uuid: str, numbers: Sequence[object], problem: object, is_bad: bool) ->
     values = [_number(value) for value in (*numbers[:7], *[None] * 7)]
     unhealthy = sanitize(str(problem), _LONGEST_PROBLEM) if problem else ""
     return PastGpu(
-        uuid, values[0], values[1], values[2], values[3], values[4], unhealthy, is_bad, values[5], values[6]
+        uuid,
+        values[0],
+        values[1],
+        values[2],
+        values[3],
+        values[4],
+        unhealthy,
+        is_bad,
+        values[5],
+        values[6],
     )
 
 

@@ -135,7 +135,9 @@ class Preflight:
         checks_by_node: dict[str, list[str]] = {}
         for check, node in self.unchecked:
             checks_by_node.setdefault(node, []).append(check)
-        check_list = "; ".join(f"{', '.join(check_names)} on {node}" for node, check_names in checks_by_node.items())
+        check_list = "; ".join(
+            f"{', '.join(check_names)} on {node}" for node, check_names in checks_by_node.items()
+        )
         return f"Not checked: {check_list}." if checks_by_node else ""
 
     def after_part(self, part: Preflight, nodes: Sequence[str]) -> Preflight:
@@ -144,10 +146,16 @@ class Preflight:
         Results that concern none of ``asked`` stay.
         """
         requested_nodes = set(nodes)
-        kept_findings = [f for f in self.findings if f.ok or not requested_nodes.intersection(f.nodes)]
-        new_findings = [f for f in part.findings if not f.ok and requested_nodes.intersection(f.nodes)]
+        kept_findings = [
+            f for f in self.findings if f.ok or not requested_nodes.intersection(f.nodes)
+        ]
+        new_findings = [
+            f for f in part.findings if not f.ok and requested_nodes.intersection(f.nodes)
+        ]
         failed_checks = {f.check for f in (*kept_findings, *new_findings) if not f.ok}
-        remaining_unchecked = [f for f in self.unchecked if f[1] not in requested_nodes.union(part.nodes)]
+        remaining_unchecked = [
+            f for f in self.unchecked if f[1] not in requested_nodes.union(part.nodes)
+        ]
         unchecked = (*remaining_unchecked, *part.unchecked)
         failed_checks.update(check for check, _ in unchecked)
         passed_findings = [f for f in kept_findings if f.ok and f.check not in failed_checks]
@@ -181,7 +189,9 @@ def smaller_placement(
     capacities = {p.nodes[0]: p.process_capacity for p in blocking if p.fix is Fix.FIT_PROCESSES}
     node_groups = [p.nodes for p in blocking if not p.gpus and p.fix is not Fix.FIT_PROCESSES]
     removed_nodes = {nodes[0] for nodes in node_groups if len(nodes) == 1}
-    while broken_links := [nodes for nodes in node_groups if len(set(nodes) - removed_nodes) == len(nodes) > 1]:
+    while broken_links := [
+        nodes for nodes in node_groups if len(set(nodes) - removed_nodes) == len(nodes) > 1
+    ]:
         failures = Counter(node for nodes in broken_links for node in nodes)
         removed_nodes.add(max(failures, key=lambda node: (failures[node], order.index(node))))
     remaining_placement = []
@@ -200,7 +210,12 @@ def fixed_placement(
     return tuple(
         changed_placement
         for node_placement in placement
-        if (changed_placement := _apply_fix(node_placement, finding) if node_placement.node in finding.nodes else node_placement) is not None
+        if (
+            changed_placement := _apply_fix(node_placement, finding)
+            if node_placement.node in finding.nodes
+            else node_placement
+        )
+        is not None
     )
 
 

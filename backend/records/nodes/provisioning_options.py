@@ -67,7 +67,10 @@ def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
 
 
 def choice_errors(
-    options: SetUpOptions, chosen_nodes: Sequence[NodeEntry], other_nodes: Sequence[NodeEntry], bundled_version: str
+    options: SetUpOptions,
+    chosen_nodes: Sequence[NodeEntry],
+    other_nodes: Sequence[NodeEntry],
+    bundled_version: str,
 ) -> Mapping[str, str]:
     """Return why options do not fit, a sentence by the key of the option.
 
@@ -117,7 +120,9 @@ def _mpi_conflict(version: str, other_nodes: Sequence[NodeEntry]) -> str:
     for node in other_nodes:
         installation = node.installation
         if installation is not None and installation.mpi_version != version:
-            conflicting_names = [other_node.name for other_node in other_nodes if _has_other_mpi(other_node, version)]
+            conflicting_names = [
+                other_node.name for other_node in other_nodes if _has_other_mpi(other_node, version)
+            ]
             origin = "of its own" if node.has_own_mpi else "from Ringmaster"
             return (
                 f"This would be Open MPI {version}, and {_name_list(conflicting_names)} {_have(conflicting_names)} "
@@ -133,7 +138,11 @@ def _has_other_mpi(entry: NodeEntry, version: str) -> bool:
 
 def _shared_error(chosen_nodes: Sequence[NodeEntry]) -> str:
     inspected = _known_infos(chosen_nodes)
-    staged_names = [node.name for node in chosen_nodes if node.info and (node.is_staged or not node.info.data_root)]
+    staged_names = [
+        node.name
+        for node in chosen_nodes
+        if node.info and (node.is_staged or not node.info.data_root)
+    ]
     if staged_names:
         verb = "does" if len(staged_names) == 1 else "do"
         return (

@@ -329,7 +329,9 @@ def problems_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
         if finding.gpu_uuid:
             previous_problem = problems.get(finding.gpu_uuid)
             problems[finding.gpu_uuid] = (
-                f"{previous_problem}, {finding.description}" if previous_problem else finding.description
+                f"{previous_problem}, {finding.description}"
+                if previous_problem
+                else finding.description
             )
     return problems
 

@@ -74,7 +74,9 @@ class Channels(Record, label="settings of notices", newest_schema=SCHEMA):
             targets.append(NotificationTarget(WEBHOOK, _key(self.webhook)))
         if self.mail is not None:
             mail_key = "\n".join((self.mail.host, *sorted(self.mail.to)))
-            targets.append(NotificationTarget(MAIL, _key(mail_key), needs_password=bool(self.mail.user)))
+            targets.append(
+                NotificationTarget(MAIL, _key(mail_key), needs_password=bool(self.mail.user))
+            )
         return tuple(targets)
 
     def notifies_of(self, state: JobState) -> bool:

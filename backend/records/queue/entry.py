@@ -82,7 +82,10 @@ def node_label(key: str) -> str:
 def _placement(raw: Iterable[Mapping[str, Any]]) -> tuple[Placement, ...]:
     keys = ("node", "gpus", "processes")
     placement, errors = parse_placement(
-        [{key: raw_placement[key] for key in keys if raw_placement.get(key)} for raw_placement in raw]
+        [
+            {key: raw_placement[key] for key in keys if raw_placement.get(key)}
+            for raw_placement in raw
+        ]
     )
     if errors or not placement:
         raise ValueError(f"queued job without a usable placement: {errors}")
@@ -209,8 +212,7 @@ def sorted_entries(entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
 
 def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
     return tuple(
-        Slot(node_key(p.node, machine), p.gpus, 0 if p.gpus else p.processes)
-        for p in placement
+        Slot(node_key(p.node, machine), p.gpus, 0 if p.gpus else p.processes) for p in placement
     )
 
 

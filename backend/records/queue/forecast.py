@@ -21,7 +21,9 @@ _ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
 
 
 def seconds_to_start(
-    entries: Iterable[QueueEntry], outcomes: Mapping[str, WaitReason | None], cluster_state: ClusterState
+    entries: Iterable[QueueEntry],
+    outcomes: Mapping[str, WaitReason | None],
+    cluster_state: ClusterState,
 ) -> dict[str, float | None]:
     """Return the seconds to the start of each waiting job; None if it is not known.
 
@@ -54,10 +56,18 @@ def _earliest_start(
     entry: QueueEntry, reservations: list[tuple[Slot, float | None]], cluster_state: ClusterState
 ) -> float | None:
     not_before = instant(entry.not_before)
-    start = max(0.0, (not_before - cluster_state.now).total_seconds()) if not_before is not None else 0.0
+    start = (
+        max(0.0, (not_before - cluster_state.now).total_seconds())
+        if not_before is not None
+        else 0.0
+    )
     for slot in entry.slots:
         node = cluster_state.nodes.get(slot.node)
-        competing = [(reserved_slot, end) for reserved_slot, end in reservations if reserved_slot.competes_with(slot)]
+        competing = [
+            (reserved_slot, end)
+            for reserved_slot, end in reservations
+            if reserved_slot.competes_with(slot)
+        ]
         if node is None:
             return None
         if slot.gpus:
@@ -78,7 +88,9 @@ def _ends_to_wait_for(
     used_processes = sum(reserved_slot.processes for reserved_slot, _ in competing)
     end_times: list[float | None] = []
     later = float("inf")
-    for reserved_slot, end in sorted(competing, key=lambda pair: later if pair[1] is None else pair[1]):
+    for reserved_slot, end in sorted(
+        competing, key=lambda pair: later if pair[1] is None else pair[1]
+    ):
         if used_processes == 0 or used_processes + slot.processes <= cores:
             break
         used_processes -= reserved_slot.processes

@@ -25,8 +25,8 @@ from backend.records.queue.entry import (
     QueueEntry,
     RunningJob,
     WaitReason,
-    sorted_entries,
     node_label,
+    sorted_entries,
 )
 
 LEAST_DISK_BYTES = 100_000_000
@@ -80,7 +80,9 @@ class ClusterState:
     pause_suffix: str = ""
 
 
-def wait_reasons(entries: Iterable[QueueEntry], cluster_state: ClusterState) -> dict[str, WaitReason | None]:
+def wait_reasons(
+    entries: Iterable[QueueEntry], cluster_state: ClusterState
+) -> dict[str, WaitReason | None]:
     """Return why each job waits, None if it may start now; all that may start fit together."""
     reasons: dict[str, WaitReason | None] = {}
     earlier_entries: list[QueueEntry] = []
@@ -110,7 +112,9 @@ def wait_reason(
         return WaitReason(Cause.NEVER, refusal)
     not_before = instant(entry.not_before)
     if not_before is not None and cluster_state.now < not_before:
-        return WaitReason(Cause.NOT_BEFORE, f"Not before {_time_text(not_before, cluster_state.now)}.")
+        return WaitReason(
+            Cause.NOT_BEFORE, f"Not before {_time_text(not_before, cluster_state.now)}."
+        )
     for slot in entry.slots:
         node = cluster_state.nodes[slot.node]
         if node.down_reason:
@@ -179,14 +183,18 @@ def _turn_reason(entry: QueueEntry, earlier_entries: Sequence[QueueEntry]) -> Wa
 
 
 def _holder_reason(
-    entry: QueueEntry, cluster_state: ClusterState, holders_of: Callable[[NodeView], Mapping[str, str]]
+    entry: QueueEntry,
+    cluster_state: ClusterState,
+    holders_of: Callable[[NodeView], Mapping[str, str]],
 ) -> WaitReason | None:
     for slot in entry.slots:
         node = cluster_state.nodes[slot.node]
         for gpu in slot.gpus:
             if gpu in holders_of(node):
                 gpu_label = f"{node.gpus[gpu]} of {node_label(slot.node)}"
-                return WaitReason(Cause.FOREIGN, f"{gpu_label} is in use by {holders_of(node)[gpu]}.")
+                return WaitReason(
+                    Cause.FOREIGN, f"{gpu_label} is in use by {holders_of(node)[gpu]}."
+                )
     return None
 
 
@@ -233,18 +241,31 @@ class QuietTimes:
         has seen that.
         """
         free_since = self._free_since if now_s - self._updated_s <= _UNSEEN_S else {}
-        paused_slots = {(device.job_id, device.run): device.slots for device in entries if device.quiet_s}
-        for slot in (slot for key in paused_slots.keys() - self._paused_runs for slot in paused_slots[key]):
-            free_since = {**free_since, **{(slot.node, device): now_s for device in (_KEYBOARD, *slot.gpus)}}
+        paused_slots = {
+            (device.job_id, device.run): device.slots for device in entries if device.quiet_s
+        }
+        for slot in (
+            slot for key in paused_slots.keys() - self._paused_runs for slot in paused_slots[key]
+        ):
+            free_since = {
+                **free_since,
+                **{(slot.node, device): now_s for device in (_KEYBOARD, *slot.gpus)},
+            }
         self._paused_runs = frozenset(paused_slots)
         self._updated_s, self._free_since = now_s, {}
         views = {}
         for name, view in nodes.items():
             for device in (_KEYBOARD, *view.gpus):
-                is_used = view.at_keyboard if device == _KEYBOARD else device in view.foreign_holders
-                since_s = now_s if is_used or view.down_reason else free_since.get((name, device), now_s)
+                is_used = (
+                    view.at_keyboard if device == _KEYBOARD else device in view.foreign_holders
+                )
+                since_s = (
+                    now_s if is_used or view.down_reason else free_since.get((name, device), now_s)
+                )
                 self._free_since[name, device] = since_s
-            quiet_times = {device: now_s - self._free_since[name, device] for device in (_KEYBOARD, *view.gpus)}
+            quiet_times = {
+                device: now_s - self._free_since[name, device] for device in (_KEYBOARD, *view.gpus)
+            }
             views[name] = replace(view, quiet_s=quiet_times)
         return views
 
@@ -323,8 +344,8 @@ def node_view_of(
         elif gpu.unlisted_holder is not None and not (
             is_a_desk and _is_small(gpu.unlisted_holder, gpu)
         ):
-            hidden_holders[gpu.uuid] = f"{gpu.unlisted_holder.owner_label}. {gpu.unlisted_remedy}".rstrip(
-                "."
+            hidden_holders[gpu.uuid] = (
+                f"{gpu.unlisted_holder.owner_label}. {gpu.unlisted_remedy}".rstrip(".")
             )
     return NodeView(
         cores=max(1, reading.cpu.cores),
@@ -366,7 +387,11 @@ def _is_foreign(process: GpuProcess, gpu: Gpu, is_a_desk: bool) -> bool:
 
 def _is_small(process: GpuProcess, gpu: Gpu) -> bool:
     held_bytes, total_bytes = process.memory_bytes, gpu.memory_total_bytes
-    return held_bytes is not None and bool(total_bytes) and held_bytes < _DISPLAY_SHARE * (total_bytes or 0)
+    return (
+        held_bytes is not None
+        and bool(total_bytes)
+        and held_bytes < _DISPLAY_SHARE * (total_bytes or 0)
+    )
 
 
 def _time_text(time: datetime, now_time: datetime) -> str:

@@ -36,24 +36,30 @@ def parse_start_time(text: str, now: datetime, zone: tzinfo | None = None) -> da
     if delay:
         return _on_clock(today + timedelta(days=int(delay[1])), zone)
     if clock:
-        clock_time = today.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
+        clock_time = today.replace(
+            hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0
+        )
         # An hour that comes twice may be ahead for the second time; one that a change skips today
         # comes again tomorrow.
-        days = (clock_time, clock_time.replace(fold=1), *(clock_time + timedelta(days=n) for n in (1, 2)))
+        days = (
+            clock_time,
+            clock_time.replace(fold=1),
+            *(clock_time + timedelta(days=n) for n in (1, 2)),
+        )
         times = [_on_clock(day, zone) for day in days if _exists_on_clock(day, zone)]
         return next(candidate for candidate in times if _utc(candidate) > _utc(now))
     try:
-        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        parsed_time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(f"“{sanitize(text)}” is not a time; use {FORMS}.") from None
-    if when.tzinfo is not None:
-        return when.astimezone(zone)
-    if not _exists_on_clock(when, zone):
+    if parsed_time.tzinfo is not None:
+        return parsed_time.astimezone(zone)
+    if not _exists_on_clock(parsed_time, zone):
         raise ValueError(
             f"{sanitize(text)} does not exist, because the clock is put forward then; "
-            f"use {_on_clock(when, zone):%Y-%m-%d %H:%M}."
+            f"use {_on_clock(parsed_time, zone):%Y-%m-%d %H:%M}."
         )
-    return _on_clock(when, zone)
+    return _on_clock(parsed_time, zone)
 
 
 def _on_clock(wall_time: datetime, zone: tzinfo | None) -> datetime:

@@ -332,7 +332,11 @@ def _values(study: Study, form: FormName, row: StudyRow) -> dict[str, Any]:
         ValueError: A table of a model or loader names no entry.
     """
     row_values = dict(leaf_values(row.job))
-    values = {**dict(leaf_values(study.job)), **dict(leaf_values(study.form(form).job)), **row_values}
+    values = {
+        **dict(leaf_values(study.job)),
+        **dict(leaf_values(study.form(form).job)),
+        **row_values,
+    }
     for key, kind in KINDS.items():
         prefix = f"{key}."
         paths = [path for path in values if path.startswith(prefix)]
@@ -346,7 +350,9 @@ def _values(study: Study, form: FormName, row: StudyRow) -> dict[str, Any]:
                 + ("" if kind is Kind.DATASET else f", or a table with “{GALLERY_KEY}”")
             )
         row_settings = [path[len(prefix) :] for path in row_values if path in paths]
-        name_parts = [_name_part(setting, table[setting]) for setting in row_settings if setting in table]
+        name_parts = [
+            _name_part(setting, table[setting]) for setting in row_settings if setting in table
+        ]
         name = re.sub(r"([^\w.]|_)+", "-", "-".join([entry, *filter(None, name_parts)])).strip("-.")
         settings = tuple((setting, str(value)) for setting, value in table.items())
         values[key] = GalleryPart(kind, entry, name[:_NAME_LENGTH], settings)
@@ -370,7 +376,9 @@ def _servers(values: Mapping[str, Any]) -> int:
     ).servers
 
 
-def _placement(row: StudyRow, process_count: int, placements: Sequence[Placement]) -> list[dict[str, Any]]:
+def _placement(
+    row: StudyRow, process_count: int, placements: Sequence[Placement]
+) -> list[dict[str, Any]]:
     """Return the places of the first processes, one node after the other."""
     if not placements:
         return [{"node": THIS_COMPUTER, "processes": process_count}]
@@ -380,7 +388,9 @@ def _placement(row: StudyRow, process_count: int, placements: Sequence[Placement
         count = min(remaining_count, placement.slots)
         remaining_count -= count
         if count:
-            amount = {"gpus": list(placement.gpus[:count])} if placement.gpus else {"processes": count}
+            amount = (
+                {"gpus": list(placement.gpus[:count])} if placement.gpus else {"processes": count}
+            )
             row_placement.append({"node": placement.node, **amount})
     if remaining_count:
         kind = "GPUs" if placements[0].gpus else "processes"
@@ -398,7 +408,9 @@ def _errors(study: Study) -> Iterator[str]:
     if not names:
         yield "rows is empty"
     comparisons = [("against", study.against)]
-    comparisons += [(f"rows[{number}].against", row.against) for number, row in enumerate(study.rows)]
+    comparisons += [
+        (f"rows[{number}].against", row.against) for number, row in enumerate(study.rows)
+    ]
     for key, name in comparisons:
         if name not in {"", *names, *(row.series for row in study.rows)}:
             yield f"{key} names “{name}”, which is neither a row nor a series"

@@ -179,7 +179,9 @@ def study_table(
     further_measures = (*study.further_measures, *form.further_measures)
     published_on = form.published_on or study.published_on
     measures_by_cell: dict[tuple[str, int], JobMeasures] = {
-        (job.row, job.seed): measures_by_job[job.id] for job in started.jobs if job.id in measures_by_job
+        (job.row, job.seed): measures_by_job[job.id]
+        for job in started.jobs
+        if job.id in measures_by_job
     }
     first_rows: dict[str, StudyRow] = {}
     for row in rows:
@@ -192,7 +194,10 @@ def study_table(
         if row is base_row and measure in RELATIVE:
             # Compared with itself, each job would be its own mean, and the row had no spread.
             base_measure = RELATIVE[measure]
-            peers = (measures_by_cell.get((row.name, peer_seed), {}).get(base_measure) for peer_seed in seeds)
+            peers = (
+                measures_by_cell.get((row.name, peer_seed), {}).get(base_measure)
+                for peer_seed in seeds
+            )
             mean = cell_of([value for value in peers if value is not None]).mean
             base_measures = None if mean is None else {base_measure: mean}
         return _value(measure, row, base_row, own_measures, base_measures)
@@ -202,7 +207,9 @@ def study_table(
         return cell_of([value for value in values if value is not None])
 
     cells = {row.name: cell(row, study.measure) for row in rows}
-    compared_measure = Measure.TEST_ERROR if Measure.TEST_ERROR in further_measures else study.measure
+    compared_measure = (
+        Measure.TEST_ERROR if Measure.TEST_ERROR in further_measures else study.measure
+    )
 
     def reference_of(row: StudyRow) -> StudyRow | None:
         """Return the row that a row is compared with by seed."""
@@ -220,13 +227,23 @@ def study_table(
             (value_of(row, compared_measure, s), value_of(reference, compared_measure, s))
             for s in seeds
         )
-        return cell_of([own_value - reference_value for own_value, reference_value in pairs if own_value is not None and reference_value is not None])
+        return cell_of(
+            [
+                own_value - reference_value
+                for own_value, reference_value in pairs
+                if own_value is not None and reference_value is not None
+            ]
+        )
 
     is_timed = not TIMED.isdisjoint((study.measure, *further_measures))
 
     def table_row(row: StudyRow) -> TableRow:
         ids = [job.id for job in started.jobs if job.row == row.name]
-        shares = [busy[job_id] for job_id in ids if is_timed and job_id in measures_by_job and job_id in busy]
+        shares = [
+            busy[job_id]
+            for job_id in ids
+            if is_timed and job_id in measures_by_job and job_id in busy
+        ]
         mean = cells[row.name].mean
         series = [cells[job_id.name].mean for job_id in rows if job_id.series == row.series]
         reference = reference_of(row)
@@ -243,7 +260,9 @@ def study_table(
 
     table_rows = tuple(map(table_row, rows))
     seed_column = Column(compared_measure.label, compared_measure.unit)
-    columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *further_measures))
+    columns = tuple(
+        Column(measure.label, measure.unit) for measure in (study.measure, *further_measures)
+    )
     return StudyTable(
         *(study.title, study.question, study.source, form.note, started.form),
         *(columns[0], columns[1:], study.x, table_rows, seeds),
@@ -283,7 +302,10 @@ def _value(
     if measure not in RELATIVE:
         return own_measures.get(measure)
     base_measure = RELATIVE[measure]
-    value, base_value = own_measures.get(base_measure), None if base_measures is None else base_measures.get(base_measure)
+    value, base_value = (
+        own_measures.get(base_measure),
+        None if base_measures is None else base_measures.get(base_measure),
+    )
     if not value or not base_value:
         return None
     if measure is Measure.GROWTH:
@@ -341,8 +363,8 @@ def seed_difference_label(row: TableRow) -> str:
     """Return the difference by seed: ``-0.58 (-2.10 to 0.94) against relu``, or ""."""
     if row.seed_difference.mean is None:
         return ""
-    interval_text = f" ({interval_text(row.seed_difference)})" if row.seed_difference.interval else ""
-    return f"{number_text(row.seed_difference.mean, '+')}{interval_text} against {row.against}"
+    suffix = f" ({suffix(row.seed_difference)})" if row.seed_difference.interval else ""
+    return f"{number_text(row.seed_difference.mean, '+')}{suffix} against {row.against}"
 
 
 def seed_difference_titles(table: StudyTable) -> Sequence[str]:
@@ -403,8 +425,8 @@ def _student_t(freedom: int) -> float:
 
     low, high = 0.0, math.pi / 2
     for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if share(middle) < 0.95 else (low, middle)
+        center = (low + high) / 2
+        low, high = (center, high) if share(center) < 0.95 else (low, center)
     return math.sqrt(freedom) * math.tan(low)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backend.records.jobs import flat_settings
-from backend.records.jobs.comparison import mark_best, best_mode, rated_metrics
+from backend.records.jobs.comparison import best_mode, mark_best, rated_metrics
 from backend.records.jobs.metric_labels import metric_label
 from backend.records.jobs.settings import label, value_label
 from backend.records.jobs.view import JobView
@@ -88,7 +88,9 @@ def parallel_plot(
     rows = [flat_settings.effective_settings(view) for view in views]
     keys = dict.fromkeys(key for settings in rows for key in settings)
     # A setting that only some jobs have adds nothing to the setting that it depends on.
-    differing = [key for key in keys if len({settings[key] for settings in rows if key in settings}) > 1]
+    differing = [
+        key for key in keys if len({settings[key] for settings in rows if key in settings}) > 1
+    ]
     metrics = rated_metrics(views)
     metric = metrics[0] if len(metrics) == 1 else ""
     mode = best_mode(metric, views) if metric else ""
@@ -154,7 +156,9 @@ def _setting_axis(
     choices = sorted(dict.fromkeys(present_texts))
     positions = {text: _share(n, len(choices)) for n, text in enumerate(choices)}
     marks = (
-        tuple(AxisMark(positions[text], text) for text in choices) if len(choices) <= _MOST_MARKS else ()
+        tuple(AxisMark(positions[text], text) for text in choices)
+        if len(choices) <= _MOST_MARKS
+        else ()
     )
     column = [(None, "") if text is None else (positions[text], text) for text in texts]
     return ParallelAxis(key, title, marks), column
@@ -193,7 +197,8 @@ def _number_axis(
         shares = (0.0, *_MIDDLES, 1.0) if high > low else (0.5,)
         marks = tuple(AxisMark(share, format_mark(value_at(share))) for share in shares)
     column = [
-        (None, "") if value is None else (position_of(value), text) for value, text in zip(values, texts)
+        (None, "") if value is None else (position_of(value), text)
+        for value, text in zip(values, texts)
     ]
     return ParallelAxis(key, title, marks, is_log), column
 

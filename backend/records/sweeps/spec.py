@@ -113,7 +113,9 @@ def sweep_title(tag: str, names: Sequence[str]) -> str:
     """Return the name that the user typed: that of its jobs, without their values."""
     columns = zip(*(name.split() for name in names))
     shared_columns = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns)
-    name_tokens = itertools.takewhile(lambda token: "=" not in token, (tokens[0] for tokens in shared_columns))
+    name_tokens = itertools.takewhile(
+        lambda token: "=" not in token, (tokens[0] for tokens in shared_columns)
+    )
     return " ".join(name_tokens).rstrip(f" {ROW_SEPARATOR}") or sweep_name(tag)
 
 
@@ -296,7 +298,9 @@ def _swept_names(axes: Iterable[Axis]) -> dict[str, tuple[Any, ...]]:
     return {axis.path: axis.points() for axis in axes if axis.path in name_paths}
 
 
-def _applies(path: str, chosen_values: Mapping[str, Any], names: Mapping[str, Sequence[Any]]) -> bool:
+def _applies(
+    path: str, chosen_values: Mapping[str, Any], names: Mapping[str, Sequence[Any]]
+) -> bool:
     """Return whether a job with the ``chosen`` values has a setting; all have a wrong one."""
     part, _, key = path.partition(".")
     name = f"{part}.name"
@@ -394,7 +398,11 @@ def _swept_jobs(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJ
             raw["name"] = name
         if tag:
             base_tags = raw.get("tags", ())
-            other_tags = [base_tag for base_tag in base_tags if isinstance(base_tag, str) and not base_tag.startswith(TAG)]
+            other_tags = [
+                base_tag
+                for base_tag in base_tags
+                if isinstance(base_tag, str) and not base_tag.startswith(TAG)
+            ]
             raw["tags"] = [*other_tags, tag]
         jobs[name] = SweptJob(name, raw, point.values)
     return tuple(jobs.values())
@@ -408,10 +416,14 @@ def _applicable_base(
     def is_kept(path: str) -> bool:
         owner = _OWNERS.get(path, "")
         base_value = value_at(base, owner)
-        return _applies(path, chosen_values, names) and (base_value is None or chosen_values.get(owner, base_value) == base_value)
+        return _applies(path, chosen_values, names) and (
+            base_value is None or chosen_values.get(owner, base_value) == base_value
+        )
 
     return {
-        part: {key: setting_value for key, setting_value in value.items() if is_kept(f"{part}.{key}")}
+        part: {
+            key: setting_value for key, setting_value in value.items() if is_kept(f"{part}.{key}")
+        }
         if isinstance(value, Mapping)
         else value
         for part, value in base.items()
@@ -441,7 +453,11 @@ def _add_value(error: ConfigError, job: SweptJob) -> ConfigError:
     value = dict(job.values).get(error.path)
     prefix = f"{error.path}: "
     quoted_value = f"“{value_text(value)}”"
-    if value is None or not error.message.startswith(f"{prefix}must") or quoted_value in error.message:
+    if (
+        value is None
+        or not error.message.startswith(f"{prefix}must")
+        or quoted_value in error.message
+    ):
         return error
     return ConfigError(error.path, f"{prefix}{quoted_value} {error.message[len(prefix) :]}")
 
@@ -449,4 +465,6 @@ def _add_value(error: ConfigError, job: SweptJob) -> ConfigError:
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
     setting_paths = [path for path in SETTINGS if is_of(path, script="script" in base)]
     base_paths = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
-    return tuple(dict.fromkeys((*setting_paths, *base_paths, *argument_rows(base.get("arguments")))))
+    return tuple(
+        dict.fromkeys((*setting_paths, *base_paths, *argument_rows(base.get("arguments"))))
+    )

@@ -83,8 +83,8 @@ class Axis:
             drawn_span = wide_span if self.span.scale == LINEAR else self.span
             value = round(_value_at_share(drawn_span, share))
             return int(min(max(value, math.ceil(self.span.low)), math.floor(self.span.high)))
-        drawn = float(f"{_value_at_share(self.span, share):.4g}")
-        return min(max(drawn, self.span.low), self.span.high)
+        number = float(f"{_value_at_share(self.span, share):.4g}")
+        return min(max(number, self.span.low), self.span.high)
 
     def error_message(self) -> str:
         """Return why the axis has no values, as one sentence, or ""."""
@@ -143,9 +143,9 @@ def parse_axis(path: str, text: str) -> Axis:
             _refuse_ambiguous(path, kind, text)
         has_semicolons = kind in LISTS or (";" in text and kind != "text")
         texts = text.split(";" if has_semicolons else ",")
-        if not all(value_text.strip() for value_text in texts):
+        if not all(part.strip() for part in texts):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
-        axis = Axis(path, tuple(read_value(kind, value_text.strip()) for value_text in texts))
+        axis = Axis(path, tuple(read_value(kind, part.strip()) for part in texts))
         if kind in ("whole", "number"):
             first_text = next((value for value in axis.values if isinstance(value, str)), None)
             if first_text is not None:
@@ -176,7 +176,9 @@ def axis_text(axis: Axis) -> str:
     if axis.span is not None and not axis.span.steps:
         return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
     texts = [value_text(value) for value in axis.points()]
-    has_commas = field_kind(axis.path) == ARGUMENT and any("," in one for one in texts)
+    has_commas = field_kind(axis.path) == ARGUMENT and any(
+        "," in axis_value for axis_value in texts
+    )
     return ("; " if has_commas or field_kind(axis.path) in LISTS else ", ").join(texts)
 
 
@@ -189,7 +191,7 @@ def read_value(kind: str, text: str) -> Any:
     if kind == "flag":
         return _FLAGS.get(text.lower(), text)
     if kind == "pair":
-        return [read_value("number", piece) for piece in text.split(",")]
+        return [read_value("number", element) for element in text.split(",")]
     if kind == "wholes":
         return [read_value("whole", part) for part in text.split(",")]
     if kind == "words":
@@ -197,7 +199,7 @@ def read_value(kind: str, text: str) -> Any:
             return shlex.split(text)
         return text
     if kind == "texts":
-        return [piece.strip() for piece in text.split(",")]
+        return [element.strip() for element in text.split(",")]
     if kind not in ("whole", "number"):
         return text
     number = _with_point("".join(text.split()))

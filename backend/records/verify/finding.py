@@ -55,7 +55,11 @@ class Verification:
         finding_count, hashed_bytes = len(self.findings), self.hashed_bytes
         needed_size = number_format.size(self.needed_bytes)
         checkpoint_text = f" The next checkpoints need {needed_size}." if self.needed_bytes else ""
-        hash_text = "" if hashed_bytes is None else f"; compared {number_format.size(hashed_bytes)} with hashes"
+        hash_text = (
+            ""
+            if hashed_bytes is None
+            else f"; compared {number_format.size(hashed_bytes)} with hashes"
+        )
         return (
             f"Checked {counts[0]}, {counts[1]} and {counts[2]}{hash_text}. "
             f"{'No' if not finding_count else number_format.count(finding_count)} "
@@ -78,4 +82,6 @@ class RepairResult:
         repair_text = f"Repaired {number_format.count(count)} finding{'' if count == 1 else 's'}."
         has_moves = any(finding.moves for finding in self.repaired_findings)
         trash_text = f" What was moved is in {self.folder}." if has_moves else ""
-        return " ".join([repair_text + trash_text, *(finding.message for finding in self.remaining_findings)])
+        return " ".join(
+            [repair_text + trash_text, *(finding.message for finding in self.remaining_findings)]
+        )

@@ -69,7 +69,7 @@ class JobSweeps:
 
     def update(self) -> tuple[tuple[int, ...], bool]:
         """Return the slots of sweeps whose row changed, and whether jobs joined or left sweeps."""
-        changed = []
+        changed_slots = []
         for tag in self._changed_tags:
             members = self._members[tag]
             if not members:
@@ -83,7 +83,7 @@ class JobSweeps:
                 self._summaries.append(summary)
             elif self._summaries[slot] != summary:
                 self._summaries[slot] = summary
-                changed.append(slot)
+                changed_slots.append(slot)
         self._changed_tags.clear()
         is_regrouped, self._is_regrouped = self._is_regrouped, False
         if is_regrouped:
@@ -92,7 +92,7 @@ class JobSweeps:
             padding = np.full(len(self._summaries) - len(self.sweep_slots), -1, np.int32)
             self.sweep_slots = np.concatenate((self.sweep_slots, padding))
             self._sizes = np.concatenate((self._sizes, np.zeros_like(padding)))
-        return tuple(changed), is_regrouped
+        return tuple(changed_slots), is_regrouped
 
     def _renumber(self) -> None:
         sweep_slots = np.full(len(self._summaries), -1, np.int32)

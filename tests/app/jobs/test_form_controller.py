@@ -16,7 +16,7 @@ from backend.services.jobs import service as job_service
 from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
-from tests.app.conftest import TRIED
+from tests.app.conftest import MODEL_CHECK
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.conftest import Immediately
 from tests.integration.tiny import MODEL, raw_job
@@ -122,7 +122,7 @@ def test_a_button_repeats_a_failed_trial(form, runner, monkeypatch, qtbot):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
     elapse(form)
     runner.let_go()
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     button = the(FormSections, form).trial.button
     assert button.text() == "Try again"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
@@ -144,7 +144,7 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     assert first_trial.is_cancelled
     tried_models = []
     monkeypatch.setattr(
-        tool_process, "check_model", lambda model, *_, **__: tried_models.append(model.parts[-3]) or TRIED
+        tool_process, "check_model", lambda model, *_, **__: tried_models.append(model.parts[-3]) or MODEL_CHECK
     )
     runner.let_go()
     assert tried_models == ["other"]
@@ -231,7 +231,7 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     trial = the(FormSections, form).trial
     assert setting_field(form, "loader").error() == str(MISSING_PACKAGE), "the button is the way out"
     assert (trial.button.text(), trial.copy.isVisible()) == ("Install Pillow", False)
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     assert "Installing Pillow" in line(form)
     runner.let_go()
@@ -295,14 +295,14 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     assert trial.button.text() == "Install a package…"
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     dialog = form.controller.packages.dialog.now
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(button(dialog, "Install"), Qt.MouseButton.LeftButton)
     runner.let_go()
     assert result_of(form) == "Ready to start"
 
 
 def test_only_the_result_line_changes_after_a_trial(form, runner, monkeypatch):
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
 
     def findings():
         rows = [

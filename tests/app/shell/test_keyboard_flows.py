@@ -23,7 +23,7 @@ from tests.app.keyboard_window import (
     rows,
     table,
 )
-from tests.app.used_data_root import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, WAITING, rows_of_all
+from tests.app.used_data_root import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, QUEUED_NAMES, rows_of_all
 from tests.widgets.nodes import samples
 from tests.windows import the
 from widgets.jobs.list.job_list_model import JobColumn
@@ -130,22 +130,22 @@ def order(program):
 
 def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):
     view = program.jobs.list.view
-    hands.wait(lambda: order(program) == list(WAITING))
+    hands.wait(lambda: order(program) == list(QUEUED_NAMES))
     assert hands.focus() is view
     hands.press("Home")
-    while view.currentIndex().data() != WAITING[2]:
+    while view.currentIndex().data() != QUEUED_NAMES[2]:
         before = view.currentIndex().row()
         hands.press("Down")
         assert view.currentIndex().row() == before + 1, "the end of the list"
     hands.press("Alt+Up")
-    hands.wait(lambda: order(program) == [WAITING[0], WAITING[2], WAITING[1]])
-    assert view.currentIndex().data() == WAITING[2]
+    hands.wait(lambda: order(program) == [QUEUED_NAMES[0], QUEUED_NAMES[2], QUEUED_NAMES[1]])
+    assert view.currentIndex().data() == QUEUED_NAMES[2]
     hands.press("Alt+Down")
-    hands.wait(lambda: order(program) == list(WAITING))
+    hands.wait(lambda: order(program) == list(QUEUED_NAMES))
     hands.press("Shift+F10")
     choose(hands, "Remove from queue")
-    hands.wait(lambda: order(program) == list(WAITING[:2]))
-    hands.wait(lambda: program.jobs.model.line(ids[WAITING[2]]).state is JobState.CREATED)
+    hands.wait(lambda: order(program) == list(QUEUED_NAMES[:2]))
+    hands.wait(lambda: program.jobs.model.line(ids[QUEUED_NAMES[2]]).state is JobState.CREATED)
 
 
 # The curves

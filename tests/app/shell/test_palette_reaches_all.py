@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableVie
 from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
-from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
+from tests.app.used_data_root import SWEEP, SWEEP_NAME, QUEUED_NAMES
 from tests.windows import the
 from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
@@ -105,7 +105,7 @@ def open_job(program, qtbot, job_id):
     qtbot.waitUntil(lambda: program.jobs.detail._checkpoints is not None)
 
 
-@pytest.mark.parametrize("name", ["slow", "failed", WAITING[0]])
+@pytest.mark.parametrize("name", ["slow", "failed", QUEUED_NAMES[0]])
 @pytest.mark.parametrize("tab", ["curves", "ranks", "checkpoints", "log", "settings", "notes"])
 def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
     open_job(program, qtbot, ids[name])
@@ -174,16 +174,16 @@ def choose(program, words, aside=""):
 
 
 def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
-    open_job(program, qtbot, ids[WAITING[1]])
+    open_job(program, qtbot, ids[QUEUED_NAMES[1]])
     program.window.go("datasets")
     target = choose(program, "remove from", "the open job")
     assert target.title.startswith("Remove from queue")
     assert program.window.place == "jobs"
     model = program.jobs.model
-    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.CREATED)
+    qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.CREATED)
     qtbot.waitUntil(lambda: "Queue" in reached_again(program, "queue"))
     choose(program, "queue", "the open job")
-    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.QUEUED)
+    qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.QUEUED)
 
 
 def reached_again(program, words):

@@ -359,7 +359,7 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
     assert the(Label, program.window.toast).text() == (
         "The next connection to gpu07.lab will ask you to confirm its key"
     )
-    assert [key.port for key in cluster.ssh_details().accepted_keys] == [22]
+    assert [key.port for key in cluster.ssh_overview().accepted_keys] == [22]
     cluster.remove_host_key("gpu07.lab")
 
 

@@ -110,9 +110,7 @@ MOVE_TO_TOP = JobAction(
     "top",
     "Move to the top",
     is_offered=lambda subject: subject.job.state.is_queued,
-    is_enabled=lambda subject: (
-        subject.queued_job is not None and subject.queued_job.number > 1
-    ),
+    is_enabled=lambda subject: subject.queued_job is not None and subject.queued_job.number > 1,
 )
 PRIORITY = JobAction(
     "priority",

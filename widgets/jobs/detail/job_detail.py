@@ -144,7 +144,9 @@ class JobDetail(QWidget):
         drop_from = update.history.drop_from
         if drop_from is not None:
             self._run_starts = {
-                run: start for run, start in self._run_starts.items() if start.first_step < drop_from
+                run: start
+                for run, start in self._run_starts.items()
+                if start.first_step < drop_from
             }
         for start in update.history.run_starts:
             self._run_starts[start.run] = start
@@ -387,9 +389,7 @@ class JobDetail(QWidget):
             view, has_checkpoints, self._queued_job, self._busy_label, can_cancel, is_overdue
         )
         self.header.show_view(view, subject)
-        cost_message = stop_cost_message(
-            view, checkpoints, self._queued_job, is_overdue=is_overdue
-        )
+        cost_message = stop_cost_message(view, checkpoints, self._queued_job, is_overdue=is_overdue)
         caption = self._busy_label or cost_message
         self._progress.show_view(view, checkpoints, self._run_starts.values(), caption)
         self._show_banner(view)

@@ -103,7 +103,9 @@ def _loss_curves(view: JobView, run: RunCurves) -> CauseCurves | None:
     )
 
 
-def _node_curves(view: JobView, key: str, state: NodeState, history: NodeHistory) -> CauseCurves | None:
+def _node_curves(
+    view: JobView, key: str, state: NodeState, history: NodeHistory
+) -> CauseCurves | None:
     start, end = instant(view.status.started_at), instant(view.status.ended_at)
     if start is None or end is None:
         return None
@@ -129,12 +131,23 @@ def _node_curves(view: JobView, key: str, state: NodeState, history: NodeHistory
     title = f"{quantity.title} of GPU {gpu.index} on {node_label}"
     if key != "memory" or not gpu.memory_total_bytes:
         curves = _named_curves(names, key, history, is_shown)
-        return _cause_curves(title, quantity.format_value, x0, x1, curves, failed_uuid, quantity.scale)
+        return _cause_curves(
+            title, quantity.format_value, x0, x1, curves, failed_uuid, quantity.scale
+        )
     unit, unit_bytes = formats.memory_unit()
     capacity = gpu.memory_total_bytes / unit_bytes
     curves = _named_curves(names, key, history, is_shown, scale=capacity / 100)
     capacity_line = ThresholdLine(capacity, f"full at {round(capacity)}{formats.GAP}{unit}", "bad")
-    return _cause_curves(f"{title}, {unit}", _size_text, x0, x1, curves, failed_uuid, quantity.scale, (capacity_line,))
+    return _cause_curves(
+        f"{title}, {unit}",
+        _size_text,
+        x0,
+        x1,
+        curves,
+        failed_uuid,
+        quantity.scale,
+        (capacity_line,),
+    )
 
 
 def _size_text(value: float) -> str:
@@ -145,7 +158,11 @@ _NamedCurves = dict[str, tuple[str, CurveData]]
 
 
 def _named_curves(
-    names: Mapping[str, str], key: str, history: NodeHistory, is_shown: np.ndarray, scale: float = 1.0
+    names: Mapping[str, str],
+    key: str,
+    history: NodeHistory,
+    is_shown: np.ndarray,
+    scale: float = 1.0,
 ) -> _NamedCurves:
     """Return the points of each GPU (or the node) that has at least two."""
     times = history.times()[is_shown]
@@ -174,4 +191,6 @@ def _cause_curves(
     curves = tuple((name, data, uuid == main_key) for uuid, (name, data) in items)
     margin = _MARKER_MARGIN * (x1 - x0)
     markers = (VerticalMarker(x1, "failed here"),)
-    return CauseCurves(title, XAxis.CLOCK, value_text, x0, x1 + margin, curves, markers, thresholds, scale)
+    return CauseCurves(
+        title, XAxis.CLOCK, value_text, x0, x1 + margin, curves, markers, thresholds, scale
+    )

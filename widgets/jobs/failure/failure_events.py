@@ -66,11 +66,17 @@ def failure_events(
     if started is None:
         return tuple(events[-_MAX_EVENTS:])
     start_event = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
-    return (start_event, *[event for event in events if event.time_s >= start_event.time_s][1 - _MAX_EVENTS :])
+    return (
+        start_event,
+        *[event for event in events if event.time_s >= start_event.time_s][1 - _MAX_EVENTS :],
+    )
 
 
 def _checkpoint_events(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterable[Event]:
-    run_checkpoints = sorted((checkpoint for checkpoint in checkpoints if checkpoint.run == view.run), key=lambda checkpoint: checkpoint.step)
+    run_checkpoints = sorted(
+        (checkpoint for checkpoint in checkpoints if checkpoint.run == view.run),
+        key=lambda checkpoint: checkpoint.step,
+    )
     for checkpoint in run_checkpoints[-_MAX_CHECKPOINTS:]:
         created = instant(checkpoint.created)
         if created is not None:
@@ -91,7 +97,10 @@ def _curve_events(view: JobView, curves: RunCurves) -> Iterable[Event]:
             yield Event(time_s, "warning-fill", "warn", message)
     finite_indices = np.flatnonzero(np.isfinite(loss.raw))
     if finite_indices.size:
-        last_step, time_s = formats.count(int(loss.steps[finite_indices[-1]])), float(loss.times_s[finite_indices[-1]])
+        last_step, time_s = (
+            formats.count(int(loss.steps[finite_indices[-1]])),
+            float(loss.times_s[finite_indices[-1]]),
+        )
         yield Event(time_s, "chart-line-up", "text2", f"Last step with a loss: {last_step}")
 
 

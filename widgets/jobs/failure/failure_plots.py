@@ -77,7 +77,9 @@ class FailurePlots(QWidget):
 
     def set_narrow(self, is_narrow: bool) -> None:
         """Place the plots one below the other."""
-        direction = QBoxLayout.Direction.TopToBottom if is_narrow else QBoxLayout.Direction.LeftToRight
+        direction = (
+            QBoxLayout.Direction.TopToBottom if is_narrow else QBoxLayout.Direction.LeftToRight
+        )
         self._box.setDirection(direction)
         self._fit_height()
 

@@ -97,16 +97,27 @@ class FailureTab(QWidget):
             lambda: self.placement_requested.emit(self._remedies.offline_node)
         )
         self._install_button = Button("", icon="download-simple")
-        self._install_button.clicked.connect(lambda: self.install_requested.emit(self._remedies.module))
+        self._install_button.clicked.connect(
+            lambda: self.install_requested.emit(self._remedies.module)
+        )
         self._resume_note = Label("", "small", "text2", wrap=True)
         self._clone_button = Button("", icon="copy")
         self._clone_button.clicked.connect(self._request_clone)
         self._log_button = Button("Show the log", icon="article")
         self._log_button.clicked.connect(lambda: self.log_requested.emit(*self._log_position))
         self._special_buttons = row(
-            *(self._install_button, self._change_button, self._exclude_button, self._choose_button, STRETCH), gap=S2
+            *(
+                self._install_button,
+                self._change_button,
+                self._exclude_button,
+                self._choose_button,
+                STRETCH,
+            ),
+            gap=S2,
         )
-        self._usual_buttons = row(self._rerun_button, self._clone_button, self._log_button, STRETCH, gap=S2)
+        self._usual_buttons = row(
+            self._rerun_button, self._clone_button, self._log_button, STRETCH, gap=S2
+        )
         self._buttons = row(self._special_buttons, (self._usual_buttons, 1), gap=S2)
         self._first_button = self._rerun_button
         self._evidence_title = Label("", "strong")
@@ -125,7 +136,15 @@ class FailureTab(QWidget):
             gap=S2,
         )
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
-        text_column = col(self._headline_label, self._reason_label, self._remedy_label, S2, self._figures, S2, gap=S2)
+        text_column = col(
+            self._headline_label,
+            self._reason_label,
+            self._remedy_label,
+            S2,
+            self._figures,
+            S2,
+            gap=S2,
+        )
         result_column = col(text_column, self._buttons, self._resume_note, gap=S2)
         result = StyledFrame(
             "verdict", row(col(icon, STRETCH), (result_column, 1), gap=S3, margins=(S4, S4, S4, S4))
@@ -237,20 +256,36 @@ class FailureTab(QWidget):
         super().resizeEvent(event)
         is_narrow = self.width() < _TWO_COLUMNS_FROM_W
         self.plots.set_narrow(is_narrow)
-        direction = QBoxLayout.Direction.TopToBottom if is_narrow else QBoxLayout.Direction.LeftToRight
+        direction = (
+            QBoxLayout.Direction.TopToBottom if is_narrow else QBoxLayout.Direction.LeftToRight
+        )
         self._columns.setDirection(direction)
         self._fit_buttons()
 
     def _fit_buttons(self) -> None:
         """Place the special actions above the usual ones if one row has no room for all."""
-        special_buttons = (self._install_button, self._change_button, self._exclude_button, self._choose_button)
+        special_buttons = (
+            self._install_button,
+            self._change_button,
+            self._exclude_button,
+            self._choose_button,
+        )
         visible_buttons = [
-            button for button in (*special_buttons, self._clone_button, self._rerun_button, self._log_button) if not button.isHidden()
+            button
+            for button in (
+                *special_buttons,
+                self._clone_button,
+                self._rerun_button,
+                self._log_button,
+            )
+            if not button.isHidden()
         ]
         buttons_width = sum(button.sizeHint().width() + S2 for button in visible_buttons)
         available_width = self.width() - PAGE_MARGIN - 2 * S4 - ICON_LARGE - S3
         direction = QBoxLayout.Direction
-        self._buttons.setDirection(direction.LeftToRight if buttons_width <= available_width else direction.TopToBottom)
+        self._buttons.setDirection(
+            direction.LeftToRight if buttons_width <= available_width else direction.TopToBottom
+        )
 
     def _draw_if_visible(self) -> None:
         """Draw what is known if the tab is visible and something changed."""
@@ -262,7 +297,8 @@ class FailureTab(QWidget):
         }
         # What a node does now does not matter to a run that has ended.
         reaches = {
-            name: (history.extension_count, history.count > 0) for name, history in self._histories.items()
+            name: (history.extension_count, history.count > 0)
+            for name, history in self._histories.items()
         }
         drawn_state = (view, self._checkpoints, revisions, reaches, self._problems)
         if drawn_state == self._drawn_state:
@@ -288,7 +324,9 @@ class FailureTab(QWidget):
         """Show where the highlighted action begins."""
         is_known, checkpoints = self._checkpoints is not None, self._checkpoints or ()
         error = self._view.error if self._view is not None else None
-        checkpoint = checkpoint_to_resume(checkpoints, error.sound_step if error is not None else None)
+        checkpoint = checkpoint_to_resume(
+            checkpoints, error.sound_step if error is not None else None
+        )
         self._resume_checkpoint = checkpoint.name if checkpoint else ""
         is_newest = checkpoint is None or checkpoint.step == max(c.step for c in checkpoints)
         note = _resume_note(checkpoint, is_known=is_known, is_newest=is_newest)
@@ -301,7 +339,13 @@ class FailureTab(QWidget):
     ) -> None:
         lines = [line for line in evidence[-_LINES_SHOWN:] if line.text.strip()]
         quoted_lines = [line for line in lines if line.file]
-        source = _log_source(quoted_lines[0].file) if quoted_lines else MPIRUN_LOG if rank is None else str(rank)
+        source = (
+            _log_source(quoted_lines[0].file)
+            if quoted_lines
+            else MPIRUN_LOG
+            if rank is None
+            else str(rank)
+        )
         line_number = quoted_lines[-1].line if quoted_lines else 0
         self._log_position = (source, line_number)
         log_name = "mpirun" if source == MPIRUN_LOG else f"rank {source}"
@@ -326,7 +370,11 @@ class FailureTab(QWidget):
 
         Without both, the events have the whole width.
         """
-        new_column, old_column = (self._left_column, self._right_column) if is_below_events else (self._right_column, self._left_column)
+        new_column, old_column = (
+            (self._left_column, self._right_column)
+            if is_below_events
+            else (self._right_column, self._left_column)
+        )
         self._right_side.setVisible(is_below_events or not self._evidence_card.isHidden())
         if old_column.indexOf(self._evidence_card) >= 0:
             old_column.removeWidget(self._evidence_card)
@@ -354,16 +402,27 @@ class FailureTab(QWidget):
         self._choose_button.setVisible(offers.offers_choice)
         # The menu of the job still has Resume; here it would only fail again.
         self._rerun_button.setVisible(
-            self._starts_over or not ("batch_size" in offers.changed_settings or offers.excluded_gpu)
+            self._starts_over
+            or not ("batch_size" in offers.changed_settings or offers.excluded_gpu)
         )
-        usual_buttons = (self._clone_button, self._rerun_button) if offers.repeats_failure else (self._rerun_button, self._clone_button)
+        usual_buttons = (
+            (self._clone_button, self._rerun_button)
+            if offers.repeats_failure
+            else (self._rerun_button, self._clone_button)
+        )
         if self._usual_buttons.indexOf(usual_buttons[0]) != 0:
             self._usual_buttons.removeWidget(usual_buttons[0])
             self._usual_buttons.insertWidget(0, usual_buttons[0])
             QWidget.setTabOrder(*usual_buttons)
         self._install_button.setText(f"Install {package_of(offers.module)}…")
         self._install_button.setVisible(bool(offers.module))
-        buttons = (self._install_button, self._change_button, self._exclude_button, self._choose_button, *usual_buttons)
+        buttons = (
+            self._install_button,
+            self._change_button,
+            self._exclude_button,
+            self._choose_button,
+            *usual_buttons,
+        )
         self._first_button = next(button for button in buttons if not button.isHidden())
         for button in buttons:
             button.set_kind("primary" if button is self._first_button else "plain")

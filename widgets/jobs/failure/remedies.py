@@ -177,7 +177,9 @@ def lost_steps(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str
     """Return how many steps a resume repeats: ``214 steps``, "" while that is not known."""
     if checkpoints is None:
         return ""
-    checkpoint = checkpoint_to_resume(checkpoints, view.error.sound_step if view.error is not None else None)
+    checkpoint = checkpoint_to_resume(
+        checkpoints, view.error.sound_step if view.error is not None else None
+    )
     return formats.plural(
         max(0, view.step - (checkpoint.step if checkpoint is not None else 0)), "step"
     )

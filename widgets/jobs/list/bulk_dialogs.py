@@ -54,14 +54,19 @@ class TagDialog(Dialog):
 
     @Slot()
     def _check_tags(self) -> None:
-        added_tags, removed_tags = _split_tags(self._add_edit.text()), _split_tags(self._remove_edit.text())
+        added_tags, removed_tags = (
+            _split_tags(self._add_edit.text()),
+            _split_tags(self._remove_edit.text()),
+        )
         error_text = tags_error(added_tags)
         self._add_field.set_error(error_text)
         self._tag_button.setEnabled(not error_text and bool(added_tags or removed_tags))
 
     @Slot()
     def _request(self) -> None:
-        self.requested.emit(_split_tags(self._add_edit.text()), _split_tags(self._remove_edit.text()))
+        self.requested.emit(
+            _split_tags(self._add_edit.text()), _split_tags(self._remove_edit.text())
+        )
         self.accept()
 
 
@@ -109,7 +114,9 @@ class TrashDialog(Dialog):
 def _names_text(names: Sequence[str]) -> str:
     names_text = ", ".join(f"“{sanitize(name, _NAME_CHARS)}”" for name in names[:_NAMES_SHOWN])
     hidden_count = len(names) - _NAMES_SHOWN
-    return f"{names_text} and {formats.count(hidden_count)} more" if hidden_count > 0 else names_text
+    return (
+        f"{names_text} and {formats.count(hidden_count)} more" if hidden_count > 0 else names_text
+    )
 
 
 def _split_tags(text: str) -> tuple[str, ...]:

@@ -192,7 +192,9 @@ def _nodes_text(summary: JobSummary) -> str:
     return node_names(summary) if count <= _MAX_NAMED_NODES else f"{formats.count(count)} nodes"
 
 
-def _display_text(summary: JobSummary, column: JobColumn | None, _queued_job: QueuedJob | None) -> str:
+def _display_text(
+    summary: JobSummary, column: JobColumn | None, _queued_job: QueuedJob | None
+) -> str:
     return summary.name if column is None else cell_text(summary, column)
 
 
@@ -202,14 +204,24 @@ def _edit_text(summary: JobSummary, column: JobColumn | None, _queued_job: Queue
     return ", ".join(summary.tags) if column is JobColumn.TAGS else summary.name
 
 
-def _tool_tip(summary: JobSummary, column: JobColumn | None, queued_job: QueuedJob | None) -> str | None:
+def _tool_tip(
+    summary: JobSummary, column: JobColumn | None, queued_job: QueuedJob | None
+) -> str | None:
     if column is None:
         return plain_tip(queued_job.full_message) if queued_job is not None else None
     if column is JobColumn.STATE:
-        reason = queued_job.full_message if queued_job is not None else summary.reason or summary.state.explanation
+        reason = (
+            queued_job.full_message
+            if queued_job is not None
+            else summary.reason or summary.state.explanation
+        )
         return plain_tip(reason)
     if column is JobColumn.STARTED:
-        run_prefix = f"Run {formats.count(summary.run)}: " if summary.run > 1 and summary.sweep is None else ""
+        run_prefix = (
+            f"Run {formats.count(summary.run)}: "
+            if summary.run > 1 and summary.sweep is None
+            else ""
+        )
         return plain_tip(run_prefix + formats.full_time(summary.started_s or None))
     if column is JobColumn.CREATED:
         return plain_tip(formats.full_time(summary.created_s or None))
@@ -230,7 +242,9 @@ def _usage_text(summary: JobSummary) -> str:
     return " · ".join(part for part in (cell_text(summary, JobColumn.TOOK), hours, energy) if part)
 
 
-def _accessible_text(summary: JobSummary, column: JobColumn | None, queued_job: QueuedJob | None) -> str:
+def _accessible_text(
+    summary: JobSummary, column: JobColumn | None, queued_job: QueuedJob | None
+) -> str:
     if column not in (None, JobColumn.NAME):
         return f"{column.title}: {cell_text(summary, column)}" if column is not None else ""
     if queued_job is not None:

@@ -102,7 +102,9 @@ class JobDelegate(QStyledItemDelegate):
         queued_job: QueuedJob | None,
         job_name: str,
     ) -> None:
-        name, value = best_metric_labels(summary) if queued_job is None else ("place", f"{queued_job.number}")
+        name, value = (
+            best_metric_labels(summary) if queued_job is None else ("place", f"{queued_job.number}")
+        )
         value_w, max_caption_w = text_width(value, "strong"), int(box.width() * _MAX_CAPTION_SHARE)
         if summary.sweep is not None and name:
             best = f"{summary.sweep.best_job} · {name}"
@@ -123,7 +125,9 @@ class JobDelegate(QStyledItemDelegate):
     def _paint_second_line(
         self, painter: QPainter, box: QRectF, summary: JobSummary, queued_job: QueuedJob | None
     ) -> None:
-        time_text, color_role = _time_text(summary) if queued_job is None else (start_forecast(queued_job), "text2")
+        time_text, color_role = (
+            _time_text(summary) if queued_job is None else (start_forecast(queued_job), "text2")
+        )
         time_w = text_width(time_text, "body")
         time_box = QRectF(box.right() - time_w, box.top(), time_w, box.height())
         paint_text(painter, time_box, time_text, "body", color_role, right=True)
@@ -141,7 +145,11 @@ class JobDelegate(QStyledItemDelegate):
         reason_box = QRectF(box)
         reason_box.setLeft(box.left() + state_w + S2)
         reason_box.setRight(time_box.left() - S2)
-        why = _reason_text(summary) if queued_job is None or summary.contact_warning else queued_job.full_message
+        why = (
+            _reason_text(summary)
+            if queued_job is None or summary.contact_warning
+            else queued_job.full_message
+        )
         why = why.removeprefix(f"{state_text}: ")
         paint_text(painter, reason_box, why, "body", "text2")
 
@@ -184,7 +192,11 @@ def start_forecast(queued_job: QueuedJob) -> str:
     start_time = now + timedelta(seconds=queued_job.starts_in_s)
     # Within the next hours the day is clear without its name.
     is_soon = queued_job.starts_in_s < _CLOCK_LIMIT_S
-    return f"≈{formats.GAP}{formats.clock(start_time)}" if is_soon else formats.estimated_time(start_time, now)
+    return (
+        f"≈{formats.GAP}{formats.clock(start_time)}"
+        if is_soon
+        else formats.estimated_time(start_time, now)
+    )
 
 
 def _time_text(summary: JobSummary) -> tuple[str, str]:

@@ -109,7 +109,12 @@ class JobListModel(QAbstractTableModel):
             return
         previous_rows = self._row_of_slot
         known_slots = new_order[new_order < len(previous_rows)]
-        added_slots = np.concatenate((known_slots[previous_rows[known_slots] < 0], new_order[new_order >= len(previous_rows)]))
+        added_slots = np.concatenate(
+            (
+                known_slots[previous_rows[known_slots] < 0],
+                new_order[new_order >= len(previous_rows)],
+            )
+        )
         removed_slots = previous_order[slot_rows[previous_order] < 0]
         if len(added_slots):
             first_row = len(previous_order)
@@ -164,7 +169,9 @@ class JobListModel(QAbstractTableModel):
     def emit_all_changed(self) -> None:
         """Repaint every visible row."""
         if len(self._order):
-            self.dataChanged.emit(self.index(0, 0), self.index(len(self._order) - 1, self._last_column()))
+            self.dataChanged.emit(
+                self.index(0, 0), self.index(len(self._order) - 1, self._last_column())
+            )
 
     def emit_changed(self, slot: int) -> None:
         """Repaint the row of one job."""
@@ -176,10 +183,14 @@ class JobListModel(QAbstractTableModel):
         """Set the places of waiting jobs; return whether any changed, even of a hidden job."""
         previous_queue, self._queue = self._queue, {p.entry.job_id: p for p in queue.jobs}
         job_ids = previous_queue.keys() | self._queue.keys()
-        changed_ids = [job_id for job_id in job_ids if previous_queue.get(job_id) != self._queue.get(job_id)]
+        changed_ids = [
+            job_id for job_id in job_ids if previous_queue.get(job_id) != self._queue.get(job_id)
+        ]
         rows = [row for job_id in changed_ids if (row := self.row_of(job_id)) >= 0]
         if rows:
-            self.dataChanged.emit(self.index(min(rows), 0), self.index(max(rows), self._last_column()))
+            self.dataChanged.emit(
+                self.index(min(rows), 0), self.index(max(rows), self._last_column())
+            )
         return bool(changed_ids)
 
     # -- queries
@@ -226,7 +237,9 @@ class JobListModel(QAbstractTableModel):
         """Return ``stem`` with the first number that no job, shown or not, has after it."""
         prefix = f"{stem} "
         suffixes = (
-            summary.name[len(prefix) :] for summary in self._rows.summaries if summary.name.startswith(prefix)
+            summary.name[len(prefix) :]
+            for summary in self._rows.summaries
+            if summary.name.startswith(prefix)
         )
         return f"{prefix}{1 + max((int(suffix) for suffix in suffixes if _is_number(suffix)), default=0)}"
 
@@ -248,7 +261,9 @@ class JobListModel(QAbstractTableModel):
         for line_id in sorted(self.ticks, key=self.row_of):
             summary = self.summary(line_id)
             if summary is not None:
-                job_ids.update(dict.fromkeys((line_id,) if summary.sweep is None else summary.sweep.ids))
+                job_ids.update(
+                    dict.fromkeys((line_id,) if summary.sweep is None else summary.sweep.ids)
+                )
         return tuple(job_ids)
 
     def active_counts(self, ids: Iterable[str]) -> tuple[int, int]:
@@ -267,7 +282,9 @@ class JobListModel(QAbstractTableModel):
         """Return the row of a job's sweep, -1 if it has none or the row is not shown."""
         slot = self._rows.slot_of(job_id)
         sweep_slot = self._rows.sweep_slot(slot) if slot is not None else -1
-        return int(self._row_of_slot[sweep_slot]) if 0 <= sweep_slot < len(self._row_of_slot) else -1
+        return (
+            int(self._row_of_slot[sweep_slot]) if 0 <= sweep_slot < len(self._row_of_slot) else -1
+        )
 
     def row_of(self, job_id: str) -> int:
         """Return the row of a job, or of a sweep by its tag; -1 if it is not shown."""
@@ -298,7 +315,9 @@ class JobListModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return column.title
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            alignment = Qt.AlignmentFlag.AlignRight if column.is_figure else Qt.AlignmentFlag.AlignLeft
+            alignment = (
+                Qt.AlignmentFlag.AlignRight if column.is_figure else Qt.AlignmentFlag.AlignLeft
+            )
             return alignment | Qt.AlignmentFlag.AlignVCenter
         return None
 
@@ -320,7 +339,11 @@ class JobListModel(QAbstractTableModel):
             return None
         column = JobColumn(index.column()) if self._column_count > 1 else None
         sweep_text = sweep_cell_text(summary, column, role, self.is_open(index.row()))
-        return get_text(summary, column, self.queued_job(summary.id)) if sweep_text is None else sweep_text
+        return (
+            get_text(summary, column, self.queued_job(summary.id))
+            if sweep_text is None
+            else sweep_text
+        )
 
     def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Request the change; the row is updated once the change is saved."""

@@ -110,7 +110,10 @@ class JobListView(QTableView):
         queued_job = _queued_job(index) if len(ids) == 1 else None
         if queued_job is not None:
             content.setData(MIME, queued_job.entry.job_id.encode())
-            drop_actions, default_action = drop_actions | Qt.DropAction.MoveAction, Qt.DropAction.MoveAction
+            drop_actions, default_action = (
+                drop_actions | Qt.DropAction.MoveAction,
+                Qt.DropAction.MoveAction,
+            )
         drag = QDrag(self)
         drag.setMimeData(content)
         # Below the pointer: a picture of the row would hide the line at which it lands.
@@ -234,7 +237,10 @@ class JobListView(QTableView):
                 super().keyPressEvent(event)
             return
         current_index = self.currentIndex()
-        queued_job, neighbour = _queued_job(current_index), _queued_job(current_index.sibling(current_index.row() + offset, 0))
+        queued_job, neighbour = (
+            _queued_job(current_index),
+            _queued_job(current_index.sibling(current_index.row() + offset, 0)),
+        )
         if queued_job is not None and neighbour is not None:
             neighbour_id = neighbour.entry.job_id
             next_id, previous_id = (neighbour_id, "") if offset < 0 else ("", neighbour_id)

@@ -137,7 +137,9 @@ def _paint_sweep(painter: QPainter, cell: QRectF, summary: JobSummary, is_open: 
     name_box = cell.adjusted(_CARET_W, 0, 0, 0)
     name_w = paint_text(painter, name_box, summary.name, "strong")
     if summary.sweep is not None:
-        paint_colored_texts(painter, name_box.adjusted(name_w + S2, 0, 0, 0), notable_counts(summary.sweep))
+        paint_colored_texts(
+            painter, name_box.adjusted(name_w + S2, 0, 0, 0), notable_counts(summary.sweep)
+        )
 
 
 def _paint_state(painter: QPainter, cell: QRectF, summary: JobSummary) -> None:
@@ -148,7 +150,9 @@ def _paint_state(painter: QPainter, cell: QRectF, summary: JobSummary) -> None:
     paint_text(painter, label_box, summary.state.label, "small_strong", color_role)
 
 
-def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, is_plain_row: bool) -> None:
+def _paint_tags(
+    painter: QPainter, cell: QRectF, tags: Sequence[str], *, is_plain_row: bool
+) -> None:
     x = cell.left()
     # A selected row is as dark as a chip.
     background = theme.current().q("sunken" if is_plain_row else "surface")
@@ -160,7 +164,11 @@ def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, is_plai
         count_w = text_width(count_text, "tiny") + S1 if count_text else 0
         if width + count_w > available_w and number:
             paint_text(
-                painter, QRectF(x, cell.top(), available_w, cell.height()), f"+{remaining_count}", "tiny", "text3"
+                painter,
+                QRectF(x, cell.top(), available_w, cell.height()),
+                f"+{remaining_count}",
+                "tiny",
+                "text3",
             )
             return
         width = int(min(width, available_w - count_w))

@@ -172,7 +172,9 @@ class JobTableView(QTableView):
         column_keys = layout.get("columns")
         if isinstance(column_keys, list):
             chosen_columns = tuple(c for key, c in columns.items() if key in column_keys)
-            self._chosen_columns = chosen_columns if JobColumn.NAME in chosen_columns else _DEFAULT_COLUMNS
+            self._chosen_columns = (
+                chosen_columns if JobColumn.NAME in chosen_columns else _DEFAULT_COLUMNS
+            )
         widths = layout.get("widths")
         for key, width in widths.items() if isinstance(widths, Mapping) else ():
             column = columns.get(key)
@@ -193,7 +195,13 @@ class JobTableView(QTableView):
         """Return the ids of the selected rows, in row order."""
         # By ranges: for 100,000 rows selected with Ctrl+A, the indexes alone would take a second.
         ranges = list(self.selectionModel().selection())  # type: ignore[call-overload]
-        rows = sorted({row for selected_range in ranges for row in range(selected_range.top(), selected_range.bottom() + 1)})
+        rows = sorted(
+            {
+                row
+                for selected_range in ranges
+                for row in range(selected_range.top(), selected_range.bottom() + 1)
+            }
+        )
         return self._model.ids(rows)
 
     def current_ids(self) -> tuple[str, ...]:
@@ -242,11 +250,19 @@ class JobTableView(QTableView):
             return
         self._is_fitting = True
         available_width = self.viewport().width() - _NAME_MIN_W
-        visible_columns = [c for c in self._chosen_columns if c.key not in self._empty_keys or c is self._edited_column]
+        visible_columns = [
+            c
+            for c in self._chosen_columns
+            if c.key not in self._empty_keys or c is self._edited_column
+        ]
         for column in _HIDING_ORDER:
             if sum(self._chosen_widths.get(c, 0) for c in visible_columns) <= available_width:
                 break
-            if column in visible_columns and column.key != self._order and column is not self._edited_column:
+            if (
+                column in visible_columns
+                and column.key != self._order
+                and column is not self._edited_column
+            ):
                 visible_columns.remove(column)
         used_width = sum(self._chosen_widths.get(c, 0) for c in visible_columns)
         spare_width = self.viewport().width() - _NAME_MAX_W - used_width
@@ -314,7 +330,9 @@ class JobTableView(QTableView):
         return menu
 
     def _toggle_column(self, column: JobColumn, is_chosen: bool) -> None:
-        chosen_columns = {*self._chosen_columns, column} if is_chosen else set(self._chosen_columns) - {column}
+        chosen_columns = (
+            {*self._chosen_columns, column} if is_chosen else set(self._chosen_columns) - {column}
+        )
         # The column just chosen stays visible, even if another must be hidden.
         self._edited_column = column if is_chosen else None
         self._chosen_columns = tuple(c for c in JobColumn if c in chosen_columns)
@@ -374,7 +392,9 @@ class JobTableView(QTableView):
         """Fold a sweep on a click on its caret, without selecting it."""
         position = event.position().toPoint()
         index = self.indexAt(position)
-        is_caret = index.column() == JobColumn.NAME and position.x() < caret_right(self.visualRect(index))
+        is_caret = index.column() == JobColumn.NAME and position.x() < caret_right(
+            self.visualRect(index)
+        )
         is_plain_click = event.button() is Qt.MouseButton.LeftButton and not event.modifiers()
         if not (is_caret and is_plain_click and self.folding.toggle(index)):
             super().mousePressEvent(event)
@@ -442,7 +462,9 @@ class JobTableHeader(QHeaderView):
             available_width -= _MARK_W
         if self._metrics().horizontalAdvance(column.title) <= available_width:
             return column.title
-        return self._metrics().elidedText(column.title, Qt.TextElideMode.ElideRight, available_width)
+        return self._metrics().elidedText(
+            column.title, Qt.TextElideMode.ElideRight, available_width
+        )
 
     def mark_x(self, rect: QRect, section: int) -> int:
         """Return the left edge of the mark in the rectangle of its section."""

@@ -144,7 +144,9 @@ class JobsTable(QWidget):
         hit_count, query = rows.hit_count, self.query
         is_unfiltered = replace(query, order="", descending=False) == JobQuery()
         total = formats.plural(rows.total_count, "job")
-        self._total_label.setText(total if is_unfiltered else f"{formats.count(hit_count)} of {total}")
+        self._total_label.setText(
+            total if is_unfiltered else f"{formats.count(hit_count)} of {total}"
+        )
         counts = [f"{formats.count(rows.live_count)} running"] if rows.live_count else []
         counts += [f"{formats.count(rows.waiting_count)} waiting"] if rows.waiting_count else []
         self._counts_label.setText(", ".join(counts))

@@ -45,7 +45,8 @@ class SelectionBar(StyledFrame):
         for action, button in self._buttons.items():
             button.clicked.connect(partial(self._ask, action))
         self._menu_button = MoreButton(
-            lambda menu: fill_menu(menu, (self._menu_actions,), self._selection, self._ask), "More actions"
+            lambda menu: fill_menu(menu, (self._menu_actions,), self._selection, self._ask),
+            "More actions",
         )
         self.clear_button = IconButton("x", "Clear selection", key="")
         buttons = self._buttons.values()

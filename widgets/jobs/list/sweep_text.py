@@ -41,7 +41,9 @@ def count_texts(count: SweepCount) -> list[tuple[str, ColorRole]]:
 def notable_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 1 failed, 2 live``, where other columns show the rest."""
     texts: list[tuple[str, ColorRole]] = [(formats.plural(len(count.ids), "job"), "text2")]
-    notable_texts = [colored_text for colored_text in reversed(state_counts(count)) if colored_text[1] != "text2"]
+    notable_texts = [
+        colored_text for colored_text in reversed(state_counts(count)) if colored_text[1] != "text2"
+    ]
     for number, colored_text in enumerate(notable_texts):
         texts += [(", " if number else ": ", "text2"), colored_text]
     return texts

@@ -179,7 +179,9 @@ class LogTab(QWidget):
         self._runs_script = bool(view.config.script)
         self._error_lines = {}
         for line in error.evidence if error is not None else ():
-            self._error_lines.setdefault(line.file.partition(".")[0].removeprefix("rank-"), line.line)
+            self._error_lines.setdefault(
+                line.file.partition(".")[0].removeprefix("rank-"), line.line
+            )
         options = [(ALL_LOGS, "All ranks"), (MPIRUN_LOG, "mpirun")]
         options += [(str(rank), f"Rank {rank}") for rank in range(view.world_size)]
         self._picker.blockSignals(True)
@@ -241,7 +243,9 @@ class LogTab(QWidget):
         if size is None or matches.generation != size.generation:
             return
         is_first = not self._match_lines
-        known_count = bisect_left(matches.lines, self._match_lines[-1] + 1) if self._match_lines else 0
+        known_count = (
+            bisect_left(matches.lines, self._match_lines[-1] + 1) if self._match_lines else 0
+        )
         self._match_lines += matches.lines[known_count:]
         self._searched_lines = matches.searched
         self._is_cut = matches.is_cut
@@ -384,7 +388,9 @@ class LogTab(QWidget):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for label_start, (start, end) in zip([0, *(end for _, end in places)], places, strict=False):
+        for label_start, (start, end) in zip(
+            [0, *(end for _, end in places)], places, strict=False
+        ):
             label = text[label_start:end].lstrip(_SEPARATORS).replace("&", "&&")
             menu.addAction(f"Draw {label}…", partial(self._open_number_dialog, text, (start, end)))
         menu.popup(position)
@@ -431,7 +437,9 @@ class LogTab(QWidget):
             )
         self._state_label.setText(self._state_message())
         new_lines = size.lines - self._seen_lines if size is not None else 0
-        self._follow_button.setText(formats.plural(new_lines, "new line") if new_lines else "Follow")
+        self._follow_button.setText(
+            formats.plural(new_lines, "new line") if new_lines else "Follow"
+        )
         self._follow_button.setVisible(not self.view.is_following and self.view.line_count > 0)
         match_count = len(self._match_lines)
         for button in (self._previous_button, self._next_button):
@@ -442,7 +450,11 @@ class LogTab(QWidget):
             cut_suffix = " and more" if self._is_cut else ""
             if match_count:
                 position_text = f"{formats.count(self._current_match + 1)} of {formats.count(match_count)}{cut_suffix}"
-                self._count_label.setText(position_text if self._current_match >= 0 else f"{match_count} lines{cut_suffix}")
+                self._count_label.setText(
+                    position_text
+                    if self._current_match >= 0
+                    else f"{match_count} lines{cut_suffix}"
+                )
             else:
                 self._count_label.setText("No matches")
         elif not self._search.text():
@@ -468,5 +480,7 @@ class LogTab(QWidget):
         if self._size.begins_at:
             message += ". Only the end is shown. “Open folder” has the whole log"
         elif self.source == ALL_LOGS:
-            message += ". Lines are in the order in which they arrived; older lines are rank by rank"
+            message += (
+                ". Lines are in the order in which they arrived; older lines are rank by rank"
+            )
         return message

@@ -263,13 +263,17 @@ class LogView(QAbstractScrollArea):
         is_error = bool(_ERROR_LINE.match(line.text))
         for styled_text in line.texts:
             style = styled_text.style
-            color_role = style.color_role or ("bad" if is_error else "text3" if style.dim else "text")
+            color_role = style.color_role or (
+                "bad" if is_error else "text3" if style.dim else "text"
+            )
             painter.setFont(self._style_font(style))
             painter.setPen(colours.q(color_role))
             painter.drawText(QPointF(x, top + self._ascent), styled_text.text)
             x += QFontMetricsF(painter.font()).horizontalAdvance(styled_text.text)
 
-    def _paint_gutter(self, painter: QPainter, line: _ViewLine | None, number: int, top: float) -> None:
+    def _paint_gutter(
+        self, painter: QPainter, line: _ViewLine | None, number: int, top: float
+    ) -> None:
         colours = theme.current()
         painter.setFont(self._font)
         right = self._gutter_width() - S3

@@ -43,7 +43,9 @@ class NumberDialog(Dialog):
         )
         self._name_edit.textChanged.connect(self._fill_pattern)
         self._pattern_edit.textChanged.connect(self._check_pattern)
-        preceding_text = "".join(c if c.isalnum() or c in "_/.-" else " " for c in line[: number_span[0]])
+        preceding_text = "".join(
+            c if c.isalnum() or c in "_/.-" else " " for c in line[: number_span[0]]
+        )
         names = [name for name in preceding_text.lower().split() if is_name(name)]
         self._name_edit.setText(names[-1] if names else "number")
         self._name_edit.selectAll()
@@ -51,7 +53,9 @@ class NumberDialog(Dialog):
     @Slot()
     def _fill_pattern(self) -> None:
         name = self._name_edit.text().strip()
-        self._name_field.set_error("" if is_name(name) else "A letter, then letters, digits and _ . / -")
+        self._name_field.set_error(
+            "" if is_name(name) else "A letter, then letters, digits and _ . / -"
+        )
         if is_name(name):
             self._pattern_edit.setText(pattern_for(self._line, *self._number_span, name))
         self._check_pattern()
@@ -61,7 +65,9 @@ class NumberDialog(Dialog):
         pattern = self._pattern_edit.text()
         numbers = {} if invalid_pattern([pattern]) else numbers_of([pattern], self._line)
         self._pattern_field.set_error("" if numbers else "Finds no number in this line")
-        numbers_text = ", ".join(f"{name} {formats.metric(value)}" for name, value in numbers.items())
+        numbers_text = ", ".join(
+            f"{name} {formats.metric(value)}" for name, value in numbers.items()
+        )
         self._pattern_field.set_note(f"In this line: {numbers_text}" if numbers else "")
         self._draw_button.setEnabled(bool(numbers) and is_name(self._name_edit.text().strip()))
 

@@ -56,7 +56,10 @@ def job_problems(
             title = node_title(name)
             problems += [
                 AxisSpan(
-                    span.x0, span.x1, span.color_role, f"{title} {span.text[:1].lower()}{span.text[1:]}"
+                    span.x0,
+                    span.x1,
+                    span.color_role,
+                    f"{title} {span.text[:1].lower()}{span.text[1:]}",
                 )
                 for span in spans
             ]
@@ -110,7 +113,11 @@ class RankHistory(HistoryCard):
         self.setVisible(bool(known_nodes))
         if view is None or period is None or not known_nodes:
             return
-        node = self._chosen_node if self._chosen_node in known_nodes else self._likeliest_node(view, known_nodes, period)
+        node = (
+            self._chosen_node
+            if self._chosen_node in known_nodes
+            else self._likeliest_node(view, known_nodes, period)
+        )
         titles = strip_domain([node_title(name) for name in known_nodes])
         self._node_box.set_options(zip(known_nodes, titles, strict=True), node)
         has_several = len(known_nodes) > 1

@@ -70,7 +70,9 @@ def rank_rows(
     for rank, placement, uuid in view.ranks():
         is_server = rank < view.config.strategy.servers
         # Zero before the first step, and always for a server.
-        has_step_time = rank < len(view.status.rank_step_ms) and bool(view.status.rank_step_ms[rank])
+        has_step_time = rank < len(view.status.rank_step_ms) and bool(
+            view.status.rank_step_ms[rank]
+        )
         gpu = gpus.get((placement.node, uuid))
         is_live = view.state.is_live
         rows.append(
@@ -79,7 +81,9 @@ def rank_rows(
                 titles[placement.node],
                 f"GPU {gpu.index}" if gpu is not None else uuid[:_UUID_SHOWN] or formats.NONE,
                 _process_ids(view, gpu) if is_live and gpu is not None else formats.NONE,
-                formats.milliseconds(view.status.rank_step_ms[rank]) if has_step_time else formats.NONE,
+                formats.milliseconds(view.status.rank_step_ms[rank])
+                if has_step_time
+                else formats.NONE,
                 _memory_text(gpu) if is_live and gpu is not None else formats.NONE,
                 _use_text(gpu) if is_live and gpu is not None else formats.NONE,
                 ((heartbeat_ages or {}).get(placement.node) or formats.NONE)

@@ -39,7 +39,8 @@ def rank_marks(view: JobView) -> list[Mark]:
     slow_ranks = view.status.slow_ranks if view.state.is_live else ()
     failed_rank = view.error.rank if view.error is not None else None
     return [
-        "bad" if rank == failed_rank else "warn" if rank in slow_ranks else "" for rank in range(view.world_size)
+        "bad" if rank == failed_rank else "warn" if rank in slow_ranks else ""
+        for rank in range(view.world_size)
     ]
 
 
@@ -129,7 +130,9 @@ class _RankCells(QWidget):
         row_index = 0
         for group, name in zip(self._groups, names, strict=True):
             top = row_index * (self._cell_h + _GAP)
-            color_role, text_style = ("warn", "strong") if slow_ranks & set(group.ranks) else ("text2", "medium")
+            color_role, text_style = (
+                ("warn", "strong") if slow_ranks & set(group.ranks) else ("text2", "medium")
+            )
             paint_text(painter, QRectF(0, top, cells_x, self._cell_h), name, text_style, color_role)  # type: ignore[arg-type]
             for index, rank in enumerate(group.ranks):
                 x = cells_x + index % columns * (cell_w + _GAP)
@@ -154,7 +157,9 @@ class _RankCells(QWidget):
 
         if self._times is not None and rank < len(self._times.data_ms):
             parts = list(self._times.times_of_rank(rank).values())
-            bar = QRectF(figure_box.left(), cell.bottom() - _BAR_GAP - _BAR_H + 1, figure_box.width(), _BAR_H)
+            bar = QRectF(
+                figure_box.left(), cell.bottom() - _BAR_GAP - _BAR_H + 1, figure_box.width(), _BAR_H
+            )
             self._paint_bar(painter, bar, parts)
 
     def cell_texts(self, rank: int) -> tuple[str, str]:
@@ -246,11 +251,17 @@ class RankStrip(Card):
         slow_ranks = tuple(rank for rank in range(len(step_ms)) if rank in view.status.slow_ranks)
         times = view.status.step_times if step_ms and view.status.slow_cause is not None else None
         server_count = view.config.strategy.servers
-        self._cells.show_ranks(step_ms, slow_ranks, reasons or {}, _groups(view), times, server_count)
+        self._cells.show_ranks(
+            step_ms, slow_ranks, reasons or {}, _groups(view), times, server_count
+        )
         self._legend.show_parts(tuple(times.times_of_rank(0)) if times is not None else ())
         if 0 < len(slow_ranks) < len(step_ms):
             other_step_ms = [ms for rank, ms in enumerate(step_ms) if ms and rank not in slow_ranks]
-            slowdown = statistics.median(step_ms[rank] for rank in slow_ranks) / statistics.median(other_step_ms) - 1
+            slowdown = (
+                statistics.median(step_ms[rank] for rank in slow_ranks)
+                / statistics.median(other_step_ms)
+                - 1
+            )
             rank_word = "rank" if len(slow_ranks) == 1 else "ranks"
             numbers = formats.ranges(slow_ranks)
             verb = "is" if len(slow_ranks) == 1 else "are"
@@ -258,7 +269,9 @@ class RankStrip(Card):
             slow_message = f"{rank_word} {numbers} {verb} {formats.percent(slowdown)} slower"
             self._slow_label.setText(f"{slow_message}: {reason}" if reason else slow_message)
             self.setToolTip(
-                plain_tip("\n".join(f"Rank {rank}: {reason}" for rank, reason in (reasons or {}).items()))
+                plain_tip(
+                    "\n".join(f"Rank {rank}: {reason}" for rank, reason in (reasons or {}).items())
+                )
             )
         else:
             self._slow_label.setText("")

@@ -106,7 +106,9 @@ class RanksTab(QWidget):
         is_narrow = self.width() < _NARROW_BELOW_W
         for column in (*_GPU_COLUMNS, _HEARTBEAT):
             is_hidden = is_narrow and column in (_PROCESS, _HEARTBEAT)
-            self._table.setColumnHidden(column, is_hidden or (column in _GPU_COLUMNS and not has_gpus))
+            self._table.setColumnHidden(
+                column, is_hidden or (column in _GPU_COLUMNS and not has_gpus)
+            )
 
     def _fill_rows(self) -> None:
         if self._view is None or not self.isVisible():
@@ -119,7 +121,9 @@ class RanksTab(QWidget):
         row_h = self._table.verticalHeader().defaultSectionSize()
         self._table.setMinimumHeight(head_h + visible_rows * row_h + S2)
         if self._scrolled_job_id != self._view.id:
-            self._notable_row = next((n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1)
+            self._notable_row = next(
+                (n for n, row in enumerate(rows) if row.is_slow or row.has_failed), -1
+            )
             self._show_notable_row()
 
     @Slot()

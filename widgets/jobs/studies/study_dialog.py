@@ -38,7 +38,9 @@ class StudyDialog(Dialog):
         self._forms.key_chosen.connect(self._update_texts)
         self.model = RowTableModel(
             (
-                TableColumn[GalleryStudy]("Study", lambda study: study.title, lambda study: study.name),
+                TableColumn[GalleryStudy](
+                    "Study", lambda study: study.title, lambda study: study.name
+                ),
                 TableColumn[GalleryStudy]("Jobs", self._job_count_text, is_figure=True),
                 TableColumn[GalleryStudy]("Takes", self._duration_text, is_figure=True),
             )

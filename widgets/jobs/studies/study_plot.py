@@ -38,7 +38,9 @@ class StudyPlot(QWidget):
     def show_table(self, table: StudyTable) -> None:
         if table != self._table:
             self._table = table
-            descriptions = (f"{row.name}: {spread_text(row.value) or formats.NONE}" for row in table.rows)
+            descriptions = (
+                f"{row.name}: {spread_text(row.value) or formats.NONE}" for row in table.rows
+            )
             self.setAccessibleDescription("; ".join(descriptions))
             self.update()
 
@@ -57,7 +59,9 @@ class StudyPlot(QWidget):
             paint_text(painter, QRectF(self.rect()), _EMPTY_TEXT, "small", "text3", center=True)
             return
         bottom = _TICKS_H + (_TITLE_H if table.x else 0)
-        area = QRectF(_AXIS_W, _HEAD_H, self.width() - _AXIS_W - S4, self.height() - _HEAD_H - bottom)
+        area = QRectF(
+            _AXIS_W, _HEAD_H, self.width() - _AXIS_W - S4, self.height() - _HEAD_H - bottom
+        )
         frame = _Frame(table, area)
         frame.paint_axes(painter)
         for colour, name in enumerate(frame.series):
@@ -78,10 +82,20 @@ class _Frame:
             row.name: row.plot_x if table.x else float(number)
             for number, row in enumerate(table.rows)
         }
-        first_position, last_position = min(self._row_positions.values()), max(self._row_positions.values())
+        first_position, last_position = (
+            min(self._row_positions.values()),
+            max(self._row_positions.values()),
+        )
         # Half a place is free at both ends of rows without numbers.
-        side_margin = (last_position - first_position) * _MARGIN if table.x and last_position > first_position else 0.5
-        self._min_position, self._max_position = first_position - side_margin, last_position + side_margin
+        side_margin = (
+            (last_position - first_position) * _MARGIN
+            if table.x and last_position > first_position
+            else 0.5
+        )
+        self._min_position, self._max_position = (
+            first_position - side_margin,
+            last_position + side_margin,
+        )
 
     def _point(self, row: TableRow, value: float) -> QPointF:
         return QPointF(self._x(self._row_positions[row.name]), self._y(value))
@@ -107,7 +121,11 @@ class _Frame:
             self._row_positions[row.name]: formats.tick(row.plot_x) if table.x else row.name
             for row in table.rows
         }
-        width = area.width() / (self._max_position - self._min_position) - S2 if not table.x else 3.0 * S4
+        width = (
+            area.width() / (self._max_position - self._min_position) - S2
+            if not table.x
+            else 3.0 * S4
+        )
         for position, text in texts.items():
             label_box = QRectF(self._x(position) - width / 2, area.bottom() + S1, width, 2 * S2)
             paint_text(painter, label_box, text, "tiny", "text3", center=True)

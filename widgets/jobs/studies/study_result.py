@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QSizePolicy, QTableView, QWidget
 from backend.records.studies.table import (
     StudyTable,
     TableRow,
-    number_text,
     interval_text,
+    number_text,
     seed_difference_label,
     seed_difference_titles,
     spread_text,

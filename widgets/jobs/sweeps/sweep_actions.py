@@ -37,18 +37,25 @@ class SweepFolds(QObject):
 
     def restore(self, stored_folds: Mapping[str, Any]) -> None:
         """Restore a value of `folded`, from a file that may have been edited."""
-        folds = {tag: is_folded for tag, is_folded in stored_folds.items() if isinstance(is_folded, bool)}
+        folds = {
+            tag: is_folded for tag, is_folded in stored_folds.items() if isinstance(is_folded, bool)
+        }
         self._stored_folds = dict(list(folds.items())[-_MAX_FOLDS:])
 
     def folds(self, list_name: str) -> FoldState:
         """Return the folding of the list with this name."""
-        return FoldState(dict(self._stored_folds), self._folds_of_search(list_name, self._get_query(list_name)))
+        return FoldState(
+            dict(self._stored_folds), self._folds_of_search(list_name, self._get_query(list_name))
+        )
 
     def fold(self, list_name: str, tag: str, is_folded: bool) -> None:
         """Fold or unfold a sweep; during a search only for that search."""
         query = self._get_query(list_name)
         if query.is_search:
-            self._search_folds[list_name] = (query, {**self._folds_of_search(list_name, query), tag: is_folded})
+            self._search_folds[list_name] = (
+                query,
+                {**self._folds_of_search(list_name, query), tag: is_folded},
+            )
         else:
             self._stored_folds.pop(tag, None)
             self._stored_folds[tag] = is_folded

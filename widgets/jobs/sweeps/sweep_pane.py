@@ -88,7 +88,9 @@ class SweepPane(QWidget):
         self._buttons = {action: Button() for action in _BUTTON_ACTIONS}
         for action, button in self._buttons.items():
             button.clicked.connect(partial(self.run_action, action))
-        menu_button = MoreButton(lambda menu: fill_menu(menu, (_MENU_ACTIONS,), self._selection, self.run_action))
+        menu_button = MoreButton(
+            lambda menu: fill_menu(menu, (_MENU_ACTIONS,), self._selection, self.run_action)
+        )
         self.model = JobListModel(has_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
@@ -234,7 +236,9 @@ class SweepPane(QWidget):
     def _trash_selected(self) -> None:
         selected_ids = self.view.selected_ids()
         summaries = map(self.model.summary, selected_ids)
-        if selected_ids and not any(summary is not None and summary.state.is_live for summary in summaries):
+        if selected_ids and not any(
+            summary is not None and summary.state.is_live for summary in summaries
+        ):
             self._actions.ask(TRASH_ALL, selected_ids)
 
 

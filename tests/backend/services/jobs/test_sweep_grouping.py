@@ -96,7 +96,7 @@ def test_a_job_that_gets_the_tag_later_joins_and_one_that_goes_leaves():
 def test_an_update_of_one_job_is_an_update_of_its_sweep():
     index = index_of(*SIX)
     update = index.update([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
-    assert set(update.changed) == {index.slot("job-03"), index.slot("sweep:lr")}
+    assert set(update.changed_slots) == {index.slot("job-03"), index.slot("sweep:lr")}
     head = index.summaries[index.slot("sweep:lr")]
     assert (head.state, head.sweep.live, head.sweep.finished) == (S.TRAINING, 1, 5)
     assert head.progress == pytest.approx(5.5 / 6)
