@@ -98,7 +98,7 @@ class Desk:
 
     def click(self, area):
         """Click with the mouse: into the middle of a plot or current row, else near an edge."""
-        page = self.window._pages[self.window.place]
+        page = self.window._pages[self.window.page_key]
         parts = [part for kind in _KINDS[area] for part in page.findChildren(kind)]
         part = next(part for part in parts if part.isVisible())
         position = QPoint(3, 3)

@@ -54,7 +54,7 @@ def program(ids_and_program, qtbot):
     qtbot.waitUntil(lambda: is_in_front(program.window))
     program.frame.palette.close_again()
     program.jobs.show_list()
-    program.window.go("jobs")
+    program.window.open_page("jobs")
     program.jobs.setFocus()
     return program
 
@@ -87,7 +87,7 @@ def open_job(hands, program, name):
 def go(hands, program, key, page_key):
     """A button that is pressed by its key is seen to go down, which takes a tenth of a second."""
     hands.press(key)
-    hands.wait(lambda: program.window.place == page_key)
+    hands.wait(lambda: program.window.page_key == page_key)
 
 
 def choose(hands, text):

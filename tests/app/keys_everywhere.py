@@ -21,9 +21,9 @@ def _(desk, press):
 
 def _page(key):
     def check(desk, press):
-        desk.window.go("settings")
+        desk.window.open_page("settings")
         press()
-        desk.wait(lambda: desk.window.place == key)
+        desk.wait(lambda: desk.window.page_key == key)
 
     return check
 
@@ -34,24 +34,24 @@ for _label in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes", "Scr
 
 @presses("Back")
 def _(desk, press):
-    desk.window.go("models")
+    desk.window.open_page("models")
     press()
-    assert desk.window.place == "jobs"
+    assert desk.window.page_key == "jobs"
 
 
 @presses("Forward")
 def _(desk, press):
-    desk.window.go("models")
+    desk.window.open_page("models")
     desk.window.back()
     press()
-    assert desk.window.place == "models"
+    assert desk.window.page_key == "models"
 
 
 @presses("Search this page")
 def _(desk, press):
     press()
     assert desk.jobs.list.search.hasFocus()
-    desk.window.go("models")
+    desk.window.open_page("models")
     press()
     assert desk.hands.name() == "Search: Name"
 
@@ -83,7 +83,7 @@ def _(desk, press):
 @presses("Settings")
 def _(desk, press):
     press()
-    assert desk.window.place == "settings"
+    assert desk.window.page_key == "settings"
 
 
 def _scale(steps, old_percent, new_percent):
@@ -112,7 +112,7 @@ def _(desk, press):
 @presses("Help")
 def _(desk, press):
     press()
-    assert desk.window.place == "help"
+    assert desk.window.page_key == "help"
 
 
 @presses("Keyboard shortcuts")
@@ -124,7 +124,7 @@ def _(desk, press):
 
 def _new_job(desk, press):
     press()
-    desk.wait(lambda: desk.window.place == "new-job")
+    desk.wait(lambda: desk.window.page_key == "new-job")
 
 
 for _page_title in ("", "Jobs"):

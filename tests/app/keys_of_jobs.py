@@ -73,7 +73,7 @@ def _(desk, press):
 def _trash(desk, press):
     """It asks, with the bytes; a no leaves all as it is."""
     job_ids = []
-    desk.jobs.job_actions.on(job_actions.TRASH_ALL, job_ids.append)
+    desk.jobs.job_actions.add_handler(job_actions.TRASH_ALL, job_ids.append)
     press()
     desk.wait(lambda: QApplication.activeModalWidget() is not None)
     assert job_ids == [(desk.ids["fast"],)]
@@ -92,7 +92,7 @@ def _(desk, press):
 def _(desk, press):
     detail = desk.open("slow")
     job_ids = []
-    detail.job_actions.on(job_actions.STOP, job_ids.append)
+    detail.job_actions.add_handler(job_actions.STOP, job_ids.append)
     press()
     assert job_ids == [desk.ids["slow"]]
     desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
@@ -111,7 +111,7 @@ def _(desk, press):
 def _(desk, press):
     desk.open("slow")
     press()
-    desk.wait(lambda: desk.window.place == "new-job")
+    desk.wait(lambda: desk.window.page_key == "new-job")
     assert "slow" in desk.program.form.draft().raw["name"]
 
 
@@ -134,10 +134,10 @@ def _(desk, press):
 def _(desk, press):
     desk.queue(QUEUED_NAMES[1])
     press()
-    assert desk.jobs.model.ticked() == (desk.ids[QUEUED_NAMES[1]],)
+    assert desk.jobs.model.ticked_ids() == (desk.ids[QUEUED_NAMES[1]],)
     assert desk.jobs.list.bar.isVisible()
     press()
-    assert desk.jobs.model.ticked() == ()
+    assert desk.jobs.model.ticked_ids() == ()
 
 
 def _tick_with(step):
@@ -145,7 +145,7 @@ def _tick_with(step):
         view = desk.queue(QUEUED_NAMES[1])
         press()
         ticked_ids = {desk.ids[name] for name in (QUEUED_NAMES[1], QUEUED_NAMES[1 + step])}
-        assert set(desk.jobs.model.ticked()) == ticked_ids
+        assert set(desk.jobs.model.ticked_ids()) == ticked_ids
         assert view.currentIndex().data() == QUEUED_NAMES[1 + step]
 
     return check
@@ -230,9 +230,9 @@ def _(desk, press):
     desk.on_row(view, "slow")
     view.clearSelection()
     press()
-    assert view.chosen() == (desk.ids["slow"],)
+    assert view.selected_ids() == (desk.ids["slow"],)
     press()
-    assert view.chosen() == ()
+    assert view.selected_ids() == ()
 
 
 @presses("Open the job", TABLE)

@@ -10,7 +10,7 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 
 @presses("Start", "New job")
 def _(desk, press):
-    desk.window.go("new-job")
+    desk.window.open_page("new-job")
     form = desk.program.form
     started = []
     form._may_start, form._is_busy = True, False
@@ -35,7 +35,7 @@ def _gpus(check):
         program = desk.program
         program._node_controller.stop()
         try:
-            desk.window.go("new-job")
+            desk.window.open_page("new-job")
             states = (samples.state("gpu01"), samples.state("gpu02", "few"))
             program.form.show_nodes(states)
             desk.hands.tab_to("GPUs of gpu01")

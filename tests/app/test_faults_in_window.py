@@ -78,7 +78,7 @@ class WatchedWindow:
 
     @property
     def act(self):
-        return self.program.jobs.detail.header.act
+        return self.program.jobs.detail.header.main_button
 
     @property
     def banner_text(self):
@@ -279,7 +279,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
         assert (window.word, window.figure_tone) == ("Training", "text3")
         # Nothing of these places asks the folder on the GUI thread, where it would hang.
         for page_key in ("compare", "datasets", "models", "nodes", "new-job", "jobs"):
-            window.program.window.go(page_key)
+            window.program.window.open_page(page_key)
             window.program.window.repaint()
         window.act.click()
         window.wait(lambda: folder.waiting > 2)

@@ -32,7 +32,7 @@ _TEXT_OVERLAP_COST = 100_000
 _BACKGROUND_ALPHA = 0.85
 _SHADE_ALPHA = 0.14
 
-_Coordinates = TypeVar("_Places", float, Floats)
+_Coordinates = TypeVar("_Coordinates", float, Floats)
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,8 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
     if config.strategy.servers and "strategy" in raw:
         del raw["strategy"]["lr_scaling"]
     raw["placement"] = ", ".join(
-        f"{'this computer' if placement.node == THIS_COMPUTER else placement.node} × {placement.slots}"
+        f"{'this computer' if placement.node == THIS_COMPUTER else placement.node} × "
+        f"{placement.slots}"
         for placement in config.placement
     )
     return flatten(raw)

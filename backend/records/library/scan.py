@@ -116,7 +116,8 @@ def _unusable_findings(scan: SplitScan, split: str) -> list[ScanFinding]:
     findings = []
     if scan.broken:
         were = "was" if scan.broken_count == 1 else "were"
-        message = f"{_sample_count_text(scan.broken_count, split)} {were} not read: {scan.broken[0].message}"
+        count_text = _sample_count_text(scan.broken_count, split)
+        message = f"{count_text} {were} not read: {scan.broken[0].message}"
         groups = tuple(((split, sample.index),) for sample in scan.broken)
         findings.append(ScanFinding(message, groups))
     if scan.not_finite:

@@ -68,7 +68,8 @@ class DepthVariance(Record, label="list of variances", rules=TOOL_RULES):
         broken_layers += [layer for layer in reversed(self.layers) if layer.broken]
         if broken_layers:
             return False, (
-                f"The {broken_layers[0].broken} of {broken_layers[0].name} is the first that is infinite or not a "
+                f"The {broken_layers[0].broken} of {broken_layers[0].name} is the first that is "
+                "infinite or not a "
                 "number. Look for logarithms, divisions by zero and large values before it."
             )
         count = len(self.layers)
@@ -106,12 +107,13 @@ class DepthVariance(Record, label="list of variances", rules=TOOL_RULES):
         zero_count = sum(value == 0 for value in gradients)
         if zero_count:
             return False, (
-                f"The gradient of {zero_count} of {count} layers is zero: weights of zero after them, "
-                "or a ReLU whose inputs are all negative, keep it from them."
+                f"The gradient of {zero_count} of {count} layers is zero: weights of zero after "
+                "them, or a ReLU whose inputs are all negative, keep it from them."
             )
         largest_factor = _figure(max(abs(gradient_slope), abs(output_slope)))
         return True, (
-            f"Variances change about {largest_factor} times a layer: depth is not what prevents training."
+            f"Variances change about {largest_factor} times a layer: depth is not what prevents "
+            "training."
         )
 
 

@@ -93,8 +93,8 @@ def _own_mpi_error(chosen_nodes: Sequence[NodeEntry], other_nodes: Sequence[Node
     names_without_mpi = [name for name, info in inspected if not info.mpirun]
     if names_without_mpi:
         return (
-            f"{_name_list(names_without_mpi)} {_have(names_without_mpi)} no Open MPI. Install it, for example with "
-            "apt-get install openmpi-bin, or use Ringmaster's Open MPI."
+            f"{_name_list(names_without_mpi)} {_have(names_without_mpi)} no Open MPI. Install it, "
+            "for example with apt-get install openmpi-bin, or use Ringmaster's Open MPI."
         )
     for name, info in inspected:
         if info.mpi_version.partition(".")[0] not in ("4", "5"):
@@ -103,7 +103,8 @@ def _own_mpi_error(chosen_nodes: Sequence[NodeEntry], other_nodes: Sequence[Node
     for (name, version), (next_name, next_version) in zip(versions, versions[1:]):
         if version != next_version:
             return (
-                f"{name} has Open MPI {version} and {next_name} has {next_version}; the ranks of a job need the "
+                f"{name} has Open MPI {version} and {next_name} has {next_version}; the ranks of a "
+                "job need the "
                 "same on all nodes. Install the same version, or use Ringmaster's Open MPI."
             )
     return _mpi_conflict(versions[0][1], other_nodes) if versions else ""
@@ -125,8 +126,10 @@ def _mpi_conflict(version: str, other_nodes: Sequence[NodeEntry]) -> str:
             ]
             origin = "of its own" if node.has_own_mpi else "from Ringmaster"
             return (
-                f"This would be Open MPI {version}, and {_name_list(conflicting_names)} {_have(conflicting_names)} "
-                f"{installation.mpi_version} {origin}; the ranks of a job need the same on all nodes. "
+                f"This would be Open MPI {version}, and {_name_list(conflicting_names)} "
+                f"{_have(conflicting_names)} "
+                f"{installation.mpi_version} {origin}; the ranks of a job need the same on all "
+                "nodes. "
                 f"Choose the same, or set {_name_list(conflicting_names)} up together with this."
             )
     return ""
@@ -146,14 +149,14 @@ def _shared_error(chosen_nodes: Sequence[NodeEntry]) -> str:
     if staged_names:
         verb = "does" if len(staged_names) == 1 else "do"
         return (
-            f"{_name_list(staged_names)} {verb} not see the data root, so nothing can be shared in it. "
-            "Mount it, or give each node its own environment."
+            f"{_name_list(staged_names)} {verb} not see the data root, so nothing can be shared in "
+            "it. Mount it, or give each node its own environment."
         )
     read_only_names = [name for name, info in inspected if not info.data_root_writable]
     if read_only_names:
         return (
-            f"{_name_list(read_only_names)} may not write to the data root, so nothing can be shared in it. "
-            "Mount it with write permission, or give each node its own environment."
+            f"{_name_list(read_only_names)} may not write to the data root, so nothing can be "
+            "shared in it. Mount it with write permission, or give each node its own environment."
         )
     return ""
 

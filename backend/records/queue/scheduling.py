@@ -165,8 +165,8 @@ def _disk_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
         return None
     return WaitReason(
         Cause.DISK,
-        f"The data root has {free_bytes / 1e9:.1f} GB left, and {needed_bytes / 1e9:.1f} GB are needed. "
-        "Free some space.",
+        f"The data root has {free_bytes / 1e9:.1f} GB left, and {needed_bytes / 1e9:.1f} GB are "
+        "needed. Free some space.",
     )
 
 
@@ -176,8 +176,8 @@ def _turn_reason(entry: QueueEntry, earlier_entries: Sequence[QueueEntry]) -> Wa
             if any(slot.competes_with(earlier_slot) for earlier_slot in earlier_entry.slots):
                 return WaitReason(
                     Cause.TURN,
-                    f"Waiting for “{sanitize(earlier_entry.name)}”, which is before it in the queue on "
-                    f"{node_label(slot.node)}.",
+                    f"Waiting for “{sanitize(earlier_entry.name)}”, which is before it in the "
+                    f"queue on {node_label(slot.node)}.",
                 )
     return None
 
@@ -319,7 +319,8 @@ def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
             return WaitReason(
                 Cause.BUSY,
                 f"{_capitalize(label)} is busy with “{sanitize(competing[0][0].name)}”: "
-                f"{free_cores} of {_count(node.cores, 'core')} {'is' if free_cores == 1 else 'are'} free, and "
+                f"{free_cores} of {_count(node.cores, 'core')} "
+                f"{'is' if free_cores == 1 else 'are'} free, and "
                 f"this job asks for {slot.processes}.",
             )
     return None

@@ -395,7 +395,8 @@ def _placement(
     if remaining_count:
         kind = "GPUs" if placements[0].gpus else "processes"
         raise ValueError(
-            f"the row “{row.name}” needs {process_count} {kind}, and the nodes have {process_count - remaining_count}"
+            f"the row “{row.name}” needs {process_count} {kind}, and the nodes have "
+            f"{process_count - remaining_count}"
         )
     return row_placement
 

@@ -363,7 +363,7 @@ def seed_difference_label(row: TableRow) -> str:
     """Return the difference by seed: ``-0.58 (-2.10 to 0.94) against relu``, or ""."""
     if row.seed_difference.mean is None:
         return ""
-    suffix = f" ({suffix(row.seed_difference)})" if row.seed_difference.interval else ""
+    suffix = f" ({interval_text(row.seed_difference)})" if row.seed_difference.interval else ""
     return f"{number_text(row.seed_difference.mean, '+')}{suffix} against {row.against}"
 
 

@@ -232,8 +232,8 @@ def _refuse_ambiguous(path: str, kind: str, text: str) -> None:
         if is_unclear or (len(after_comma) > 1 and after_comma.startswith("0")):
             joined_number = before_comma + ("." if kind == "number" else "") + after_comma
             raise ValueError(
-                f"{path}: “{before_comma},{after_comma}” could be one number or two. Write {joined_number} for one, or "
-                f"“{before_comma}; {int(after_comma)}” for two."
+                f"{path}: “{before_comma},{after_comma}” could be one number or two. Write "
+                f"{joined_number} for one, or “{before_comma}; {int(after_comma)}” for two."
             )
 
 

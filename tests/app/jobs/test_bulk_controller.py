@@ -179,7 +179,7 @@ def test_cloning_several_jobs_makes_drafts_and_selects_them(
     assert sorted(view.name for view in new.values()) == ["with it (copy)", "without (copy)"]
     assert {view.state for view in new.values()} == {JobState.CREATED}
     assert acts.messages == ["Cloned 2 jobs. The drafts are selected."]
-    assert set(real_page.table.view.chosen()) == set(new)
+    assert set(real_page.table.view.selected_ids()) == set(new)
     assert acts.in_form == [], "the form holds one"
 
 
@@ -187,7 +187,7 @@ def test_the_list_ticks_the_drafts_of_cloned_jobs(acts, real_page, services, rea
     real_page.show_list()
     real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids)
     new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
-    assert set(real_page.model.ticked()) == new
+    assert set(real_page.model.ticked_ids()) == new
     assert real_page.list.bar.isVisible()
 
 
@@ -196,7 +196,7 @@ def test_the_page_says_why_a_job_cannot_be_cloned(acts, real_page, real_ids, ids
     real_page.job_actions.ask(job_actions.CLONE_ALL, (ids[0], real_ids[0]))
     (message,) = acts.messages
     assert message.startswith("Cloned 1 of 2 jobs. The drafts are selected. digits: ")
-    assert len(real_page.table.view.chosen()) == 1
+    assert len(real_page.table.view.selected_ids()) == 1
 
 
 def test_a_single_job_is_cloned_in_the_form(acts, real_page, real_ids):

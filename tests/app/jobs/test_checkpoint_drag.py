@@ -105,10 +105,10 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_so
     (path,) = drop_paths(start_drag(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
     kinds = []
-    detail.job_actions.on(job_actions.EXPORT_FORMAT, kinds.append)
+    detail.job_actions.add_handler(job_actions.EXPORT_FORMAT, kinds.append)
     detail.export()
-    the(SegmentedControl, detail.exports.dialog.now).choose("pt")
-    detail.exports.dialog.now._request()
+    the(SegmentedControl, detail.exports.dialog.dialog).choose("pt")
+    detail.exports.dialog.dialog._request()
     (path,) = drop_paths(start_drag(detail, BEST))
     assert path.name == "digits.pt"
     assert kinds == ["pt"]
@@ -124,7 +124,7 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_so
 def test_an_unknown_format_is_not_remembered(detail):
     detail.exports.restore_kind("docx")
     detail.export()
-    assert the(SegmentedControl, detail.exports.dialog.now).key() == "zip"
+    assert the(SegmentedControl, detail.exports.dialog.dialog).key() == "zip"
 
 
 def test_other_programs_see_the_address_of_a_held_checkpoint_at_once(

@@ -37,7 +37,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     qtbot.waitUntil(lambda: program.jobs.job_count == 2)
     for job_id in jobs:
         program.jobs.detail.job_actions.ask(job_actions.COMPARE_ALL, (job_id,))
-    assert program.window.place == "compare"
+    assert program.window.page_key == "compare"
 
     def point_count(job_id):
         curve = page.curves(job_id).get("loss")

@@ -58,7 +58,7 @@ def controller(qtbot, predictions, immediately):
 
 
 def test_a_file_is_answered_in_the_dialog(controller, predictions):
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     dialog.try_files(("/home/three.png",))
     assert predictions.requests == [(LIVE.id, CHECKPOINTS[1].name, ("/home/three.png",))]
     assert len(dialog.findChildren(PredictionView)) == 1
@@ -67,14 +67,14 @@ def test_a_file_is_answered_in_the_dialog(controller, predictions):
 
 def test_a_refusal_is_a_sentence_in_the_dialog_and_it_can_be_tried_again(controller, predictions):
     predictions.error = BackendError("The loader has no method read.", "Add one.")
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     dialog.try_files(("/home/three.png",))
     assert the(TaskStatus, dialog).message.text() == "The loader has no method read. Add one."
     assert button(dialog, "Try it").isEnabled()
 
 
 def test_all_predictions_are_saved_where_the_user_says(controller, predictions, monkeypatch):
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     assert not button(dialog, "Save predictions…").isEnabled()
     dialog.try_files(("/home/three.png",))
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **__: ("/home/all.csv", ""))

@@ -67,7 +67,7 @@ def fill(services, job_id):
 
 def move_from_header(page, job_id):
     page.open_job(job_id)
-    menu_of(page.detail.header.more)["Move to the trash"].trigger()
+    menu_of(page.detail.header.menu_button)["Move to the trash"].trigger()
 
 
 def test_the_header_moves_a_job_to_the_trash_and_undo_restores_it_whole(

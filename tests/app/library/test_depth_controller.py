@@ -109,14 +109,14 @@ def test_the_network_is_added_and_opened(dialog, page, services, shown):
     code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
     stages = plan_depth(128, 3).text
     assert f"\nCLASSES = 4\nCHANNELS = 3\nSIDE = 128\nKERNEL = 3\nSTAGES = '{stages}'\n" in code
-    assert page.controller.dialog.now is None
+    assert page.controller.dialog.dialog is None
 
 
 def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, shown):
     dialog.name.setText("a/b")
     button(dialog, "Use this network").click()
     assert dialog._error.text()
-    assert page.controller.dialog.now is dialog
+    assert page.controller.dialog.dialog is dialog
     assert shown == []
 
 

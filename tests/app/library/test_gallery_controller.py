@@ -105,7 +105,7 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     page = pages[kind]
     page.show()
     QTest.mouseClick(button(page, "From the gallery…"), LEFT)
-    dialog = gallery.dialog.now
+    dialog = gallery.dialog.dialog
     entries = services.gallery.list(kind)
     shown = {one.card.title for one in entries if not one.card.collection}
     assert set(titles(dialog)) == shown
@@ -115,7 +115,7 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     click_row(dialog, entries[-1].card.title)
     write(dialog, "Name in the library", "other")
     QTest.mouseClick(button(dialog, "Add"), LEFT)
-    assert gallery.dialog.now is None
+    assert gallery.dialog.dialog is None
     assert page.shown_name == "other"
     assert [offer.text for offer in library.offers] == ["Imported other."]
     assert {one.name for one in library.items(kind)} == {"other"} | (
@@ -136,7 +136,7 @@ def test_the_dialog_says_why_an_entry_cannot_be_added(gallery, library, pages, m
 
     monkeypatch.setattr(GalleryService, "add", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    dialog = gallery.dialog.now
+    dialog = gallery.dialog.dialog
     QTest.mouseClick(button(dialog, "Add"), LEFT)
     assert "The disk is full. Free some space." in seen(dialog)
     assert library.items(Kind.MODEL) == ()
@@ -148,7 +148,7 @@ def test_a_gallery_that_cannot_be_read_says_why_in_the_dialog(gallery, pages, mo
 
     monkeypatch.setattr(GalleryService, "list", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    assert "card.toml: no title. Install Ringmaster again." in seen(gallery.dialog.now)
+    assert "card.toml: no title. Install Ringmaster again." in seen(gallery.dialog.dialog)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_job_s_network_has_the_settings_that_its_data_needs(
     library.refresh()
     added = []
     gallery.choose_for_job(dataset, "", added.append)
-    dialog = gallery.dialog.now
+    dialog = gallery.dialog.dialog
     click_row(dialog, "LeNet-5")
     assert {name: line(dialog, name).text() for name in facts} == facts
     QTest.mouseClick(button(dialog, "Add"), LEFT)
@@ -183,8 +183,8 @@ def test_classes_that_a_preview_counted_are_believed(gallery, library, services,
     services.library._add_facts(item, {"classes": 5}, "")
     library.refresh()
     gallery.choose_for_job("flowers", "", print)
-    click_row(gallery.dialog.now, "LeNet-5")
-    assert line(gallery.dialog.now, "Classes").text() == "5"
+    click_row(gallery.dialog.dialog, "LeNet-5")
+    assert line(gallery.dialog.dialog, "Classes").text() == "5"
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_the_side_that_the_loader_makes_is_believed(
     services.library.import_item(Kind.LOADER, tmp_path / "reader", "reader")
     library.refresh()
     gallery.choose_for_job("flowers", "reader", print)
-    click_row(gallery.dialog.now, "LeNet-5")
-    assert line(gallery.dialog.now, "Side of a picture, pixels").text() == side
+    click_row(gallery.dialog.dialog, "LeNet-5")
+    assert line(gallery.dialog.dialog, "Side of a picture, pixels").text() == side
 
 
 # The loader that fits a dataset
@@ -245,7 +245,7 @@ def test_the_settings_of_the_suggested_loader_can_be_changed_first(
     page = pages[Kind.DATASET]
     page.show()
     QTest.mouseClick(button(page.detail, "Settings…"), LEFT)
-    dialog = gallery.dialog.now
+    dialog = gallery.dialog.dialog
     assert line(dialog, "Name in the library").text() == "flowers"
     assert line(dialog, "Side of a picture, pixels").text() == "32"
     write(dialog, "Side of a picture, pixels", "24")
@@ -303,7 +303,7 @@ def test_pictures_are_drawn_until_the_dialog_closes(gallery, pages, services, mo
         def graph(self, layers):
             drawn.append(layers)
             if len(drawn) == 2:
-                gallery.dialog.now.reject()
+                gallery.dialog.dialog.reject()
             return super().graph(layers)
 
     monkeypatch.setattr(gallery, "_inspection", One())

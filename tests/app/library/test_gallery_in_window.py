@@ -73,7 +73,7 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     mouse.click("Import", dialog_of(qtbot, ImportDialog))
     mouse.click("Add a loader for it", program.library[Kind.DATASET].detail)
     mouse.click("Train…", program.library[Kind.DATASET].detail)
-    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    qtbot.waitUntil(lambda: program.window.page_key == "new-job")
     mouse.click("Gallery…", program.form)
     dialog = dialog_of(qtbot, GalleryDialog)
     choose(qtbot, mouse, dialog, "LeNet-5")
@@ -84,7 +84,7 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     before = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.place == "jobs")
+    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.page_key == "jobs")
     view = program.jobs.open_view
     pins = {kind: pin.reference for kind, pin in view.pins.items()}
     assert pins == {"model": "lenet-5@1", "dataset": "flowers@1", "loader": "flowers@1"}

@@ -241,7 +241,7 @@ def test_every_write_to_the_catalogue_is_shown_without_a_refresh(
     library.import_item(Kind.DATASET, pictures, "pictures")
     assert names(controller)[Kind.DATASET] == ["digits@1", "pictures@1"]
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
-    library.give_weights("digits@1", tmp_path / "best.pt", Progress())
+    library.add_weights("digits@1", tmp_path / "best.pt", Progress())
     assert pages[Kind.MODEL].detail.has_weights
     library.remove(Kind.DATASET, "pictures@1")
     assert names(controller)[Kind.DATASET] == ["digits@1"]

@@ -96,14 +96,14 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
 
     assert {program.library[kind].shown_name for kind in PARTS} == {"digits"}, "without F5"
     assert program.jobs.onboarding_strip.isVisible()
-    program.window.go("datasets")
+    program.window.open_page("datasets")
     box = program.library[Kind.DATASET].detail._loader_box
     qtbot.waitUntil(lambda: box.key() == "digits")
-    program.window.go("jobs")
+    program.window.open_page("jobs")
 
     target = tmp_path / "digits.pt"
-    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
-    dialog = detail.exports.dialog.now
+    qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
+    dialog = detail.exports.dialog.dialog
     the(SegmentedControl, dialog).choose("pt")
     the(LineEdit, dialog).setText(str(target))
     qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
@@ -139,7 +139,7 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     qtbot.waitUntil(lambda: curve("loss") is not None and len(curve("loss")) > seen.step + 20)
     steps = curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
-    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED)
     # The supervisor writes the end before it ends itself.
     qtbot.waitUntil(lambda: not process_cleanup.tagged(run_tag(seen.id, seen.run)))
@@ -233,12 +233,12 @@ def test_f38_a_garbage_catalogue_is_reported_and_set_aside_by_one_button(
 ):
     places[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
-    qtbot.waitUntil(lambda: program.window.place == "refusal")
+    qtbot.waitUntil(lambda: program.window.page_key == "refusal")
     qtbot.mouseClick(
         button(program._pages.refusal, "Set it aside and build a new one"),
         Qt.MouseButton.LeftButton,
     )
-    qtbot.waitUntil(lambda: program.window.place == "jobs" and program._services is not None)
+    qtbot.waitUntil(lambda: program.window.page_key == "jobs" and program._services is not None)
     kept = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
     assert [p.read_bytes()[:4] for p in kept] == [b"this"]
 

@@ -51,7 +51,7 @@ page.split.moveSplitter(431, 1)
 page.show_table()
 app.processEvents()
 page.table.view.setColumnWidth(JobColumn.STATE, 99)
-program.window.go("models")
+program.window.open_page("models")
 models.moveSplitter(402, 1)
 
 def written():
@@ -66,12 +66,12 @@ app.exec()
 """
 RETRY = """
 wait(lambda: page.open_id)
-found = {"place": program.window.place, "as table": page._is_table()}
+found = {"place": program.window.page_key, "as table": page._is_table()}
 found["models"] = models.sizes()[0]
 found["open"] = page.open_id
 found["state column"] = page.table.view.layout_now()["widths"]["state"]
 page.show_list()
-program.window.go("jobs")
+program.window.open_page("jobs")
 app.processEvents()
 found["jobs"] = page.split.sizes()[0]
 found["rows"] = page.model.rowCount()

@@ -116,12 +116,12 @@ def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
     say(root, hostile, 1_000)
     wait_for_node(qtbot, program, lambda node: node.reading and node.reading.heartbeat == 1_000)
     assert node_row(program.nodes._states["gpu1"]).condition is not Condition.OFFLINE
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     # In the rack, on the node's own page, and where a job is placed.
     for show in (program.nodes.show_rack, lambda: program.nodes.open_node("gpu1")):
         show()
         assert_plain(program.window)
-    program.window.go("new-job")
+    program.window.open_page("new-job")
     assert_plain(program.window)
     page = program.nodes.detail
     assert any(MARK in label.text() for label in page.findChildren(QLabel)), "it was shown"

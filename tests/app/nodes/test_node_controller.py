@@ -40,7 +40,7 @@ class Cluster:
         self.passphrases = []
         self.kept = []
         self.entries = []
-        self.keyring = SimpleNamespace(fault=lambda: "This computer has no system keyring.")
+        self.keyring = SimpleNamespace(unavailable_reason=lambda: "This computer has no system keyring.")
 
     def add(self, name, address, *, accept, passphrase=None, node_data_root="", no_share=False):
         assert not accept(KEY), "only the user accepts"
@@ -337,7 +337,7 @@ def test_the_history_of_watched_nodes_and_of_the_last_few_is_held(controller, no
     names = [f"gpu{number}" for number in range(12)]
     remote = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
     nodes.remote = lambda: remote
-    nodes.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
+    nodes.history = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
     controller.refresh()
     controller.watch(("gpu0",))
     controller.refresh()

@@ -46,7 +46,7 @@ def choose_rows(hands, table, names):
         hands.press("Ctrl+Down", times=place - at)
         hands.press("Space")
         at = place
-    assert len(table.chosen()) == len(names)
+    assert len(table.selected_ids()) == len(names)
 
 
 def fresh(program, *names):
@@ -283,7 +283,7 @@ def test_a_sweep_is_queued(hands, program):
     hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
     hands.tab_until(start)
     hands.press("Space")
-    hands.wait(lambda: program.window.place == "jobs")
+    hands.wait(lambda: program.window.page_key == "jobs")
     model = program.jobs.model
 
     def waiting():

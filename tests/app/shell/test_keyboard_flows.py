@@ -100,10 +100,10 @@ def test_several_rows_are_chosen_and_compared(hands, table, program, ids):
     hands.press("Space")
     hands.press("Ctrl+Down", times=wanted[1] - wanted[0])
     hands.press("Space")
-    assert set(table.chosen()) == {ids["fast"], ids["slow"]}
+    assert set(table.selected_ids()) == {ids["fast"], ids["slow"]}
     hands.tab_to("Compare")
     hands.press("Space")
-    assert program.window.place == "compare"
+    assert program.window.page_key == "compare"
     assert set(program._pages.compare.ids) == {ids["fast"], ids["slow"]}
 
 
@@ -259,7 +259,7 @@ def test_a_sweep_is_brushed_and_the_best_remaining_job_is_opened(hands, program,
     hands.press("Del")
     assert len(plot.through) == 2
     hands.press("Down", "Return")
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     assert "lr=0.1" in program.jobs.model.line(program.jobs.open_id).name
 
 
@@ -305,7 +305,7 @@ def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):
     hands.write("400")
     hands.wait(lambda: program.form._may_start)
     hands.press("Ctrl+Return")
-    hands.wait(lambda: program.window.place == "jobs")
+    hands.wait(lambda: program.window.page_key == "jobs")
     view = program.jobs.open_view
     assert view.name == "by hand"
     assert (view.config.world_size, view.config.epochs) == (1, 400)
@@ -354,7 +354,7 @@ def test_a_notification_is_read_and_its_place_opened(hands, program, ids):
     hands.press("Down")
     assert hands.focus().currentIndex().data() == "Failed: failed"
     hands.press("Return")
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     assert program.jobs.open_id == ids["failed"]
 
 

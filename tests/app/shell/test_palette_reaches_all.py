@@ -151,7 +151,7 @@ def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
 
 @pytest.mark.parametrize("place", ["nodes", "new-job", "settings", "help"])
 def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, place):
-    program.window.go(place)
+    program.window.open_page(place)
     assert missing(program) == []
 
 
@@ -167,7 +167,7 @@ def test_every_key_that_works_everywhere_has_an_act(program):
 
 def choose(program, words, aside=""):
     open_and_close_palette(program)
-    found = [t for t in program.frame.command_search.find(words) if aside in t.aside]
+    found = [t for t in program.frame.command_search.find(words) if aside in t.remark]
     assert found, words
     program.frame.command_search.open(found[0])
     return found[0]
@@ -175,10 +175,10 @@ def choose(program, words, aside=""):
 
 def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
     open_job(program, qtbot, ids[QUEUED_NAMES[1]])
-    program.window.go("datasets")
+    program.window.open_page("datasets")
     target = choose(program, "remove from", "the open job")
     assert target.title.startswith("Remove from queue")
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     model = program.jobs.model
     qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.CREATED)
     qtbot.waitUntil(lambda: "Queue" in reached_again(program, "queue"))
@@ -193,7 +193,7 @@ def reached_again(program, words):
 
 def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     open_job(program, qtbot, ids["slow"])
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     choose(program, "log of")
     assert program.jobs.detail.log.isVisible()
     choose(program, "rename", "the open job")
@@ -228,7 +228,7 @@ def test_the_path_of_a_folder_is_copied(qtbot, program, ids):
 
 def test_the_palette_offers_no_impossible_action(qtbot, program, ids):
     open_job(program, qtbot, ids["slow"])
-    asides = {t.title: t.aside for t in palette_for(program, "stop")}
+    asides = {t.title: t.remark for t in palette_for(program, "stop")}
     assert "Stop" not in asides
     assert "Clone" in {t.title for t in palette_for(program, "clone")}
 
@@ -248,11 +248,11 @@ def asked(qtbot, program, words):
 
 
 def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     (sweep,) = [t for t in asked(qtbot, program, SWEEP_NAME) if t.kind == "sweep"]
-    assert (sweep.title, sweep.aside) == (SWEEP_NAME, "sweep of 6 jobs")
+    assert (sweep.title, sweep.remark) == (SWEEP_NAME, "sweep of 6 jobs")
     program.frame.command_search.open(sweep)
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     assert program.jobs.open_sweep_tag == SWEEP
 
 
@@ -261,4 +261,4 @@ def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, id
     program._services.templates.save("nightly", {**raw, "name": "x"}, overwrite=True)
     (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
     program.frame.command_search.open(template)
-    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    qtbot.waitUntil(lambda: program.window.page_key == "new-job")
