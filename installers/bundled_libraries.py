@@ -132,10 +132,10 @@ def _remove_empty_folders(folder: Path) -> None:
 def copy_libraries(
     files: Collection[Path], bundled_names: Collection[str], target: Path, elf: ElfEditor
 ) -> tuple[Path, ...]:
-    """Copy to ``home`` the system's libraries that files need and not every desktop has.
+    """Copy to ``target`` the system's libraries that files need and not every desktop has.
 
-    ``shipped`` are the names of the libraries that came with the packages. Returns where each of
-    the others came from.
+    ``bundled_names`` are those of the libraries that came with the packages. Returns the source of
+    each of the others.
     """
     copied_libraries: dict[str, Path] = {}
     target.mkdir(parents=True, exist_ok=True)

@@ -321,7 +321,7 @@ def differences(
     """Yield fields of one GPU that differ in nvidia-smi and in the agent, before and after; and
     how.
 
-    ``on_it`` has the memory of each process that nvidia-smi sees on the GPU.
+    ``process_memory`` is that of each process that nvidia-smi sees on the GPU.
     """
     for name, (attribute, tolerance, share) in QUERY.items():
         agent_values = [getattr(gpu, attribute) for gpu in gpu_readings]
@@ -601,7 +601,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{row.check}: {'pass' if row.has_passed else 'FAIL'}\n")
             rows.append(row)
     sys.stdout.write(format_table(rows))
-    return 0 if all(row.passed for row in rows) else 1
+    return 0 if all(row.has_passed for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ https://download.qt.io/official_releases/qt/.
 def write_notices(folder: Path, packages: Path, system_files: Iterable[Path]) -> None:
     """Write THIRD-PARTY.md, and copy the licences of the files taken from the system.
 
-    ``taken`` are the system's files that are in the folder.
+    ``system_files`` are those of the system that are in the folder.
     """
     texts = folder / "licenses"
     texts.mkdir()

@@ -318,7 +318,8 @@ def full_time(time: datetime | float | None) -> str:
     if time is None:
         return NONE
     local_time = _local_time(time)
-    return f"{_DAYS[local_time.weekday()]} {_date_text(local_time.date())} {local_time.year}, {_time_text(local_time, ':%S')}"
+    day = f"{_DAYS[local_time.weekday()]} {_date_text(local_time.date())} {local_time.year}"
+    return f"{day}, {_time_text(local_time, ':%S')}"
 
 
 def version(name: str, number: int) -> str:
@@ -448,7 +449,8 @@ def _time_text(local_time: datetime, seconds_format: str) -> str:
     if _units.clock != HOURS_12:
         return f"{local_time:%H:%M}" + local_time.strftime(seconds_format)
     day_half = "AM" if local_time.hour < 12 else "PM"
-    return f"{local_time.hour % 12 or 12}:{local_time:%M}{local_time.strftime(seconds_format)}{GAP}{day_half}"
+    seconds = local_time.strftime(seconds_format)
+    return f"{local_time.hour % 12 or 12}:{local_time:%M}{seconds}{GAP}{day_half}"
 
 
 def _time_with_day(time: datetime | float, now: datetime | float, seconds_format: str) -> str:

@@ -1,7 +1,7 @@
 """The style sheet of the window, generated from the tokens.
 
 The sheet knows roles, not screens: the class of a widget, its dynamic properties ``kind``
-(buttons), ``colorRole`` (labels), ``tint`` (frames on a family's pale background) and ``bad`` (a field
+(buttons), ``colorRole`` (labels), ``tint`` (frames on a family's pale background), ``bad`` (a field
 with an error), and a few object names (``card``, ``pane``, ``sidebar`` …) that the classes of this
 package set. Fonts are not in it, because a style sheet's font drops the tabular figures.
 """
@@ -256,16 +256,16 @@ QTabBar::tab:focus {{ {underline} {t.focus}; }}
 def _popups(t: Theme) -> str:
     return f"""
 QToolTip {{ background: {t.ink}; color: {t.on_ink}; border: 0; padding: 6px 8px; }}
-QFrame#popover {{ background: {t.raised}; border: 1px solid {t.line_strong};
+QFrame#popover {{ background: {t.popup}; border: 1px solid {t.line_strong};
   border-radius: {R_CARD}px; }}
-QMenu {{ background: {t.raised}; color: {t.text}; border: 1px solid {t.line_strong};
+QMenu {{ background: {t.popup}; color: {t.text}; border: 1px solid {t.line_strong};
   padding: 4px; }}
 QMenu::item {{ padding: 7px 24px 7px 12px; border-radius: {R_CELL}px; }}
 QMenu::icon {{ padding-left: 8px; }}
 QMenu::item:selected {{ background: {t.selected}; }}
 QMenu::item:disabled {{ color: {t.text3}; }}
 QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
-QComboBox QAbstractItemView, QListView#popover {{ background: {t.raised};
+QComboBox QAbstractItemView, QListView#popover {{ background: {t.popup};
   border: 1px solid {t.line_strong}; padding: 4px; }}
 QComboBox QAbstractItemView::item, QListView#popover::item {{ min-height: {TARGET_MIN}px;
   padding: 0 8px; border-radius: {R_CELL}px; }}

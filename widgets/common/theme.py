@@ -73,7 +73,7 @@ class Theme:
     canvas: str
     surface: str
     sunken: str
-    raised: str
+    popup: str
     hover: str
     selected: str
     line: str
@@ -159,7 +159,7 @@ LIGHT = Theme(
     canvas="#F4F3F0",
     surface="#FFFFFF",
     sunken="#EAE8E3",
-    raised="#FFFFFF",
+    popup="#FFFFFF",
     hover="#F0EEEA",
     selected="#E9E6E0",
     line="#E1DED8",
@@ -202,7 +202,7 @@ DARK = Theme(
     canvas="#131211",
     surface="#1B1A18",
     sunken="#0D0C0B",
-    raised="#24221F",
+    popup="#24221F",
     hover="#23211E",
     selected="#2C2A26",
     line="#2E2B27",

@@ -48,7 +48,7 @@ class PlotMarks:
     axis_marks: AxisMarks = field(default_factory=AxisMarks)
 
     def label_x(self, x: float, reach: float) -> float:
-        """The x of the name of a curve that ends at `x`: right of a marker that it would overlap."""
+        """The x of the name of a curve that ends at `x`: right of a marker that would overlap."""
         return max(
             [x, *(marker.x for marker in self.vertical_markers if x <= marker.x <= x + reach)]
         )

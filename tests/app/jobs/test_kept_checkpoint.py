@@ -24,15 +24,15 @@ class KeepingJobs(Jobs):
     def __init__(self):
         super().__init__()
         self.calls = []
-        self.found = (checkpoint(30),)
+        self.saved_checkpoints = (checkpoint(30),)
         self.damage = ""
 
     def keep(self, job_id, name, *, is_kept):
         if self.refusal is not None:
             raise self.refusal
         self.calls.append((job_id, name, is_kept))
-        self.found = tuple(replace(c, is_kept=is_kept) for c in self.found)
-        return self.found[0]
+        self.saved_checkpoints = tuple(replace(c, is_kept=is_kept) for c in self.saved_checkpoints)
+        return self.saved_checkpoints[0]
 
     def find_damage(self, _job_id, _name):
         if self.refusal is not None:

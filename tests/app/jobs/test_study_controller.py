@@ -201,5 +201,5 @@ def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
         "downpour, 12 nodes: 1.90 ± 0.55; dc-asgd, 4 nodes: 0.00 ± 0.08"
         in plot.accessibleDescription()
     )
-    assert plot.picture().title == "Epoch time by workers"
-    assert plot.picture().png().startswith(b"\x89PNG")
+    assert plot.as_picture().title == "Epoch time by workers"
+    assert plot.as_picture().png().startswith(b"\x89PNG")

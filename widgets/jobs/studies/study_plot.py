@@ -49,7 +49,7 @@ class StudyPlot(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._paint(painter)
 
-    def picture(self) -> Picture:
+    def as_picture(self) -> Picture:
         """Return the plot as it is seen."""
         return Picture("" if self._table is None else self._table.title, self.size(), self._paint)
 

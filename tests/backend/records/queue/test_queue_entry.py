@@ -86,14 +86,14 @@ CAUSES = [
         Cause.FOREIGN,
         WANTED,
         (),
-        scene(nodes=with_node(foreign={"GPU-1": "alice: python (pid 7)"})),
+        scene(nodes=with_node(foreign_holders={"GPU-1": "alice: python (pid 7)"})),
         "GPU 1 of gpu03 is in use by alice: python (pid 7).",
     ),
     (
         Cause.NODE_DOWN,
         WANTED,
         (),
-        scene(nodes=with_node(why_down="gpu03 is offline: no news since 14:02.", gpus={})),
+        scene(nodes=with_node(down_reason="gpu03 is offline: no news since 14:02.", gpus={})),
         "gpu03 is offline: no news since 14:02.",
     ),
     (
@@ -151,7 +151,7 @@ CAUSES = [
         Cause.PAUSED,
         WANTED,
         (),
-        scene(is_paused=True, paused=" by ben"),
+        scene(is_paused=True, pause_suffix=" by ben"),
         "The queue is paused by ben.",
     ),
     (
@@ -189,7 +189,7 @@ def test_a_job_for_which_there_is_room_waits_for_nothing():
 def test_reasons_that_the_user_must_fix_come_first():
     at = scene(
         entry("resnet", 0),
-        nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0, why_down="gpu03 is off."),
+        nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0, down_reason="gpu03 is off."),
     )
     late = replace(WANTED, not_before=(NOW + timedelta(days=1)).isoformat())
     seen = []
@@ -198,8 +198,8 @@ def test_reasons_that_the_user_must_fix_come_first():
         (replace(late, refusal="gone"), at),
         (late, at),
         (WANTED, at),
-        (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0))),
-        (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}))),
+        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0))),
+        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}))),
         (WANTED, scene(entry("resnet", 0))),
     ):
         waiting = wait_reason(waits, (), where)
@@ -372,17 +372,17 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     quiet = QuietTimes()
     # When the watch begins, nothing is known about the time before.
     assert waits_for_quiet(quiet, 1000) is Cause.QUIET
-    assert waits_for_quiet(quiet, 1100, foreign={"GPU-1": "alice: a (pid 7)"}) is Cause.FOREIGN
+    assert waits_for_quiet(quiet, 1100, foreign_holders={"GPU-1": "alice: a (pid 7)"}) is Cause.FOREIGN
     assert waits_for_quiet(quiet, 1399) is Cause.QUIET
     assert waits_for_quiet(quiet, 1400) is None
     assert waits_for_quiet(quiet, 1500, at_keyboard="alice") is Cause.KEYBOARD
     assert waits_for_quiet(quiet, 1799) is Cause.QUIET
     assert waits_for_quiet(quiet, 1800) is None
     # Other GPUs of the node do not matter, nor do processes on it for a job that does not give way.
-    assert waits_for_quiet(quiet, 1801, foreign={"GPU-3": "alice: a (pid 7)"}) is None
+    assert waits_for_quiet(quiet, 1801, foreign_holders={"GPU-3": "alice: a (pid 7)"}) is None
     assert wait_reason(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
     # A node that was not checked for long, or was away, may have been in use.
-    assert waits_for_quiet(quiet, 1900, why_down="gpu03 is offline.") is Cause.NODE_DOWN
+    assert waits_for_quiet(quiet, 1900, down_reason="gpu03 is offline.") is Cause.NODE_DOWN
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
     assert waits_for_quiet(quiet, 2200) is None
     assert waits_for_quiet(quiet, 2501) is Cause.QUIET
@@ -450,7 +450,7 @@ def test_s6_an_unknown_start_time_is_not_guessed():
     assert forecast([entry("a", 0)], run(entry("live", 0))) == {"a": None}
     hour = (NOW + timedelta(hours=1)).isoformat()
     assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}
-    down = with_node(why_down="gpu03 is off.")
+    down = with_node(down_reason="gpu03 is off.")
     at = ClusterState(NOW, down, ())
     assert seconds_to_start([WANTED], wait_reasons([WANTED], at), at) == {"mine": None}
     assert run_duration_s(100, 0.1) == pytest.approx(10.0)

@@ -251,7 +251,7 @@ def test_remove_asks_once(page, qtbot):
     page.show_nodes((HERE, samples.state("gpu01")))
     page.open_node("gpu01")
     removed = []
-    page.node_actions.on(node_actions.REMOVE_NOW, removed.append)
+    page.node_actions.add_handler(node_actions.REMOVE_NOW, removed.append)
     page.node_actions.ask(node_actions.REMOVE, "gpu01")
     press(qtbot, page.detail, "Keep")
     assert removed == []
